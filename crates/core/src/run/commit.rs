@@ -1,0 +1,195 @@
+//! What a program's report does.
+
+use std::collections::BTreeMap;
+
+use stepwell_protocol::{
+    Code, Event, Op, Outcome, Problem, Record, Seq, Timestamp,
+    program::{Command, Commit, Open, PAYLOAD_BYTES_MAX, Then},
+};
+
+use super::{
+    Decision, Effect, Entry, Mark, OPEN_MAX, OpenOp, Phase, Rejection, Reply, Run,
+    decide::{check_op, too_large},
+    delay_ms,
+};
+
+impl Run {
+    pub(super) fn commit(&self, now: Timestamp, commit: Commit, hash: u64) -> Result<Decision, Rejection> {
+        if let Some(reply) = self.repeated(&commit, hash) {
+            return Ok(Decision { reply, ..Decision::default() });
+        }
+        if !self.is_held_by(commit.epoch) {
+            return Err(self.stale(&commit));
+        }
+        // Between the base and the head there may be news from outside, but nothing of the program's own.
+        if commit.base < self.written_through() || commit.base > self.head {
+            return Err(self.misplaced(&commit));
+        }
+        check(&commit)?;
+        Ok(self.accept(now, commit, hash))
+    }
+
+    /// The answer to a commit that was recorded before, if this is one.
+    fn repeated(&self, commit: &Commit, hash: u64) -> Option<Reply> {
+        let mark = self.mark?;
+        if (mark.epoch, mark.base, mark.hash) != (commit.epoch, commit.base, hash)
+            || self.epoch != commit.epoch
+        {
+            return None;
+        }
+        match (&commit.then, &self.phase) {
+            // The run was cancelled in between: there is nothing to go on with.
+            (Then::Continue { .. }, Phase::Ended { .. }) => None,
+            // Its own commit is on record, but it was told to go on because there was news.
+            (Then::Continue { .. }, _) | (Then::Suspend { .. }, Phase::Running { .. }) => Some(Reply::Go),
+            (Then::Suspend { .. } | Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. }, _) => {
+                Some(Reply::Stop)
+            }
+        }
+    }
+
+    fn accept(&self, now: Timestamp, commit: Commit, hash: u64) -> Decision {
+        let has_news = self.head > commit.base;
+        let count = u32::try_from(commit.commands.len()).expect("a message holds fewer commands than 2^32");
+        let through = Seq(self.head.0 + count);
+        let mark = Mark {
+            epoch: commit.epoch,
+            base: commit.base,
+            hash,
+            through: if count == 0 { self.written_through() } else { through },
+        };
+        let mut entries: Vec<_> = commit
+            .commands
+            .into_iter()
+            .zip(self.head.0 + 1..)
+            .map(|(command, seq)| {
+                let record = Record { seq: Seq(seq), at: now, event: self.event(now, command) };
+                Entry::Recorded { record, mark: (Seq(seq) == through).then_some(mark) }
+            })
+            .collect();
+        let (effects, reply) = match commit.then {
+            Then::Continue { open } => {
+                match open {
+                    Some(open) => {
+                        entries.push(Entry::OpenChanged(self.merge_open(now, open)));
+                        entries.push(Entry::Marked(mark));
+                    }
+                    None if count == 0 => entries.push(Entry::Marked(mark)),
+                    None => {}
+                }
+                (vec![], Reply::Go)
+            }
+            // Something came from outside that the program has not seen: it must look before it sleeps. The
+            // commands are on record; what it waits for, it will say again. Likewise if it has just
+            // reported a failed attempt: it has not seen when the next one is.
+            Then::Suspend { .. } if has_news || count > 0 => (vec![], Reply::Go),
+            Then::Suspend { open } => {
+                let open = self.merge_open(now, open);
+                entries.extend([Entry::Marked(mark), Entry::OpenChanged(open), Entry::Suspended]);
+                (vec![], Reply::Stop)
+            }
+            Then::Complete { output } => {
+                entries.extend([Entry::Marked(mark), Entry::Completed { output, at: now }]);
+                (vec![Effect::TellEnd], Reply::Stop)
+            }
+            Then::Fail { failure } => {
+                entries.extend([Entry::Marked(mark), Entry::Failed { failure, at: now }]);
+                (vec![Effect::TellEnd], Reply::Stop)
+            }
+            Then::Pause { problem } => {
+                entries.extend([Entry::Marked(mark), Entry::Paused(problem)]);
+                (vec![], Reply::Stop)
+            }
+        };
+        Decision { entries, effects, reply }
+    }
+
+    /// What a command becomes in the journal.
+    fn event(&self, now: Timestamp, command: Command) -> Event {
+        match command {
+            Command::StepSucceeded { op, attempt, output } => {
+                Event::StepFinished { op, attempt, outcome: Outcome::Ok(output) }
+            }
+            Command::StepFailed { op, attempt, failure, retry } => {
+                if failure.terminal || attempt >= retry.attempts {
+                    return Event::StepFinished { op, attempt, outcome: Outcome::Err(failure) };
+                }
+                let retry_at = now.plus_millis(delay_ms(&retry, self.seed, &op, attempt));
+                Event::StepRetrying { op, attempt, failure, retry_at }
+            }
+        }
+    }
+
+    /// What the program waits for, with times: a sleep or wait that is known keeps its own.
+    fn merge_open(&self, now: Timestamp, open: Vec<Open>) -> Vec<OpenOp> {
+        let known: BTreeMap<_, _> = self.open.iter().map(|open| (&open.op, open.until)).collect();
+        // Later than now: a cell that has looked for what is due does not look at that time again.
+        let soonest = now.plus_millis(1);
+        let until = |op: &Op, ms: u64| match known.get(op) {
+            Some(until) => *until,
+            None => Some(now.plus_millis(ms).max(soonest)),
+        };
+        open.into_iter()
+            .map(|open| match open {
+                Open::Sleep { op, ms } => OpenOp { until: until(&op, ms), op, signal: None },
+                Open::Wait { op, signal, timeout_ms } => {
+                    OpenOp { until: timeout_ms.and_then(|ms| until(&op, ms)), op, signal: Some(signal) }
+                }
+                Open::Retry { op, at } => OpenOp { op, until: Some(at.max(soonest)), signal: None },
+            })
+            .collect()
+    }
+
+    fn stale(&self, commit: &Commit) -> Rejection {
+        let detail = format!(
+            "This is activation {}; the run is {} at activation {}.",
+            commit.epoch.0,
+            self.status().as_str(),
+            self.epoch.0
+        );
+        Problem::new(Code::StaleEpoch, detail)
+    }
+
+    fn misplaced(&self, commit: &Commit) -> Rejection {
+        let detail = format!(
+            "The commit continues position {}, but the program has written up to {} and the journal ends \
+             at {}.",
+            commit.base.0,
+            self.written_through().0,
+            self.head.0
+        );
+        Problem::new(Code::BaseMismatch, detail)
+    }
+}
+
+/// Refuses what could not be stored.
+fn check(commit: &Commit) -> Result<(), Rejection> {
+    for command in &commit.commands {
+        match command {
+            Command::StepSucceeded { op, output, .. } => {
+                check_op(op)?;
+                if output.size() > PAYLOAD_BYTES_MAX {
+                    return Err(too_large(&format!("The result of step '{}'", op.name), output.size()));
+                }
+            }
+            Command::StepFailed { op, .. } => check_op(op)?,
+        }
+    }
+    let open = match &commit.then {
+        Then::Continue { open } => open.as_deref().unwrap_or_default(),
+        Then::Suspend { open } => open,
+        Then::Complete { output } if output.size() > PAYLOAD_BYTES_MAX => {
+            return Err(too_large("The run's output", output.size()));
+        }
+        Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => &[],
+    };
+    if open.len() > OPEN_MAX {
+        let detail = format!("The run waits for {} things at once; the most is {OPEN_MAX}.", open.len());
+        return Err(Problem::new(Code::InvalidRequest, detail));
+    }
+    if matches!(&commit.then, Then::Suspend { open } if open.is_empty()) {
+        let detail = "A run that waits for nothing would never wake again.";
+        return Err(Problem::new(Code::InvalidRequest, detail));
+    }
+    open.iter().try_for_each(|open| check_op(open.op()))
+}

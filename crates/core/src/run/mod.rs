@@ -1,0 +1,428 @@
+//! One run: from its start to its end.
+//!
+//! Owns: which activation may write (epochs), the order of the journal, when a step is tried again, what
+//! a suspended run waits for, and what happens when its program or its cell dies.
+//! Does not own: the journal's content before its head, inputs and results (the store has them), and when
+//! a slot is free ([`crate::window`]).
+//!
+//! Invariant: a run that has not ended has an activation, an activation due, a time to wake at, or a
+//! signal to wait for; or it is paused and says why.
+
+mod apply;
+mod commit;
+mod decide;
+mod retry;
+mod row;
+
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+use stepwell_protocol::{
+    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, program::Commit, rest::Status,
+};
+
+pub use decide::Start;
+pub use retry::delay_ms;
+pub use row::{Corrupt, RunRow, Tail};
+
+/// How long a commit of an orphaned activation is still welcome, when its program can reach the cell
+/// without the call that activated it.
+pub const ORPHAN_GRACE_MS: u64 = 5_000;
+
+/// After being orphaned this often without progress, a run is activated alone.
+pub const SUSPICION_ALONE: u32 = 2;
+
+/// After dying this often without progress, and by nobody else's fault, a run is failed.
+pub const STRIKES_MAX: u32 = 10;
+
+/// The longest pause between two activations of a run whose program dies or cannot be reached.
+pub const TROUBLE_BACKOFF_MS_MAX: u64 = 30_000;
+
+/// The most things that one run may wait for at once.
+pub const OPEN_MAX: usize = 10_000;
+
+/// What the caller did wrong, with a code.
+pub type Rejection = Problem;
+
+/// A run as its cell keeps it in memory: the run row and what the journal's tail says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// The workflow it runs.
+    pub workflow: String,
+    /// Where its random numbers come from.
+    pub seed: u64,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// The latest activation.
+    pub epoch: Epoch,
+    /// The last position of its journal.
+    pub head: Seq,
+    /// The last commit of its program.
+    pub mark: Option<Mark>,
+    /// What it waits for.
+    pub open: Vec<OpenOp>,
+    /// What went wrong since it last made progress.
+    pub trouble: Trouble,
+    /// Where it stands.
+    pub phase: Phase,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    /// An activation is due.
+    Pending {
+        /// No earlier than this.
+        not_before: Timestamp,
+    },
+    /// The program is at work, or was when the cell last heard of it.
+    Running {
+        /// Since when.
+        since: Timestamp,
+        /// How the program reaches the cell.
+        session: Session,
+        /// Whether no other activation was under way beside it.
+        alone: bool,
+        /// Set when the cell came back and the call is gone: until when commits are still welcome.
+        orphaned_until: Option<Timestamp>,
+    },
+    /// Nothing to do until something in [`Run::open`] happens.
+    Suspended,
+    /// Stopped; a person has to look.
+    Paused {
+        /// At what.
+        problem: Problem,
+    },
+    /// Over.
+    Ended {
+        /// In which way.
+        how: End,
+        /// When.
+        at: Timestamp,
+    },
+}
+
+/// The way in which a run ended. The result itself is in the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    /// It returned.
+    #[serde(rename = "completed")]
+    Completed,
+    /// It failed.
+    #[serde(rename = "failed")]
+    Failed,
+    /// It was cancelled.
+    #[serde(rename = "cancelled")]
+    Cancelled,
+}
+
+/// How an activated program reaches its cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Session {
+    /// By a capability that came with the call, and that dies with the cell's instance.
+    #[serde(rename = "capability")]
+    Capability,
+    /// By an address and a token, which outlive the cell's instance.
+    #[serde(rename = "token")]
+    Token,
+}
+
+/// The last commit that was recorded, so that a repeat of it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The activation that committed.
+    pub epoch: Epoch,
+    /// The commit's base.
+    pub base: Seq,
+    /// A hash of the commit.
+    #[serde(with = "hex")]
+    pub hash: u64,
+    /// The last position that the program itself has written.
+    pub through: Seq,
+}
+
+/// Something that a run waits for, with the time that the engine's clock set for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenOp {
+    /// The sleep, wait or step.
+    pub op: Op,
+    /// When it is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// The signal that a wait is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+}
+
+/// What went wrong since the program last wrote something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// The position up to which the program had written when this was counted. Once it has written more,
+    /// all of this is void.
+    #[serde(default)]
+    pub since: Seq,
+    /// Deaths that are the run's own: its program threw, or its cell died while it ran alone.
+    #[serde(default)]
+    pub strikes: u32,
+    /// Times that the cell died while it ran: it may have been this run, or a neighbour, or the platform.
+    #[serde(default)]
+    pub suspicion: u32,
+    /// Times that the program could not be reached, or its connection broke.
+    #[serde(default)]
+    pub losses: u32,
+}
+
+/// What happens to a run.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// The window has a slot for it.
+    Activate(Slot),
+    /// Its program reports.
+    Commit {
+        /// What it reports.
+        commit: Commit,
+        /// A hash of the commit as it came in.
+        hash: u64,
+    },
+    /// Somebody sends it a signal.
+    Signal {
+        /// The signal's name.
+        name: String,
+        /// The sender's id for it.
+        id: Option<String>,
+        /// What comes with it.
+        payload: Payload,
+        /// Whether it could be activated at once.
+        slot: Option<Slot>,
+    },
+    /// Somebody wants it to stop.
+    Cancel,
+    /// A time has come.
+    Wake {
+        /// Whether it could be activated at once.
+        slot: Option<Slot>,
+    },
+    /// The call that activated it is over.
+    ActivationEnded {
+        /// Which activation.
+        epoch: Epoch,
+        /// How it ended.
+        end: CallEnd,
+    },
+    /// The cell came back and has no call for this running run.
+    Reload,
+}
+
+/// A place in the window of activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// How the program will reach the cell.
+    pub session: Session,
+    /// Whether nothing else is under way.
+    pub alone: bool,
+}
+
+/// How the call of a program ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallEnd {
+    /// It returned.
+    Returned,
+    /// It threw: the program's own fault.
+    Threw(String),
+    /// It could not be reached, or the connection broke: nobody's fault.
+    Lost(String),
+}
+
+/// What is recorded. In the past tense: it has happened once it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// Something was added to the journal.
+    Recorded {
+        /// What and where.
+        record: Record,
+        /// On the last record of a commit: that commit.
+        mark: Option<Mark>,
+    },
+    /// A commit without a record of its own was accepted.
+    Marked(Mark),
+    /// What it waits for has changed.
+    OpenChanged(Vec<OpenOp>),
+    /// Its troubles have changed.
+    Troubled(Trouble),
+    /// An activation is due.
+    Queued {
+        /// No earlier than this.
+        not_before: Timestamp,
+    },
+    /// Its program is called.
+    Activated {
+        /// As this activation.
+        epoch: Epoch,
+        /// At this time.
+        at: Timestamp,
+        /// In this place.
+        slot: Slot,
+    },
+    /// Its activation was found without a call.
+    Orphaned {
+        /// Until when its commits are still welcome.
+        until: Timestamp,
+    },
+    /// Its program has nothing left to do for the time being.
+    Suspended,
+    /// It was stopped for a person to look at.
+    Paused(Problem),
+    /// It returned.
+    Completed {
+        /// What.
+        output: Payload,
+        /// When.
+        at: Timestamp,
+    },
+    /// It failed.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// When.
+        at: Timestamp,
+    },
+    /// It was cancelled.
+    Cancelled {
+        /// When.
+        at: Timestamp,
+    },
+}
+
+impl Entry {
+    /// Whether the run row has to be written for it.
+    pub fn changes_row(&self) -> bool {
+        match self {
+            // A record is a row of its own. An orphan is found again by whoever loads the row next.
+            Self::Recorded { .. } | Self::Orphaned { .. } => false,
+            Self::Marked(_)
+            | Self::OpenChanged(_)
+            | Self::Troubled(_)
+            | Self::Queued { .. }
+            | Self::Activated { .. }
+            | Self::Suspended
+            | Self::Paused(_)
+            | Self::Completed { .. }
+            | Self::Failed { .. }
+            | Self::Cancelled { .. } => true,
+        }
+    }
+}
+
+/// What the host has to do once the entries are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Call the program.
+    Activate {
+        /// As this activation.
+        epoch: Epoch,
+    },
+    /// Give it a slot when there is one.
+    Enqueue,
+    /// Tell a program that listens that there is news.
+    TellProgram,
+    /// Tell whoever waits for the end.
+    TellEnd,
+}
+
+/// What the machine decided.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// To be stored in one transaction, then applied.
+    pub entries: Vec<Entry>,
+    /// To be performed after that.
+    pub effects: Vec<Effect>,
+    /// What the caller is told.
+    pub reply: Reply,
+}
+
+/// What the caller is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reply {
+    /// It is done.
+    #[default]
+    Done,
+    /// To a commit: go on; here is what happened after its base.
+    Go,
+    /// To a commit: there is nothing left to do.
+    Stop,
+    /// It had been done before; nothing changed.
+    Unchanged,
+}
+
+impl Run {
+    /// Where it stands, in the word that people see.
+    pub fn status(&self) -> Status {
+        match &self.phase {
+            Phase::Pending { .. } => Status::Pending,
+            Phase::Running { .. } => Status::Running,
+            Phase::Suspended if self.open.iter().any(|open| open.signal.is_some()) => Status::Waiting,
+            Phase::Suspended => Status::Sleeping,
+            Phase::Paused { .. } => Status::Paused,
+            Phase::Ended { how: End::Completed, .. } => Status::Completed,
+            Phase::Ended { how: End::Failed, .. } => Status::Failed,
+            Phase::Ended { how: End::Cancelled, .. } => Status::Cancelled,
+        }
+    }
+
+    /// When its cell must look at it again even if nothing happens. For a run at work that is a time in
+    /// the past: a cell that comes back finds it at once.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        match &self.phase {
+            Phase::Pending { not_before } => Some(*not_before),
+            Phase::Running { since, .. } => Some(*since),
+            Phase::Suspended => self.next_open(),
+            Phase::Paused { .. } | Phase::Ended { .. } => None,
+        }
+    }
+
+    /// The earliest time among the things it waits for.
+    pub fn next_open(&self) -> Option<Timestamp> {
+        self.open.iter().filter_map(|open| open.until).min()
+    }
+
+    /// Whether this activation may still write.
+    pub fn is_held_by(&self, epoch: Epoch) -> bool {
+        matches!(self.phase, Phase::Running { .. }) && self.epoch == epoch
+    }
+
+    /// Whether it should be activated with nothing else under way.
+    pub fn wants_to_be_alone(&self) -> bool {
+        self.current_trouble().suspicion >= SUSPICION_ALONE
+    }
+
+    /// The position up to which the program itself has written.
+    fn written_through(&self) -> Seq {
+        self.mark.map_or(Seq(0), |mark| mark.through)
+    }
+
+    /// Its troubles, unless the program has written something since they were counted.
+    fn current_trouble(&self) -> Trouble {
+        let through = self.written_through();
+        if self.trouble.since == through {
+            self.trouble
+        } else {
+            Trouble { since: through, ..Trouble::default() }
+        }
+    }
+}
+
+/// Hashes as text: SQL and JavaScript have no exact 64-bit numbers.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    pub fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{value:016x}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        u64::from_str_radix(&String::deserialize(deserializer)?, 16).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,146 @@
+//! The run row: what of a run's state is stored, and how it is read back.
+//!
+//! The columns that queries use stand alone; the rest is one JSON text, whose fields are only ever added
+//! with a default, so that the release before this one can read it.
+
+use serde::{Deserialize, Serialize};
+use stepwell_protocol::{Epoch, Problem, RunId, Seq, Timestamp};
+
+use super::{End, Mark, OpenOp, Phase, Run, Session, Trouble, hex};
+
+/// The columns of a run row that follow from its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// Its status, in the word that people see.
+    pub status: &'static str,
+    /// When its cell must look at it.
+    pub wake_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// The rest, as JSON.
+    pub state: String,
+}
+
+/// What the journal says about its own end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tail {
+    /// Its last position.
+    pub head: Seq,
+    /// The last commit that left a record.
+    pub mark: Option<Mark>,
+}
+
+/// Stored data that no release of Stepwell has written.
+#[derive(Debug, thiserror::Error)]
+#[error("the stored state of run {number} cannot be read: {source}")]
+pub struct Corrupt {
+    number: u64,
+    source: serde_json::Error,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    #[serde(with = "hex")]
+    seed: u64,
+    epoch: Epoch,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mark: Option<Mark>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    open: Vec<OpenOp>,
+    #[serde(default, skip_serializing_if = "is_none")]
+    trouble: Trouble,
+    phase: StoredPhase,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredPhase {
+    #[serde(rename = "pending")]
+    Pending { not_before: Timestamp },
+    #[serde(rename = "running")]
+    Running { since: Timestamp, session: Session, alone: bool },
+    #[serde(rename = "suspended")]
+    Suspended,
+    #[serde(rename = "paused")]
+    Paused { problem: Problem },
+    #[serde(rename = "ended")]
+    Ended { how: End, at: Timestamp },
+}
+
+fn is_none(trouble: &Trouble) -> bool {
+    *trouble == Trouble::default()
+}
+
+impl Run {
+    /// The columns that follow from its state.
+    pub fn to_row(&self) -> RunRow {
+        let ended_at = match self.phase {
+            Phase::Ended { at, .. } => Some(at),
+            Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended | Phase::Paused { .. } => None,
+        };
+        let phase = match self.phase.clone() {
+            Phase::Pending { not_before } => StoredPhase::Pending { not_before },
+            Phase::Running { since, session, alone, orphaned_until: _ } => {
+                StoredPhase::Running { since, session, alone }
+            }
+            Phase::Suspended => StoredPhase::Suspended,
+            Phase::Paused { problem } => StoredPhase::Paused { problem },
+            Phase::Ended { how, at } => StoredPhase::Ended { how, at },
+        };
+        let state = State {
+            seed: self.seed,
+            epoch: self.epoch,
+            mark: self.mark,
+            open: self.open.clone(),
+            trouble: self.trouble,
+            phase,
+        };
+        RunRow {
+            status: self.status().as_str(),
+            wake_at: self.wake_at(),
+            ended_at,
+            state: serde_json::to_string(&state).expect("the state holds only what JSON can say"),
+        }
+    }
+
+    /// A run from its row and its journal's tail.
+    pub fn from_row(
+        id: RunId,
+        workflow: String,
+        created_at: Timestamp,
+        state: &str,
+        tail: Tail,
+    ) -> Result<Self, Corrupt> {
+        let state: State =
+            serde_json::from_str(state).map_err(|source| Corrupt { number: id.number, source })?;
+        let phase = match state.phase {
+            StoredPhase::Pending { not_before } => Phase::Pending { not_before },
+            StoredPhase::Running { since, session, alone } => {
+                Phase::Running { since, session, alone, orphaned_until: None }
+            }
+            StoredPhase::Suspended => Phase::Suspended,
+            StoredPhase::Paused { problem } => Phase::Paused { problem },
+            StoredPhase::Ended { how, at } => Phase::Ended { how, at },
+        };
+        Ok(Self {
+            id,
+            workflow,
+            seed: state.seed,
+            created_at,
+            epoch: state.epoch,
+            head: tail.head,
+            mark: later(state.mark, tail.mark),
+            open: state.open,
+            trouble: state.trouble,
+            phase,
+        })
+    }
+}
+
+/// The later of the row's and the journal's mark. At the same epoch and base it is the journal's: after a
+/// commit that left a record, no other can have the same base.
+fn later(row: Option<Mark>, journal: Option<Mark>) -> Option<Mark> {
+    match (row, journal) {
+        (Some(row), Some(journal)) if (row.epoch, row.base) > (journal.epoch, journal.base) => Some(row),
+        (row, journal) => journal.or(row),
+    }
+}

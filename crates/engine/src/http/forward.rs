@@ -1,0 +1,109 @@
+//! Passes a call on to a cell, and the cell's answer back.
+
+use axum::response::Response;
+use http::{HeaderName, HeaderValue, StatusCode};
+use stepwell_protocol::{Code, Place, RunId};
+use wasm_bindgen::{JsCast, JsValue};
+use worker::{Env, Method, Request, RequestInit, send::SendWrapper};
+
+use super::{
+    error::{Refusal, problem_response},
+    json,
+};
+use crate::{
+    cell::{Call, Operation},
+    runtime::{self, Program},
+    settings::{APP_BINDING, CELL_BINDING, DEFAULT_NAMESPACE, DEFAULT_POOL, Settings},
+};
+
+/// What the handlers know of the deployment.
+#[derive(Clone)]
+pub struct Front {
+    // The runtime has one thread for each isolate; axum does not know that.
+    env: std::sync::Arc<SendWrapper<Env>>,
+    settings: Settings,
+}
+
+impl Front {
+    /// What this deployment says.
+    pub fn new(env: Env) -> Self {
+        let settings = Settings::of(&env);
+        Self { env: std::sync::Arc::new(SendWrapper::new(env)), settings }
+    }
+
+    /// Any cell: an unkeyed run goes anywhere, a keyed one always to the same.
+    pub fn choose_cell(&self, key: Option<&str>) -> Place {
+        let number = key.map_or_else(runtime::random, spread);
+        let cell = u32::try_from(number % u64::from(self.settings.cells)).expect("below the number of cells");
+        Place { pool: DEFAULT_POOL.into(), generation: 1, cell }
+    }
+
+    /// A run's id, if a cell of this deployment could hold it. No object is touched for any other.
+    pub fn locate(&self, id: &str) -> Result<RunId, Refusal> {
+        match id.parse::<RunId>() {
+            Ok(id) if self.settings.has(&id.place) => Ok(id),
+            Ok(_) | Err(_) => Err(Refusal::new(
+                Code::RunNotFound,
+                "There is no run of this id. Ids are case-sensitive; a run may also be past its retention.",
+            )),
+        }
+    }
+
+    /// Asks the app which workflows it has. An app that does not answer may be on its way: that refuses
+    /// nobody.
+    pub async fn workflows(&self) -> Option<Vec<String>> {
+        let app = runtime::property(&self.env, APP_BINDING);
+        let app = if app.is_undefined() { runtime::own_entrypoint() } else { app };
+        if app.is_undefined() {
+            return None;
+        }
+        let answer = app.unchecked_into::<Program>().describe().ok()?;
+        let text = runtime::settle(answer).await.ok()?.as_string()?;
+        let described: serde_json::Value = serde_json::from_str(&text).ok()?;
+        let names = described.get("workflows")?.as_array()?;
+        Some(names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect())
+    }
+
+    /// Asks a cell.
+    pub async fn ask(&self, place: &Place, operation: Operation) -> Result<Response, Refusal> {
+        let call =
+            serde_json::to_string(&Call::new(place, operation)).expect("a call holds only what JSON can say");
+        match self.send(place, &call).await {
+            Ok(response) => Ok(response),
+            Err(error) => {
+                worker::console_error!("stepwell: cell {place} did not answer: {error}");
+                let detail = "The cell that holds the run did not answer. Try again; with the same \
+                              Idempotency-Key that is always safe.";
+                Err(Refusal::new(Code::Internal, detail))
+            }
+        }
+    }
+
+    async fn send(&self, place: &Place, call: &str) -> worker::Result<Response> {
+        let stub =
+            self.env.durable_object(CELL_BINDING)?.get_by_name(&place.object_name(DEFAULT_NAMESPACE))?;
+        let mut init = RequestInit::new();
+        init.with_method(Method::Post).with_body(Some(JsValue::from_str(call)));
+        let mut answer = stub.fetch_with_request(Request::new_with_init("http://cell/", &init)?).await?;
+        let (status, body) = (answer.status_code(), answer.text().await?);
+        let mut response = if status < 400 {
+            json(StatusCode::from_u16(status).unwrap_or(StatusCode::OK), body)
+        } else {
+            problem_response(status, body)
+        };
+        let meter = HeaderName::from_static("stepwell-rows-written");
+        if let Some(rows) = answer.headers().get(meter.as_str())?
+            && let Ok(rows) = HeaderValue::from_str(&rows)
+        {
+            response.headers_mut().insert(meter, rows);
+        }
+        Ok(response)
+    }
+}
+
+/// Spreads keys evenly and for ever in the same way.
+fn spread(key: &str) -> u64 {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(key.as_bytes());
+    u64::from_be_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
+}

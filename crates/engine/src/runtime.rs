@@ -1,0 +1,117 @@
+//! The runtime's own calls: what the `worker` crate does not bind, or binds without `catch`.
+//!
+//! Every call that can throw returns what was thrown: an exception that passes through Rust frames leaves
+//! its caller without an answer.
+
+use js_sys::{Array, Promise, Reflect};
+use stepwell_protocol::Timestamp;
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
+
+#[wasm_bindgen]
+extern "C" {
+    /// `ctx.storage` of an object.
+    #[derive(Clone)]
+    pub type Storage;
+
+    #[wasm_bindgen(method, getter)]
+    pub fn sql(this: &Storage) -> Sql;
+
+    /// Runs a closure as one transaction: rolled back when it fails.
+    #[wasm_bindgen(method, catch, js_name = transactionSync)]
+    pub fn transaction_sync(
+        this: &Storage,
+        body: &mut dyn FnMut() -> Result<JsValue, JsValue>,
+    ) -> Result<JsValue, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = setAlarm)]
+    pub fn set_alarm(this: &Storage, at_ms: f64) -> Result<Promise, JsValue>;
+
+    /// `ctx.storage.sql`.
+    #[derive(Clone)]
+    pub type Sql;
+
+    #[wasm_bindgen(method, catch, variadic)]
+    pub fn exec(this: &Sql, query: &str, bindings: &Array) -> Result<Cursor, JsValue>;
+
+    pub type Cursor;
+
+    #[wasm_bindgen(method, catch)]
+    pub fn raw(this: &Cursor) -> Result<RawRows, JsValue>;
+
+    #[wasm_bindgen(method, getter, js_name = rowsWritten)]
+    pub fn rows_written(this: &Cursor) -> f64;
+
+    pub type RawRows;
+
+    #[wasm_bindgen(method, catch, js_name = toArray)]
+    pub fn to_array(this: &RawRows) -> Result<Array, JsValue>;
+
+    /// A program: the default entrypoint of a Worker that has the SDK.
+    pub type Program;
+
+    #[wasm_bindgen(method, catch)]
+    pub fn activate(this: &Program, activation: &str, session: &JsValue) -> Result<JsValue, JsValue>;
+
+    #[wasm_bindgen(method, catch)]
+    pub fn describe(this: &Program) -> Result<JsValue, JsValue>;
+}
+
+// Only an `RpcTarget` travels by reference, and to extend it takes JavaScript. All sessions of a cell share
+// one function, so that an activation leaves nothing behind on the Rust side.
+#[wasm_bindgen(inline_js = r#"
+import { RpcTarget, exports } from "cloudflare:workers";
+export function ownEntrypoint() { return exports?.default; }
+class Session extends RpcTarget {
+  #call; #number; #epoch;
+  constructor(call, number, epoch) { super(); this.#call = call; this.#number = number; this.#epoch = epoch; }
+  commit(text) { return this.#call("commit", this.#number, this.#epoch, text); }
+  page(after) { return this.#call("page", this.#number, this.#epoch, String(after)); }
+  listen(after) { return this.#call("listen", this.#number, this.#epoch, String(after)); }
+}
+export function newSession(call, number, epoch) { return new Session(call, number, epoch); }
+"#)]
+extern "C" {
+    /// This Worker's own default entrypoint; undefined where the runtime does not offer it.
+    #[wasm_bindgen(js_name = ownEntrypoint)]
+    pub fn own_entrypoint() -> JsValue;
+
+    /// A session for one activation of one run.
+    #[wasm_bindgen(js_name = newSession)]
+    pub fn new_session(call: &JsValue, number: f64, epoch: u32) -> JsValue;
+}
+
+/// The runtime's clock.
+pub fn clock() -> Timestamp {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "milliseconds since 1970 are positive and below 2^53"
+    )]
+    Timestamp::from_millis(js_sys::Date::now() as u64)
+}
+
+/// Awaits whatever an RPC method returned: its promises are thenables of their own class.
+pub async fn settle(value: JsValue) -> Result<JsValue, JsValue> {
+    JsFuture::from(Promise::resolve(&value)).await
+}
+
+/// A named property of any object; undefined when there is none.
+pub fn property(object: &JsValue, name: &str) -> JsValue {
+    Reflect::get(object, &JsValue::from_str(name)).unwrap_or(JsValue::UNDEFINED)
+}
+
+/// What a thrown value says.
+pub fn message(thrown: &JsValue) -> String {
+    match property(thrown, "message").as_string() {
+        Some(message) => message,
+        None => thrown.as_string().unwrap_or_else(|| "something without a message was thrown".into()),
+    }
+}
+
+/// 64 random bits.
+pub fn random() -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).expect("the runtime has a random source");
+    u64::from_le_bytes(bytes)
+}

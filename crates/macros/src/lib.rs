@@ -1,0 +1,20 @@
+//! The procedural macros of Stepwell's SDK. Use them through the `stepwell` crate.
+
+mod main_fn;
+mod workflow;
+
+use proc_macro::TokenStream;
+
+/// Makes a workflow of an `async fn(ctx: Ctx, input: T) -> Result<O>`. The input may be left out.
+///
+/// The workflow's name is the function's; `#[workflow(name = "other")]` gives it another one.
+#[proc_macro_attribute]
+pub fn workflow(attributes: TokenStream, item: TokenStream) -> TokenStream {
+    workflow::expand(attributes.into(), item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Makes a Worker of a `fn() -> App`: exports what the engine calls.
+#[proc_macro_attribute]
+pub fn main(attributes: TokenStream, item: TokenStream) -> TokenStream {
+    main_fn::expand(&attributes.into(), item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
+}

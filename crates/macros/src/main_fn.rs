@@ -1,0 +1,53 @@
+//! `#[stepwell::main]`: exports the app to the runtime.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Error, ItemFn, spanned::Spanned};
+
+pub fn expand(attributes: &TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
+    if !attributes.is_empty() {
+        return Err(Error::new(attributes.span(), "`#[stepwell::main]` takes no arguments"));
+    }
+    let function: ItemFn = syn::parse2(item)?;
+    let ident = &function.sig.ident;
+    if !function.sig.inputs.is_empty() || function.sig.asyncness.is_some() {
+        return Err(Error::new(
+            function.sig.span(),
+            "`#[stepwell::main]` goes on a plain function without arguments: `fn app() -> App`",
+        ));
+    }
+    Ok(quote! {
+        #function
+
+        // What the runtime calls. Only a Worker has it; a native test just calls the function.
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            use ::stepwell::__private::wasm_bindgen::prelude::*;
+
+            ::std::thread_local! {
+                static APP: ::std::rc::Rc<::stepwell::App> = ::std::rc::Rc::new(#ident());
+            }
+
+            /// Goes on with a run.
+            #[wasm_bindgen(
+                wasm_bindgen = ::stepwell::__private::wasm_bindgen,
+                wasm_bindgen_futures = ::stepwell::__private::wasm_bindgen_futures,
+                js_sys = ::stepwell::__private::js_sys,
+                js_name = activate
+            )]
+            pub async fn __stepwell_activate(
+                activation: ::std::string::String,
+                session: ::stepwell::__private::wasm_bindgen::JsValue,
+            ) -> ::std::result::Result<(), ::stepwell::__private::wasm_bindgen::JsValue> {
+                let app = APP.with(::std::clone::Clone::clone);
+                ::stepwell::__private::activate(&app, &activation, session).await
+            }
+
+            /// Says which workflows there are.
+            #[wasm_bindgen(wasm_bindgen = ::stepwell::__private::wasm_bindgen, js_name = describe)]
+            pub fn __stepwell_describe() -> ::std::string::String {
+                APP.with(|app| app.describe())
+            }
+        };
+    })
+}

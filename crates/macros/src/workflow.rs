@@ -1,0 +1,94 @@
+//! `#[workflow]`: a unit struct of the function's name that implements `stepwell::Workflow`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Error, FnArg, ItemFn, LitStr, ReturnType, parse::Parser, spanned::Spanned};
+
+pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
+    let function: ItemFn = syn::parse2(item)?;
+    let name = name(attributes)?.unwrap_or_else(|| function.sig.ident.to_string());
+    if name.is_empty() || name.len() > 128 {
+        return Err(Error::new(function.sig.ident.span(), "a workflow's name has 1 to 128 bytes"));
+    }
+    check(&function)?;
+
+    let (attrs, visibility, ident) = (&function.attrs, &function.vis, &function.sig.ident);
+    let mut inner = function.clone();
+    inner.attrs.clear();
+    inner.vis = syn::Visibility::Inherited;
+    let (input, call) = match function.sig.inputs.get(1) {
+        Some(FnArg::Typed(argument)) => {
+            let ty = &argument.ty;
+            (quote!(#ty), quote!(#ident(ctx, input)))
+        }
+        Some(FnArg::Receiver(_)) | None => {
+            (quote!(::stepwell::__private::NoInput), quote!({ let _ = input; #ident(ctx) }))
+        }
+    };
+    Ok(quote! {
+        #(#attrs)*
+        #[allow(non_camel_case_types)]
+        #[derive(Clone, Copy, Debug)]
+        #visibility struct #ident;
+
+        impl ::stepwell::Workflow for #ident {
+            const NAME: &'static str = #name;
+            type Input = #input;
+
+            async fn run(ctx: ::stepwell::Ctx, input: Self::Input) -> ::stepwell::Result<::stepwell::Payload> {
+                #inner
+                let output = #call.await?;
+                ::stepwell::__private::encode_output(&output)
+            }
+        }
+    })
+}
+
+/// The `name = "…"` of the attribute.
+fn name(attributes: TokenStream) -> syn::Result<Option<String>> {
+    let mut name = None;
+    let parser = syn::meta::parser(|meta| {
+        if meta.path.is_ident("name") {
+            name = Some(meta.value()?.parse::<LitStr>()?.value());
+            Ok(())
+        } else {
+            Err(meta.error("expected `name = \"…\"`"))
+        }
+    });
+    parser.parse2(attributes)?;
+    Ok(name)
+}
+
+fn check(function: &ItemFn) -> syn::Result<()> {
+    let signature = &function.sig;
+    if signature.asyncness.is_none() {
+        return Err(Error::new(
+            signature.fn_token.span(),
+            "a workflow is an `async fn`: write `async fn` here",
+        ));
+    }
+    if !signature.generics.params.is_empty() {
+        return Err(Error::new(signature.generics.span(), "a workflow has no type or lifetime parameters"));
+    }
+    if matches!(signature.output, ReturnType::Default) {
+        return Err(Error::new(
+            signature.ident.span(),
+            "a workflow returns `stepwell::Result<T>`: write `-> Result<()>` if it has nothing to say",
+        ));
+    }
+    match signature.inputs.len() {
+        1 | 2 => {}
+        _ => {
+            return Err(Error::new(
+                signature.ident.span(),
+                "a workflow takes `ctx: Ctx` and at most one input: put several values into a struct",
+            ));
+        }
+    }
+    for argument in &signature.inputs {
+        if let FnArg::Receiver(receiver) = argument {
+            return Err(Error::new(receiver.span(), "a workflow is a free function, without `self`"));
+        }
+    }
+    Ok(())
+}

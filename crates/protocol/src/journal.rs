@@ -1,0 +1,189 @@
+//! The journal: what happened to a run, in the one order that every replay repeats.
+//!
+//! The text of an [`Event`] is what a cell stores and what a program reads; the cell passes it on without
+//! looking into it. The golden files under `tests/golden` hold every form that was ever written.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize, de::Error as _};
+
+use crate::{Payload, Seq, Timestamp};
+
+/// What kind of thing a program waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OpKind {
+    /// A step: the user's code, whose result is recorded.
+    Step,
+    /// A sleep.
+    Sleep,
+    /// A wait for a signal.
+    Wait,
+}
+
+impl OpKind {
+    /// Its word in texts.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Sleep => "sleep",
+            Self::Wait => "wait",
+        }
+    }
+}
+
+/// Names one thing that a program does: its kind, its name, and which occurrence of that name it is.
+///
+/// Written `step:0:charge`: the name comes last, so it may hold any character.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Op {
+    /// Step, sleep or wait.
+    pub kind: OpKind,
+    /// The name that the program gave.
+    pub name: String,
+    /// How often this kind and name came before in this run, counted from 0.
+    pub occurrence: u32,
+}
+
+impl Op {
+    /// The longest name of a step, sleep or wait, in bytes.
+    pub const NAME_LENGTH_MAX: usize = 256;
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.kind.as_str(), self.occurrence, self.name)
+    }
+}
+
+/// A text that names no operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an operation: expected kind:occurrence:name")]
+pub struct NotAnOp;
+
+impl FromStr for Op {
+    type Err = NotAnOp;
+
+    fn from_str(text: &str) -> Result<Self, NotAnOp> {
+        let mut parts = text.splitn(3, ':');
+        let (Some(kind), Some(occurrence), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(NotAnOp);
+        };
+        let kind = match kind {
+            "step" => OpKind::Step,
+            "sleep" => OpKind::Sleep,
+            "wait" => OpKind::Wait,
+            _ => return Err(NotAnOp),
+        };
+        let occurrence = occurrence.parse().map_err(|_| NotAnOp)?;
+        Ok(Self { kind, name: name.to_owned(), occurrence })
+    }
+}
+
+impl Serialize for Op {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Op {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Why something did not succeed, in words for a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What happened.
+    pub message: String,
+    /// Whether the program said that trying again is useless.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub terminal: bool,
+}
+
+impl Failure {
+    /// The most of a message that is kept, in bytes.
+    pub const MESSAGE_LENGTH_MAX: usize = 4096;
+
+    /// A failure that may be tried again; a long message is cut.
+    pub fn new(message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if message.len() > Self::MESSAGE_LENGTH_MAX {
+            let cut =
+                (0..=Self::MESSAGE_LENGTH_MAX).rev().find(|&at| message.is_char_boundary(at)).unwrap_or(0);
+            message.truncate(cut);
+        }
+        Self { message, terminal: false }
+    }
+
+    /// A failure that must not be tried again.
+    pub fn terminal(message: impl Into<String>) -> Self {
+        Self { terminal: true, ..Self::new(message) }
+    }
+}
+
+/// How something ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It gave a value.
+    #[serde(rename = "ok")]
+    Ok(Payload),
+    /// It failed for good.
+    #[serde(rename = "err")]
+    Err(Failure),
+}
+
+/// Something that happened to a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// A step ended, after this many attempts.
+    #[serde(rename = "step_finished")]
+    StepFinished {
+        /// The step.
+        op: Op,
+        /// The attempt that ended it, from 1.
+        attempt: u32,
+        /// Its result.
+        outcome: Outcome,
+    },
+    /// An attempt of a step failed; another follows.
+    #[serde(rename = "step_retrying")]
+    StepRetrying {
+        /// The step.
+        op: Op,
+        /// The attempt that failed, from 1.
+        attempt: u32,
+        /// Why.
+        failure: Failure,
+        /// When the next attempt may begin.
+        retry_at: Timestamp,
+    },
+    /// A sleep is over, or a wait timed out.
+    #[serde(rename = "timer_fired")]
+    TimerFired {
+        /// The sleep or wait.
+        op: Op,
+    },
+    /// Somebody sent the run a signal.
+    #[serde(rename = "signal_received")]
+    SignalReceived {
+        /// The signal's name.
+        name: String,
+        /// The sender's id for it; the same id again has no effect.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        /// What came with it.
+        payload: Payload,
+    },
+}
+
+/// An event at its place in the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its position.
+    pub seq: Seq,
+    /// When the engine recorded it.
+    pub at: Timestamp,
+    /// What happened.
+    pub event: Event,
+}

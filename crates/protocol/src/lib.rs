@@ -1,0 +1,26 @@
+//! Every message of Stepwell that crosses a wire.
+//!
+//! Owns: the words that engine, SDKs and clients share: ids and times, the [`journal`] as it is stored
+//! and as programs read it, the [`program`] protocol (activate, commit, answer), the [`rest`] bodies and
+//! the [`problem`] codes.
+//! Does not own: any decision. Nothing here reads a clock or does I/O.
+//!
+//! Stored and sent enums are externally tagged with explicit names; a name is never reused, a field is
+//! only ever added with a default, so that the release before this one can read what this one writes.
+
+pub mod ids;
+pub mod journal;
+pub mod payload;
+pub mod problem;
+pub mod program;
+pub mod rest;
+pub mod time;
+
+pub use ids::{Epoch, Place, RunId, Seq};
+pub use journal::{Event, Failure, Op, OpKind, Outcome, Record};
+pub use payload::Payload;
+pub use problem::{Code, Problem};
+pub use time::Timestamp;
+
+/// The version of the program protocol that this crate speaks.
+pub const PROTOCOL: u32 = 1;

@@ -1,0 +1,249 @@
+//! The program protocol: what a cell and a program say to each other.
+//!
+//! The cell *activates* the program with an [`Activation`] and a session. On the session the program
+//! reads further [`Page`]s, sends [`Commit`]s and gets [`Answer`]s, and may *listen* for news while a step
+//! is under way. The messages are the same over RPC and over HTTP.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp};
+
+/// How much journal goes into one page, in bytes of JSON.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// The largest input, step result or signal, in bytes of JSON. A row holds 2 MB; the rest is for the
+/// names and times around it.
+pub const PAYLOAD_BYTES_MAX: usize = 2_000_000 - 16_384;
+
+/// 'Run this': everything a program needs to go on with a run. A cell fills in a [`RawPage`], a program
+/// reads a [`Page`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Activation<P = Page> {
+    /// The protocol's version: [`crate::PROTOCOL`].
+    pub protocol: u32,
+    /// The run.
+    pub run: RunId,
+    /// The workflow's name.
+    pub workflow: String,
+    /// Which activation this is.
+    pub epoch: Epoch,
+    /// The seed of the run's random numbers, in hexadecimal: JavaScript has no exact 64-bit numbers.
+    pub seed: String,
+    /// The engine's clock.
+    pub now: Timestamp,
+    /// When the run was accepted.
+    pub started_at: Timestamp,
+    /// What the run was started with.
+    pub input: Payload,
+    /// The first page of its journal.
+    pub journal: P,
+}
+
+/// A piece of a journal.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Page {
+    /// Events in order.
+    pub events: Vec<Record>,
+    /// Whether there are more after these.
+    pub more: bool,
+}
+
+/// A piece of a journal as it is stored: the same JSON as a [`Page`], with events that nobody looked into.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RawPage {
+    /// Events in order.
+    pub events: Vec<RawRecord>,
+    /// Whether there are more after these.
+    pub more: bool,
+}
+
+/// A stored event at its place in the journal: the same JSON as a [`Record`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RawRecord {
+    /// Its position.
+    pub seq: Seq,
+    /// When the engine recorded it.
+    pub at: Timestamp,
+    /// The text of an [`crate::Event`].
+    pub event: Payload,
+}
+
+/// What a program reports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Commit {
+    /// The activation that speaks.
+    pub epoch: Epoch,
+    /// The last position that the program knows. What the engine recorded later, from outside, comes with
+    /// the answer.
+    pub base: Seq,
+    /// What was done.
+    #[serde(default)]
+    pub commands: Vec<Command>,
+    /// What the program does next.
+    pub then: Then,
+}
+
+/// Something that a program did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    /// A step gave a value.
+    #[serde(rename = "step_succeeded")]
+    StepSucceeded {
+        /// The step.
+        op: Op,
+        /// The attempt, from 1.
+        attempt: u32,
+        /// The value.
+        output: Payload,
+    },
+    /// An attempt of a step failed. The engine decides whether another follows.
+    #[serde(rename = "step_failed")]
+    StepFailed {
+        /// The step.
+        op: Op,
+        /// The attempt, from 1.
+        attempt: u32,
+        /// Why.
+        failure: Failure,
+        /// The step's policy.
+        retry: Retry,
+    },
+}
+
+/// What a program does after a commit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Then {
+    /// It goes on: steps are under way.
+    #[serde(rename = "continue")]
+    Continue {
+        /// What it waits for besides; absent when that has not changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        open: Option<Vec<Open>>,
+    },
+    /// It has nothing to do until one of these happens.
+    #[serde(rename = "suspend")]
+    Suspend {
+        /// All that it waits for.
+        open: Vec<Open>,
+    },
+    /// The workflow returned.
+    #[serde(rename = "complete")]
+    Complete {
+        /// What it returned.
+        output: Payload,
+    },
+    /// The workflow failed.
+    #[serde(rename = "fail")]
+    Fail {
+        /// Why.
+        failure: Failure,
+    },
+    /// The program cannot go on with this journal; a person has to look.
+    #[serde(rename = "pause")]
+    Pause {
+        /// What a person should know.
+        problem: Problem,
+    },
+}
+
+/// Something a program waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Open {
+    /// A sleep. The engine's clock counts it, from when it first hears of it.
+    #[serde(rename = "sleep")]
+    Sleep {
+        /// The sleep.
+        op: Op,
+        /// How long.
+        ms: u64,
+    },
+    /// A wait for a signal.
+    #[serde(rename = "wait")]
+    Wait {
+        /// The wait.
+        op: Op,
+        /// The signal's name.
+        signal: String,
+        /// For how long at the most.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
+    },
+    /// The next attempt of a step.
+    #[serde(rename = "retry")]
+    Retry {
+        /// The step.
+        op: Op,
+        /// When it may begin.
+        at: Timestamp,
+    },
+}
+
+impl Open {
+    /// What it names.
+    pub fn op(&self) -> &Op {
+        match self {
+            Self::Sleep { op, .. } | Self::Wait { op, .. } | Self::Retry { op, .. } => op,
+        }
+    }
+}
+
+/// How often a step is tried, and how long apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Attempts in all, at least 1.
+    pub attempts: u32,
+    /// The first delay.
+    pub initial_ms: u64,
+    /// By what the delay grows with each attempt.
+    pub factor: f64,
+    /// The longest delay.
+    pub max_ms: u64,
+    /// How much of a delay is left to chance, from 0 to 1.
+    pub jitter: f64,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { attempts: 3, initial_ms: 1_000, factor: 2.0, max_ms: 60_000, jitter: 0.1 }
+    }
+}
+
+/// What the engine says to a commit, or to a program that listens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Recorded. Here is all that happened after the commit's base, in order.
+    #[serde(rename = "go")]
+    Go {
+        /// The engine's clock.
+        now: Timestamp,
+        /// What happened.
+        news: Vec<News>,
+    },
+    /// Recorded; this activation has nothing left to do.
+    #[serde(rename = "stop")]
+    Stop,
+    /// Not recorded: this activation may not write. It should end without another word.
+    #[serde(rename = "refused")]
+    Refused {
+        /// Why.
+        problem: Problem,
+    },
+}
+
+/// One thing that happened after a commit's base.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum News {
+    /// The command at this index of the commit was recorded as it was sent: its content is not sent back.
+    #[serde(rename = "yours")]
+    Yours {
+        /// Its position in the journal.
+        seq: Seq,
+        /// When the engine recorded it.
+        at: Timestamp,
+        /// Which of the commit's commands.
+        command: usize,
+    },
+    /// An event that the program has not seen.
+    #[serde(rename = "record")]
+    Record(Record),
+}

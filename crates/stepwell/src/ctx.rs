@@ -1,0 +1,102 @@
+//! What a workflow does durable things with.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+use stepwell_protocol::{OpKind, RunId, Timestamp};
+use uuid::Uuid;
+
+use crate::{
+    Result,
+    ops::{Sleep, Step, StepInfo, Wait},
+    random,
+    vm::State,
+};
+
+/// What a workflow does durable things with. Cheap to clone.
+#[derive(Clone)]
+pub struct Ctx {
+    pub(crate) state: Rc<RefCell<State>>,
+    run: Rc<Identity>,
+}
+
+/// What never changes about a run.
+struct Identity {
+    run: RunId,
+    seed: String,
+    started_at: Timestamp,
+}
+
+impl Ctx {
+    pub(crate) fn new(state: Rc<RefCell<State>>, run: RunId, seed: String, started_at: Timestamp) -> Self {
+        Self { state, run: Rc::new(Identity { run, seed, started_at }) }
+    }
+
+    /// Runs code and records its result: `ctx.step("charge", async || charge(&order).await).await?`.
+    ///
+    /// A recorded step does not run again: on replay it gives what was recorded. An error is tried again
+    /// by the step's [`Step::retry`] policy, a [`crate::Terminal`] one is not. The name, and how often it
+    /// came before in this run, identify the step.
+    pub fn step<'a, T, F>(&self, name: impl Into<String>, mut code: F) -> Step<'a, T>
+    where
+        T: Serialize + DeserializeOwned + 'a,
+        F: AsyncFnMut() -> Result<T> + 'a,
+    {
+        self.step_with(name, async move |_| code().await)
+    }
+
+    /// Like [`Self::step`], for code that wants to know its idempotency key or attempt.
+    pub fn step_with<'a, T, F>(&self, name: impl Into<String>, code: F) -> Step<'a, T>
+    where
+        T: Serialize + DeserializeOwned + 'a,
+        F: AsyncFnMut(StepInfo) -> Result<T> + 'a,
+    {
+        let op = self.state.borrow_mut().name_op(OpKind::Step, name.into());
+        Step::new(self.clone(), op, code)
+    }
+
+    /// Sleeps, for a second or a year: a sleeping run costs nothing.
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        let op = self.state.borrow_mut().name_op(OpKind::Sleep, "sleep".into());
+        Sleep::new(self.clone(), op, duration)
+    }
+
+    /// Waits for a signal of this name. One that came before anyone waited was kept.
+    pub fn wait<T: DeserializeOwned>(&self, signal: impl Into<String>) -> Wait<T> {
+        let op = self.state.borrow_mut().name_op(OpKind::Wait, signal.into());
+        Wait::new(self.clone(), op)
+    }
+
+    /// The time, the same on every replay: when the latest thing that this run knows of was recorded.
+    pub fn now(&self) -> Timestamp {
+        self.state.borrow().now()
+    }
+
+    /// When the run was accepted.
+    pub fn started_at(&self) -> Timestamp {
+        self.run.started_at
+    }
+
+    /// The run's id.
+    pub fn run_id(&self) -> &RunId {
+        &self.run.run
+    }
+
+    /// A random number, the same on every replay.
+    pub fn random(&self) -> u64 {
+        let block = self.random_block();
+        u64::from_be_bytes(block[..8].try_into().expect("a block has 32 bytes"))
+    }
+
+    /// A random UUID, the same on every replay.
+    pub fn uuid(&self) -> Uuid {
+        let block = self.random_block();
+        let bytes = block[..16].try_into().expect("a block has 32 bytes");
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    fn random_block(&self) -> [u8; 32] {
+        let n = self.state.borrow_mut().next_random();
+        random::block(&self.run.seed, n)
+    }
+}

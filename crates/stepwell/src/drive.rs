@@ -1,0 +1,97 @@
+//! Drives a [`Vm`] on a session: the same loop for every transport.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use stepwell_protocol::{
+    Seq,
+    program::{Activation, Answer, Commit, Page},
+};
+
+use crate::{
+    App,
+    vm::{Order, Vm},
+};
+
+/// A program's way to its cell, for one run and one activation.
+pub trait Session {
+    /// Why a call got no answer.
+    type Lost;
+
+    /// Reports.
+    fn commit(&self, commit: &Commit) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static;
+    /// Reads the journal after a position.
+    fn page(&self, after: Seq) -> impl Future<Output = Result<Page, Self::Lost>> + 'static;
+    /// Waits until something happens after a position.
+    fn listen(&self, after: Seq) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static;
+}
+
+/// Goes on with a run until this activation has nothing left to do.
+pub async fn drive<S: Session>(app: &App, activation: Activation, session: &S) -> Result<(), S::Lost> {
+    let mut driver = Driver { vm: Vm::new(app, activation), call: None, listen: None, session };
+    poll_fn(|cx| driver.poll(cx)).await
+}
+
+struct Driver<'s, S: Session> {
+    vm: Vm,
+    call: Option<Pin<Box<dyn Future<Output = Result<Called, S::Lost>>>>>,
+    listen: Option<Pin<Box<dyn Future<Output = Result<Answer, S::Lost>>>>>,
+    session: &'s S,
+}
+
+enum Called {
+    Page(Page),
+    Answer(Answer),
+}
+
+impl<S: Session> Driver<'_, S> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Lost>> {
+        loop {
+            if let Some(call) = &mut self.call
+                && let Poll::Ready(called) = call.as_mut().poll(cx)
+            {
+                self.call = None;
+                match called {
+                    Err(lost) => return Poll::Ready(Err(lost)),
+                    Ok(Called::Page(page)) => self.vm.page(page),
+                    Ok(Called::Answer(answer)) => {
+                        if !self.vm.answered(answer) {
+                            return Poll::Ready(Ok(()));
+                        }
+                    }
+                }
+            }
+            if let Some(listen) = &mut self.listen
+                && let Poll::Ready(heard) = listen.as_mut().poll(cx)
+            {
+                self.listen = None;
+                match heard {
+                    Err(lost) => return Poll::Ready(Err(lost)),
+                    Ok(answer) => {
+                        if !self.vm.heard(answer) {
+                            return Poll::Ready(Ok(()));
+                        }
+                    }
+                }
+            }
+            let order = self.vm.poll(cx);
+            match order {
+                Poll::Ready(Order::Commit(commit)) => {
+                    let answer = self.session.commit(&commit);
+                    self.call = Some(Box::pin(async { answer.await.map(Called::Answer) }));
+                }
+                Poll::Ready(Order::Page(after)) => {
+                    let page = self.session.page(after);
+                    self.call = Some(Box::pin(async { page.await.map(Called::Page) }));
+                }
+                Poll::Pending if self.call.is_none() && self.listen.is_none() && self.vm.wants_news() => {
+                    self.listen = Some(Box::pin(self.session.listen(self.vm.known())));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Durable workflows on Cloudflare in plain async Rust.
+//!
+//! ```
+//! use stepwell::prelude::*;
+//!
+//! #[workflow]
+//! async fn greet(ctx: Ctx, name: String) -> Result<String> {
+//!     let greeting = ctx.step("compose", async || Ok(format!("Hello, {name}!"))).await?;
+//!     ctx.sleep(Duration::from_secs(5)).await;
+//!     Ok(greeting)
+//! }
+//!
+//! #[stepwell::main]
+//! fn app() -> App {
+//!     App::new().workflow(greet)
+//! }
+//! # let _ = app();
+//! ```
+//!
+//! A workflow is an `async fn`. When its process dies, it is run again from the top, and every step that
+//! was recorded gives its recorded result instead of running. So: whatever touches the outside world, or
+//! differs between two runs, belongs into a step; what is outside of steps must be the same each time.
+//! Each step's result is recorded once; its code may run more than once.
+//!
+//! Owns: the API that people write workflows with, the replay [`vm`], and how a program talks to its cell.
+//! Does not own: any durable state; that is the engine's.
+
+pub mod app;
+pub mod ctx;
+pub mod drive;
+pub mod error;
+pub mod ops;
+mod random;
+pub mod vm;
+#[cfg(target_arch = "wasm32")]
+mod workers;
+
+pub use app::{App, Workflow};
+pub use ctx::Ctx;
+pub use error::{Error, Result, Terminal};
+pub use ops::{Sleep, Step, StepError, StepInfo, Wait, WaitError};
+pub use stepwell_macros::{main, workflow};
+pub use stepwell_protocol::{Payload, Timestamp, program::Retry};
+pub use uuid::Uuid;
+
+/// What a file of workflows needs.
+pub mod prelude {
+    pub use std::time::Duration;
+
+    pub use serde::{Deserialize, Serialize};
+
+    pub use crate::{App, Ctx, Error, Result, Retry, Terminal, WaitError, workflow};
+}
+
+/// What the macros' output needs. Not for people.
+#[doc(hidden)]
+pub mod __private {
+    pub use serde::de::IgnoredAny as NoInput;
+    #[cfg(target_arch = "wasm32")]
+    pub use {js_sys, wasm_bindgen, wasm_bindgen_futures};
+
+    pub use crate::app::encode_output;
+    #[cfg(target_arch = "wasm32")]
+    pub use crate::workers::activate;
+}

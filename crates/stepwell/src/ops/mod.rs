@@ -1,0 +1,20 @@
+//! What a workflow awaits: steps, sleeps and waits, as futures.
+//!
+//! Each becomes ready only when the [`crate::vm`] delivers its journal event, never by itself: that is what
+//! makes a replay take the same turns.
+
+mod sleep;
+mod step;
+mod wait;
+
+pub use sleep::Sleep;
+pub use step::{Step, StepError, StepInfo};
+pub use wait::{Wait, WaitError};
+
+use std::time::Duration;
+
+/// Whole milliseconds, rounded up: a sleep is never shorter than it says.
+fn millis(duration: Duration) -> u64 {
+    let millis = duration.as_nanos().div_ceil(1_000_000);
+    u64::try_from(millis).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,40 @@
+//! A sleep.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use stepwell_protocol::Op;
+
+use super::millis;
+use crate::Ctx;
+
+/// A sleep that was named but not awaited yet, or is under way.
+#[must_use = "a sleep does nothing until it is awaited"]
+pub struct Sleep {
+    ctx: Ctx,
+    op: Op,
+    ms: u64,
+}
+
+impl Sleep {
+    pub(crate) fn new(ctx: Ctx, op: Op, duration: Duration) -> Self {
+        Self { ctx, op, ms: millis(duration) }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.ctx.state.borrow_mut().poll_sleep(&self.op, self.ms, cx.waker())
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.ctx.state.borrow_mut().forget(&self.op);
+    }
+}

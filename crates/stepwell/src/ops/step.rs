@@ -1,0 +1,137 @@
+//! A step: the user's code, whose result is recorded once.
+
+use std::{
+    cell::RefCell,
+    future::poll_fn,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use stepwell_protocol::{
+    Code, Op, Outcome, Payload, Problem,
+    program::{PAYLOAD_BYTES_MAX, Retry},
+};
+
+use crate::{Ctx, Error, Result, Terminal, vm::Turn};
+
+/// A step that was named but not awaited yet, or is under way.
+#[must_use = "a step does nothing until it is awaited"]
+pub struct Step<'a, T> {
+    ctx: Ctx,
+    op: Op,
+    retry: Rc<RefCell<Retry>>,
+    future: Pin<Box<dyn Future<Output = Result<T, StepError>> + 'a>>,
+}
+
+/// What a step's code may want to know.
+#[derive(Clone, Debug)]
+pub struct StepInfo {
+    /// The same for every attempt of this step, and for no other step: pass it to whatever you call.
+    pub idempotency_key: String,
+    /// Which attempt this is, from 1. An attempt that a crash cut short does not count.
+    pub attempt: u32,
+}
+
+/// Why a step failed for good.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("step '{step}' failed: {message}")]
+pub struct StepError {
+    /// The step's name.
+    pub step: String,
+    /// What its last attempt said.
+    pub message: String,
+}
+
+impl<'a, T: Serialize + DeserializeOwned + 'a> Step<'a, T> {
+    pub(crate) fn new<F>(ctx: Ctx, op: Op, code: F) -> Self
+    where
+        F: AsyncFnMut(StepInfo) -> Result<T> + 'a,
+    {
+        let retry = Rc::new(RefCell::new(Retry::default()));
+        let future = Box::pin(run(ctx.clone(), op.clone(), retry.clone(), code));
+        Self { ctx, op, retry, future }
+    }
+}
+
+impl<T> Step<'_, T> {
+    /// How often it is tried, and how long apart.
+    pub fn retry(self, retry: Retry) -> Self {
+        self.retry.replace(retry);
+        self
+    }
+
+    /// How often it is tried, at the most.
+    pub fn attempts(self, attempts: u32) -> Self {
+        self.retry.borrow_mut().attempts = attempts.max(1);
+        self
+    }
+}
+
+async fn run<T, F>(ctx: Ctx, op: Op, retry: Rc<RefCell<Retry>>, mut code: F) -> Result<T, StepError>
+where
+    T: Serialize + DeserializeOwned,
+    F: AsyncFnMut(StepInfo) -> Result<T>,
+{
+    ctx.state.borrow_mut().begin_step(&op);
+    loop {
+        let turn = poll_fn(|cx| ctx.state.borrow_mut().poll_step(&op, cx.waker())).await;
+        match turn {
+            Turn::Finished(outcome) => return decode(&ctx, &op, outcome).await,
+            Turn::Attempt(attempt) => {
+                let idempotency_key = format!("{}/{op}", ctx.run_id());
+                let result =
+                    code(StepInfo { idempotency_key, attempt }).await.and_then(|value| encode(&value));
+                ctx.state.borrow_mut().report_step(&op, attempt, result, retry.borrow().clone());
+            }
+        }
+    }
+}
+
+fn encode<T: Serialize>(value: &T) -> Result<Payload> {
+    // Running the code again would give a value of the same kind: neither is worth another attempt.
+    let output = Payload::encode(value)
+        .map_err(|error| Terminal::new(format!("the result cannot be written as JSON: {error}")))?;
+    if output.size() > PAYLOAD_BYTES_MAX {
+        let text = format!(
+            "the result has {} bytes of JSON, the most is {PAYLOAD_BYTES_MAX}: store it elsewhere and \
+             return its name",
+            output.size()
+        );
+        return Err(Error::from(Terminal::new(text)));
+    }
+    Ok(output)
+}
+
+async fn decode<T: DeserializeOwned>(ctx: &Ctx, op: &Op, outcome: Outcome) -> Result<T, StepError> {
+    match outcome {
+        Outcome::Err(failure) => Err(StepError { step: op.name.clone(), message: failure.message }),
+        Outcome::Ok(output) => match output.decode() {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                let detail = format!(
+                    "The recorded result of step '{}' cannot be read as the type that the code has now: \
+                     {error}. Deploy code that reads it, then resume the run.",
+                    op.name
+                );
+                ctx.state.borrow_mut().stop(Problem::new(Code::Diverged, detail));
+                std::future::pending().await
+            }
+        },
+    }
+}
+
+impl<T> Future for Step<'_, T> {
+    type Output = Result<T, StepError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.future.as_mut().poll(cx)
+    }
+}
+
+impl<T> Drop for Step<'_, T> {
+    fn drop(&mut self) {
+        self.ctx.state.borrow_mut().forget(&self.op);
+    }
+}

@@ -1,0 +1,67 @@
+//! The Workers transport: the cell calls `activate` over RPC and passes a session that is a capability.
+
+use js_sys::{Error, Promise};
+use serde::{Serialize, de::DeserializeOwned};
+use stepwell_protocol::{
+    Seq,
+    program::{Activation, Answer, Commit, Page},
+};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
+
+use crate::{App, drive};
+
+#[wasm_bindgen]
+extern "C" {
+    /// The stub of the cell's session object.
+    type Stub;
+
+    #[wasm_bindgen(method, catch)]
+    fn commit(this: &Stub, commit: &str) -> Result<Promise, JsValue>;
+
+    #[wasm_bindgen(method, catch)]
+    fn page(this: &Stub, after: u32) -> Result<Promise, JsValue>;
+
+    #[wasm_bindgen(method, catch)]
+    fn listen(this: &Stub, after: u32) -> Result<Promise, JsValue>;
+}
+
+struct RpcSession(Stub);
+
+impl drive::Session for RpcSession {
+    type Lost = JsValue;
+
+    fn commit(&self, commit: &Commit) -> impl Future<Output = Result<Answer, JsValue>> + 'static {
+        receive(encode(commit).and_then(|text| self.0.commit(&text)))
+    }
+
+    fn page(&self, after: Seq) -> impl Future<Output = Result<Page, JsValue>> + 'static {
+        receive(self.0.page(after.0))
+    }
+
+    fn listen(&self, after: Seq) -> impl Future<Output = Result<Answer, JsValue>> + 'static {
+        receive(self.0.listen(after.0))
+    }
+}
+
+/// What the exported `activate` does.
+pub async fn activate(app: &App, activation: &str, session: JsValue) -> Result<(), JsValue> {
+    let activation: Activation = decode(activation)?;
+    drive::drive(app, activation, &RpcSession(session.unchecked_into())).await
+}
+
+async fn receive<T: DeserializeOwned>(promise: Result<Promise, JsValue>) -> Result<T, JsValue> {
+    let answer = JsFuture::from(promise?).await?;
+    decode(&answer.as_string().ok_or_else(|| Error::new("the cell answered with something else than text"))?)
+}
+
+fn decode<T: DeserializeOwned>(text: &str) -> Result<T, JsValue> {
+    serde_json::from_str(text).map_err(|error| {
+        let text = format!("engine and app do not speak the same protocol: {error}");
+        Error::new(&text).into()
+    })
+}
+
+fn encode<T: Serialize>(message: &T) -> Result<String, JsValue> {
+    serde_json::to_string(message).map_err(|error| Error::new(&error.to_string()).into())
+}

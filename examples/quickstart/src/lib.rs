@@ -1,0 +1,30 @@
+//! Two small workflows: one that sleeps, one that waits for a person.
+
+use stepwell::prelude::*;
+#[cfg(feature = "engine")]
+use stepwell_engine as _;
+
+/// Composes a greeting, sleeps, and sends it.
+#[workflow]
+async fn greet(ctx: Ctx, name: String) -> Result<String> {
+    let greeting = ctx.step("compose", async || Ok(format!("Hello, {name}!"))).await?;
+    ctx.sleep(Duration::from_secs(10)).await;
+    ctx.step("send", async || Ok(format!("sent: {greeting}"))).await?;
+    Ok(greeting)
+}
+
+/// Waits up to a week for somebody to say yes or no.
+#[workflow]
+async fn approval(ctx: Ctx, document: String) -> Result<String> {
+    let week = Duration::from_secs(7 * 24 * 60 * 60);
+    match ctx.wait::<bool>("decision").timeout(week).await {
+        Ok(true) => Ok(ctx.step("publish", async || Ok(format!("published {document}"))).await?),
+        Ok(false) => Ok(format!("rejected {document}")),
+        Err(_) => Ok(format!("nobody decided about {document}")),
+    }
+}
+
+#[stepwell::main]
+fn app() -> App {
+    App::new().workflow(greet).workflow(approval)
+}

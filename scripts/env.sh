@@ -1,0 +1,23 @@
+# The build environment, sourced by every recipe: where the tools are, and which compiler makes wasm.
+source "$(dirname "${BASH_SOURCE[0]}")/versions.sh"
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+export PATH="$STEPWELL_TOOLS/worker-build-$WORKER_BUILD_VERSION/bin:$STEPWELL_TOOLS/cargo-deny-$CARGO_DENY_VERSION/bin:$STEPWELL_TOOLS/cargo-nextest-$CARGO_NEXTEST_VERSION/bin:$PATH"
+# worker-build would otherwise download its own copies of these.
+export WASM_BINDGEN_BIN="$STEPWELL_TOOLS/wasm-bindgen-cli-$WASM_BINDGEN_VERSION/bin/wasm-bindgen"
+export ESBUILD_BIN="$root/node_modules/.bin/esbuild"
+export WASM_OPT_BIN="$root/node_modules/.bin/wasm-opt"
+export WORKERD_BIN="$root/node_modules/.bin/workerd"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}"
+
+# wasm_env COMMAND...: runs a command with a compiler that has the wasm32 target: the active one, or
+# Debian's (scripts/wasm-std), which also needs its own linker and, because two compilers must not share
+# a folder, its own target directory.
+wasm_env() {
+  if [ -d "$(rustc --print sysroot)/lib/rustlib/wasm32-unknown-unknown/lib" ]; then
+    "$@"
+  else
+    PATH="/usr/bin:$PATH" RUSTC=/usr/bin/rustc CARGO=/usr/bin/cargo \
+      CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=wasm-ld-22 CARGO_TARGET_DIR="$CARGO_TARGET_DIR/debian" "$@"
+  fi
+}

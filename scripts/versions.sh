@@ -1,0 +1,9 @@
+# The versions of every tool that is not in Cargo.lock or package-lock.json.
+# Sourced by the other scripts; a new version gets a new folder, so nothing has to be cleaned by hand.
+WORKER_BUILD_VERSION=0.8.7
+WASM_BINDGEN_VERSION=0.2.129
+CARGO_DENY_VERSION=0.20.2
+CARGO_NEXTEST_VERSION=0.9.143
+
+STEPWELL_CACHE=${STEPWELL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/stepwell}
+STEPWELL_TOOLS=$STEPWELL_CACHE/tools

@@ -1,0 +1,76 @@
+//! A small HTTP client: a base address, a bounded wait, and answers that say what came when they are not
+//! what was expected.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// Longer than anything a test waits for on purpose.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Talks to one address.
+#[derive(Clone, Debug)]
+pub struct Http {
+    base: String,
+    client: reqwest::Client,
+}
+
+/// A status and a body.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The HTTP status code.
+    pub status: u16,
+    /// The whole body as text.
+    pub body: String,
+}
+
+impl Http {
+    /// A client for `base`, such as `http://127.0.0.1:8080`.
+    pub fn new(base: &str) -> Self {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(TIMEOUT)
+            // A connection that was open when the server was killed would fail the next request.
+            .pool_max_idle_per_host(0)
+            .build()
+            .expect("a client without TLS has nothing to load");
+        Self { base: base.into(), client }
+    }
+
+    /// Sends a GET.
+    pub async fn get(&self, path: &str) -> Result<Answer> {
+        self.send(self.client.get(self.url(path)), path).await
+    }
+
+    /// Sends a POST with a text body.
+    pub async fn post(&self, path: &str, body: impl Into<String>) -> Result<Answer> {
+        self.send(self.client.post(self.url(path)).body(body.into()), path).await
+    }
+
+    /// The full address of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    /// The client itself, for requests of another kind.
+    pub fn client(&self) -> &reqwest::Client {
+        &self.client
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder, path: &str) -> Result<Answer> {
+        let response = request.send().await.with_context(|| path.to_owned())?;
+        Ok(Answer {
+            status: response.status().as_u16(),
+            body: response.text().await.with_context(|| path.to_owned())?,
+        })
+    }
+}
+
+impl Answer {
+    /// The body as JSON; anything but 200 is an error that shows the body.
+    pub fn json(&self) -> Result<Value> {
+        ensure!(self.status == 200, "status {}: {}", self.status, self.body);
+        serde_json::from_str(&self.body).with_context(|| self.body.clone())
+    }
+}

@@ -72,6 +72,11 @@ impl Window {
         self.held.contains_key(&number)
     }
 
+    /// How many calls are under way.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// Whether any call is under way.
     pub fn is_busy(&self) -> bool {
         !self.held.is_empty()
@@ -90,7 +95,7 @@ impl Window {
     }
 
     /// The next run that may enter, if any; it leaves the queue and still has to [`Self::enter`].
-    pub fn next(&mut self) -> Option<Ready> {
+    pub fn take_next(&mut self) -> Option<Ready> {
         let at = self.ready.iter().position(|ready| self.fits(&ready.workflow, ready.alone));
         // Whoever wants to be alone must not be overtaken for ever by those who fit beside each other.
         let first_alone = self.ready.iter().position(|ready| ready.alone);
@@ -140,11 +145,11 @@ mod tests {
         window.enter(1, "slow", false);
         window.enqueue(ready(2, "slow"));
         window.enqueue(ready(3, "quick"));
-        assert_eq!(window.next(), Some(ready(3, "quick")));
+        assert_eq!(window.take_next(), Some(ready(3, "quick")));
         window.enter(3, "quick", false);
-        assert_eq!(window.next(), None);
+        assert_eq!(window.take_next(), None);
         window.leave(1);
-        assert_eq!(window.next(), Some(ready(2, "slow")));
+        assert_eq!(window.take_next(), Some(ready(2, "slow")));
     }
 
     #[test]
@@ -153,13 +158,13 @@ mod tests {
         window.enter(1, "a", false);
         window.enqueue(Ready { alone: true, ..ready(2, "b") });
         window.enqueue(ready(3, "c"));
-        assert_eq!(window.next(), None, "others must not overtake it for ever");
+        assert_eq!(window.take_next(), None, "others must not overtake it for ever");
         window.leave(1);
-        assert_eq!(window.next().map(|ready| ready.number), Some(2));
+        assert_eq!(window.take_next().map(|ready| ready.number), Some(2));
         window.enter(2, "b", true);
-        assert_eq!(window.next(), None);
+        assert_eq!(window.take_next(), None);
         window.clear(2);
-        assert_eq!(window.next().map(|ready| ready.number), Some(3));
+        assert_eq!(window.take_next().map(|ready| ready.number), Some(3));
     }
 
     #[test]
@@ -176,7 +181,7 @@ mod tests {
             window.enqueue(ready(number, "a"));
         }
         assert!(!window.take_overflow());
-        while window.next().is_some() {}
+        while window.take_next().is_some() {}
         assert!(window.take_overflow());
         assert!(!window.take_overflow());
     }

@@ -17,6 +17,7 @@ pub fn expand(attributes: &TokenStream, item: TokenStream) -> syn::Result<TokenS
         ));
     }
     Ok(quote! {
+        #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code))]
         #function
 
         // What the runtime calls. Only a Worker has it; a native test just calls the function.

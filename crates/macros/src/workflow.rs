@@ -1,4 +1,4 @@
-//! `#[workflow]`: a unit struct of the function's name that implements `stepwell::Workflow`.
+//! `#[workflow]`: a function of the same name that gives a `stepwell::Workflow`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -27,19 +27,13 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
     };
     Ok(quote! {
         #(#attrs)*
-        #[allow(non_camel_case_types)]
-        #[derive(Clone, Copy, Debug)]
-        #visibility struct #ident;
-
-        impl ::stepwell::Workflow for #ident {
-            const NAME: &'static str = #name;
-            type Input = #input;
-
-            async fn run(ctx: ::stepwell::Ctx, input: Self::Input) -> ::stepwell::Result<::stepwell::Payload> {
-                #inner
+        #visibility fn #ident() -> ::stepwell::Workflow<#input> {
+            #inner
+            // A function and not a constant: the name can still be used for a local variable.
+            ::stepwell::Workflow::new(#name, |ctx: ::stepwell::Ctx, input: #input| async move {
                 let output = #call.await?;
                 ::stepwell::__private::encode_output(&output)
-            }
+            })
         }
     })
 }

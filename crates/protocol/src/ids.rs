@@ -88,6 +88,7 @@ impl RunId {
     pub const SUFFIX_LENGTH: usize = 12;
 
     /// The random part made of 60 of the given bits.
+    #[expect(clippy::cast_possible_truncation, reason = "five bits of it are used")]
     pub fn suffix_from(random: u64) -> String {
         (0..Self::SUFFIX_LENGTH).map(|i| Self::ALPHABET[(random >> (i * 5)) as usize & 31] as char).collect()
     }

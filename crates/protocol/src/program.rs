@@ -116,7 +116,8 @@ pub enum Then {
     /// It goes on: steps are under way.
     #[serde(rename = "continue")]
     Continue {
-        /// What it waits for besides; absent when that has not changed.
+        /// What it waits for besides; absent when that has not changed. Not recorded when there is news
+        /// after the commit's base: the answer has that news, and the program says it again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         open: Option<Vec<Open>>,
     },

@@ -1,32 +1,50 @@
 //! An app: the workflows that a program has.
 
-use std::{collections::BTreeMap, pin::Pin};
+use std::{collections::BTreeMap, marker::PhantomData, pin::Pin};
 
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::Payload;
 
 use crate::{Ctx, Error, Result};
 
-/// A workflow. `#[workflow]` implements it.
-pub trait Workflow: 'static {
-    /// Its name, by which runs are started.
-    const NAME: &'static str;
-    /// What it is started with.
-    type Input: DeserializeOwned + 'static;
-
-    /// Runs it.
-    fn run(ctx: Ctx, input: Self::Input) -> impl Future<Output = Result<Payload>> + 'static;
-}
-
 /// A workflow's future, whatever its types.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Payload>>>>;
 
-type Handler = fn(Ctx, &Payload) -> Result<Running>;
+type Start = Box<dyn Fn(Ctx, &Payload) -> Result<Running>>;
+
+/// A workflow with its name and the type of its input. `#[workflow]` makes one of an `async fn`.
+pub struct Workflow<I> {
+    name: &'static str,
+    start: Start,
+    input: PhantomData<fn(I)>,
+}
+
+impl<I: DeserializeOwned + 'static> Workflow<I> {
+    /// A workflow of this name that runs this code.
+    pub fn new<F, O>(name: &'static str, code: F) -> Self
+    where
+        F: Fn(Ctx, I) -> O + 'static,
+        O: Future<Output = Result<Payload>> + 'static,
+    {
+        let start: Start = Box::new(move |ctx, input| {
+            let input = input
+                .decode()
+                .map_err(|error| Error::msg(format!("the input does not fit workflow '{name}': {error}")))?;
+            Ok(Box::pin(code(ctx, input)))
+        });
+        Self { name, start, input: PhantomData }
+    }
+
+    /// Its name, by which runs are started.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
 
 /// The workflows that a program has.
 #[derive(Default)]
 pub struct App {
-    workflows: BTreeMap<&'static str, Handler>,
+    workflows: BTreeMap<&'static str, Start>,
 }
 
 impl App {
@@ -35,14 +53,15 @@ impl App {
         Self::default()
     }
 
-    /// Adds a workflow.
+    /// Adds a workflow: what `#[workflow]` has made of a function goes by the function's name.
     ///
     /// # Panics
     /// If there is one of that name already: two workflows of one name are a mistake in the program.
     #[must_use]
-    pub fn workflow<W: Workflow>(mut self, _: W) -> Self {
-        let before = self.workflows.insert(W::NAME, start::<W>);
-        assert!(before.is_none(), "there are two workflows named '{}'", W::NAME);
+    pub fn workflow<I>(mut self, define: fn() -> Workflow<I>) -> Self {
+        let workflow = define();
+        let before = self.workflows.insert(workflow.name, workflow.start);
+        assert!(before.is_none(), "there are two workflows named '{}'", workflow.name);
         self
     }
 
@@ -57,16 +76,10 @@ impl App {
         serde_json::json!({ "protocol": stepwell_protocol::PROTOCOL, "workflows": names }).to_string()
     }
 
-    pub(crate) fn handler(&self, name: &str) -> Option<Handler> {
-        self.workflows.get(name).copied()
+    /// How a run of this workflow is started.
+    pub(crate) fn starter(&self, name: &str) -> Option<&Start> {
+        self.workflows.get(name)
     }
-}
-
-fn start<W: Workflow>(ctx: Ctx, input: &Payload) -> Result<Running> {
-    let input = input
-        .decode()
-        .map_err(|error| Error::msg(format!("the input does not fit workflow '{}': {error}", W::NAME)))?;
-    Ok(Box::pin(W::run(ctx, input)))
 }
 
 /// Encodes what a workflow returned.

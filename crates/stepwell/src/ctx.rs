@@ -82,7 +82,7 @@ impl Ctx {
         &self.run.run
     }
 
-    /// A random number, the same on every replay.
+    /// A random number, the same on every replay. A step's code draws its own, which do not count outside.
     pub fn random(&self) -> u64 {
         let block = self.random_block();
         u64::from_be_bytes(block[..8].try_into().expect("a block has 32 bytes"))
@@ -96,7 +96,10 @@ impl Ctx {
     }
 
     fn random_block(&self) -> [u8; 32] {
-        let n = self.state.borrow_mut().next_random();
-        random::block(&self.run.seed, n)
+        let (step, n) = self.state.borrow_mut().next_random();
+        match step {
+            None => random::block(&self.run.seed, n),
+            Some(op) => random::block(&format!("{}/{op}", self.run.seed), n),
+        }
     }
 }

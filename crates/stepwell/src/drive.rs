@@ -35,10 +35,12 @@ pub async fn drive<S: Session>(app: &App, activation: Activation, session: &S) -
     poll_fn(|cx| driver.poll(cx)).await
 }
 
+type Pending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>>>>;
+
 struct Driver<'s, S: Session> {
     vm: Vm,
-    call: Option<Pin<Box<dyn Future<Output = Result<Called, S::Lost>>>>>,
-    listen: Option<Pin<Box<dyn Future<Output = Result<Answer, S::Lost>>>>>,
+    call: Option<Pending<Called, S::Lost>>,
+    listen: Option<Pending<Answer, S::Lost>>,
     session: &'s S,
 }
 

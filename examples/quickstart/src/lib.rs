@@ -20,7 +20,8 @@ async fn approval(ctx: Ctx, document: String) -> Result<String> {
     match ctx.wait::<bool>("decision").timeout(week).await {
         Ok(true) => Ok(ctx.step("publish", async || Ok(format!("published {document}"))).await?),
         Ok(false) => Ok(format!("rejected {document}")),
-        Err(_) => Ok(format!("nobody decided about {document}")),
+        Err(WaitError::TimedOut { .. }) => Ok(format!("nobody decided about {document}")),
+        Err(unreadable) => Err(unreadable.into()),
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Http {
 pub struct Answer {
     /// The HTTP status code.
     pub status: u16,
+    /// The headers.
+    pub headers: reqwest::header::HeaderMap,
     /// The whole body as text.
     pub body: String,
 }
@@ -58,19 +60,21 @@ impl Http {
         &self.client
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder, path: &str) -> Result<Answer> {
+    /// Sends a request of any kind.
+    pub async fn send(&self, request: reqwest::RequestBuilder, path: &str) -> Result<Answer> {
         let response = request.send().await.with_context(|| path.to_owned())?;
         Ok(Answer {
             status: response.status().as_u16(),
+            headers: response.headers().clone(),
             body: response.text().await.with_context(|| path.to_owned())?,
         })
     }
 }
 
 impl Answer {
-    /// The body as JSON; anything but 200 is an error that shows the body.
+    /// The body as JSON; anything but success is an error that shows the body.
     pub fn json(&self) -> Result<Value> {
-        ensure!(self.status == 200, "status {}: {}", self.status, self.body);
+        ensure!((200..300).contains(&self.status), "status {}: {}", self.status, self.body);
         serde_json::from_str(&self.body).with_context(|| self.body.clone())
     }
 }

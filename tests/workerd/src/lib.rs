@@ -19,12 +19,15 @@
 //! ```
 
 mod config;
+pub mod engine;
 mod failure;
 mod http;
+pub mod kill;
 mod listener;
 mod paths;
 mod probe;
 mod process;
+pub mod readme;
 
 pub use config::{COMPATIBILITY_DATE, Config, Worker};
 pub use failure::{Failure, TestResult};

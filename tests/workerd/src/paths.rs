@@ -22,11 +22,9 @@ pub fn workerd_binary() -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// The bundle of a test Worker, built into the target folder as `bundles/NAME`.
+/// The bundle of a Worker, in the checkout's own `target/bundles/NAME` wherever cargo builds.
 pub fn bundle(name: &str) -> Result<PathBuf> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository_root().join("target"), PathBuf::from);
-    let folder = target.join("bundles").join(name);
+    let folder = repository_root().join("target/bundles").join(name);
     for file in ["index.js", "index_bg.wasm"] {
         ensure!(
             folder.join(file).exists(),

@@ -77,6 +77,11 @@ impl Workerd {
         }
     }
 
+    /// Whether workerd was started and has not ended.
+    pub fn is_running(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
     /// Asks workerd to end with SIGTERM, and waits until it has.
     pub fn terminate(&mut self) -> Result<()> {
         self.signal(Signal::TERM)?;

@@ -68,6 +68,9 @@ impl Run {
             })
             .collect();
         let (effects, reply) = match commit.then {
+            // What the program has not seen may have answered some of what it says it waits for: a sleep that
+            // is over would begin again. It will say it again.
+            Then::Continue { open: Some(_) } if has_news => (vec![], Reply::Go),
             Then::Continue { open } => {
                 match open {
                     Some(open) => {
@@ -126,7 +129,7 @@ impl Run {
         // Later than now: a cell that has looked for what is due does not look at that time again.
         let soonest = now.plus_millis(1);
         let until = |op: &Op, ms: u64| match known.get(op) {
-            Some(until) => *until,
+            Some(until) => until.map(|until| until.max(soonest)),
             None => Some(now.plus_millis(ms).max(soonest)),
         };
         open.into_iter()

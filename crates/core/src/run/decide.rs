@@ -191,7 +191,7 @@ impl Run {
             CallEnd::Returned => "it returned without saying what it waits for",
             CallEnd::Threw(message) | CallEnd::Lost(message) => message,
         };
-        self.try_again(now, trouble, why)
+        try_again(now, trouble, why)
     }
 
     fn reload(&self, now: Timestamp) -> Decision {
@@ -215,27 +215,7 @@ impl Run {
         if alone && self.wants_to_be_alone() {
             trouble.strikes += 1;
         }
-        self.try_again(now, trouble, "its cell died whenever it ran")
-    }
-
-    fn try_again(&self, now: Timestamp, trouble: Trouble, why: &str) -> Decision {
-        if trouble.strikes >= STRIKES_MAX {
-            let message = format!(
-                "{}: after {STRIKES_MAX} activations without progress: {why}",
-                Code::ProgramDied.title()
-            );
-            return Decision {
-                entries: vec![Entry::Failed { failure: Failure::terminal(message), at: now }],
-                effects: vec![Effect::TellEnd],
-                reply: Reply::Done,
-            };
-        }
-        let not_before = now.plus_millis(backoff_ms(trouble));
-        Decision {
-            entries: vec![Entry::Troubled(trouble), Entry::Queued { not_before }],
-            effects: vec![Effect::Enqueue],
-            reply: Reply::Done,
-        }
+        try_again(now, trouble, "its cell died whenever it ran")
     }
 
     pub(super) fn next_record(&self, now: Timestamp, event: Event) -> Record {
@@ -252,6 +232,25 @@ impl Decision {
     pub(super) fn extend(&mut self, other: Self) {
         self.entries.extend(other.entries);
         self.effects.extend(other.effects);
+    }
+}
+
+/// Another activation, unless there were too many already.
+fn try_again(now: Timestamp, trouble: Trouble, why: &str) -> Decision {
+    if trouble.strikes >= STRIKES_MAX {
+        let message =
+            format!("{}: after {STRIKES_MAX} activations without progress: {why}", Code::ProgramDied.title());
+        return Decision {
+            entries: vec![Entry::Failed { failure: Failure::terminal(message), at: now }],
+            effects: vec![Effect::TellEnd],
+            reply: Reply::Done,
+        };
+    }
+    let not_before = now.plus_millis(backoff_ms(trouble));
+    Decision {
+        entries: vec![Entry::Troubled(trouble), Entry::Queued { not_before }],
+        effects: vec![Effect::Enqueue],
+        reply: Reply::Done,
     }
 }
 

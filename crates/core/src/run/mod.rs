@@ -19,7 +19,9 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, program::Commit, rest::Status,
+    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp,
+    program::Commit,
+    rest::{RunView, Status},
 };
 
 pub use decide::Start;
@@ -414,10 +416,37 @@ impl Run {
     }
 }
 
+impl From<&Run> for RunView {
+    /// A run as people see it, without its result, which is in the row.
+    fn from(run: &Run) -> Self {
+        let (mut ended_at, mut problem) = (None, None);
+        match &run.phase {
+            Phase::Ended { at, .. } => ended_at = Some(*at),
+            Phase::Paused { problem: at } => problem = Some(at.clone()),
+            Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended => {}
+        }
+        Self {
+            id: run.id.clone(),
+            workflow: run.workflow.clone(),
+            status: run.status(),
+            created_at: run.created_at,
+            ended_at,
+            wakes_at: run.next_open(),
+            waits_for: run.open.iter().filter_map(|open| open.signal.clone()).collect(),
+            output: None,
+            error: None,
+            problem,
+            head: run.head,
+            activations: run.epoch.0,
+        }
+    }
+}
+
 /// Hashes as text: SQL and JavaScript have no exact 64-bit numbers.
 mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
     pub fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{value:016x}"))
     }

@@ -1,6 +1,6 @@
 //! What can go wrong inside a cell.
 
-use stepwell_core::run::Corrupt;
+use stepwell_core::{cell, run::Corrupt};
 use stepwell_protocol::{Code, Problem};
 use wasm_bindgen::JsValue;
 
@@ -12,15 +12,23 @@ pub enum Fault {
     /// The caller's fault.
     #[error(transparent)]
     Rejected(#[from] Problem),
-    /// Stored data that cannot be read.
+    /// The storage's.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why the rows could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Stored data that no release has written.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
     /// Stored data that is not what its column says.
     #[error("the stored {0} cannot be read")]
     Unreadable(&'static str),
-    /// The storage refused.
+    /// The platform refused.
     #[error("the storage failed: {0}")]
-    Storage(String),
+    Refused(String),
 }
 
 impl Fault {
@@ -28,8 +36,8 @@ impl Fault {
     pub fn into_problem(self) -> Problem {
         match self {
             Self::Rejected(problem) => problem,
-            Self::Corrupt(_) | Self::Unreadable(_) | Self::Storage(_) => {
-                worker::console_error!("stepwell: {self}");
+            Self::Store(error) => {
+                worker::console_error!("stepwell: {error}");
                 let detail = "Nothing was recorded. Try again; if it stays, the Worker's log says more.";
                 Problem::new(Code::Internal, detail)
             }
@@ -37,8 +45,23 @@ impl Fault {
     }
 }
 
+impl From<cell::Fault<StoreError>> for Fault {
+    fn from(fault: cell::Fault<StoreError>) -> Self {
+        match fault {
+            cell::Fault::Rejected(problem) => Self::Rejected(problem),
+            cell::Fault::Storage(error) => Self::Store(error),
+        }
+    }
+}
+
+impl From<JsValue> for StoreError {
+    fn from(thrown: JsValue) -> Self {
+        Self::Refused(runtime::message(&thrown))
+    }
+}
+
 impl From<JsValue> for Fault {
     fn from(thrown: JsValue) -> Self {
-        Self::Storage(runtime::message(&thrown))
+        Self::Store(thrown.into())
     }
 }

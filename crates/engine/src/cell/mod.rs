@@ -1,31 +1,32 @@
-//! The cell: a Durable Object that holds many runs.
+//! The cell's object: a thin host around `stepwell_core::cell`.
 //!
-//! Owns: their rows, its alarm, the calls of their programs. All that it keeps in memory is a cache of rows
-//! and the calls under way; whoever loads the object next can do without.
+//! Owns: the rows in SQLite, the platform's alarm, the calls of programs, and whoever waits for an answer.
+//! Decides nothing: every request, commit and alarm is one [`Host::turn`] of the machine.
 
-mod alarm;
+#![expect(missing_docs, reason = "`durable_object` writes methods that only the runtime calls")]
+
 mod call;
-mod dispatch;
-mod drive;
 mod fault;
 mod listeners;
+mod programs;
 mod requests;
 mod session;
 mod store;
+mod tables;
 
 use std::{
-    cell::{Cell as Slot, OnceCell, RefCell},
-    collections::BTreeMap,
+    cell::{OnceCell, RefCell},
     rc::Rc,
 };
 
-use stepwell_core::{run::Run, window::Window};
+use stepwell_core::cell::{Cell as Machine, Order};
 use stepwell_protocol::Timestamp;
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{DurableObject, Env, Request, Response, Result, State, durable_object};
 
 use crate::{runtime, settings::Settings};
 pub use call::{Call, Operation};
+use fault::Fault;
 use listeners::Listeners;
 use store::Store;
 
@@ -42,63 +43,75 @@ struct Host {
     settings: Settings,
     storage: runtime::Storage,
     store: Store,
-    /// The runs that are pending or running, and no others.
-    runs: RefCell<BTreeMap<u64, Run>>,
-    window: RefCell<Window>,
+    machine: RefCell<Machine>,
     listeners: RefCell<Listeners>,
-    /// When the alarm is set for, as far as this instance knows.
-    armed: Slot<Option<Timestamp>>,
-    /// Up to where due rows were looked at: wake time and run number.
-    scanned: Slot<(Timestamp, u64)>,
-    /// The latest time that was given out: the clock may be set back, a run's time never is.
-    latest: Slot<Timestamp>,
-    /// Whether this instance has compared the alarm with the rows.
-    repaired: Slot<bool>,
     /// The function that all sessions call.
     session_call: OnceCell<JsValue>,
 }
 
 impl DurableObject for Cell {
     fn new(state: State, env: Env) -> Self {
-        let settings = Settings::of(&env);
-        let storage: runtime::Storage = JsValue::from(state.storage().as_raw()).unchecked_into();
-        let store = Store::new(storage.clone());
         // Nothing is written here: an alarm armed while the object is loaded for an alarm would cancel the
         // very call that loads it.
+        let settings = Settings::of(&env);
+        let storage: runtime::Storage = JsValue::from(state.storage().as_raw()).unchecked_into();
         let host = Host {
             state,
             env,
             settings,
+            store: Store::new(storage.clone()),
             storage,
-            store,
-            runs: RefCell::default(),
-            window: RefCell::new(Window::new(settings.window)),
+            machine: RefCell::new(Machine::new(settings.window)),
             listeners: RefCell::default(),
-            armed: Slot::new(None),
-            scanned: Slot::default(),
-            latest: Slot::default(),
             session_call: OnceCell::new(),
-            repaired: Slot::new(false),
         };
         Self { host: Rc::new(host) }
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
-        self.host.repair_alarm();
         self.host.answer(request).await
     }
 
+    /// Commits, arms, orders, returns: it never awaits a program, or every timer of the cell would wait with
+    /// it. An error makes the platform try again, which is the last resort when nothing could be written.
     async fn alarm(&self) -> Result<Response> {
-        self.host.on_alarm().map_err(|fault| fault.to_string())?;
+        self.host
+            .turn(|machine, store, now| Ok(machine.alarm(store, now)?))
+            .map_err(|fault| fault.to_string())?;
         Response::empty()
     }
 }
 
 impl Host {
-    /// The time, which never goes back while this instance lives.
-    fn now(&self) -> Timestamp {
-        let now = self.latest.get().max(runtime::clock());
-        self.latest.set(now);
-        now
+    /// Lets the machine do something, and performs what it orders. No await in here: rows and alarm are one
+    /// commit, and calls go out only when that is durable.
+    fn turn<T>(
+        self: &Rc<Self>,
+        act: impl FnOnce(&mut Machine, &Store, Timestamp) -> std::result::Result<T, Fault>,
+    ) -> std::result::Result<T, Fault> {
+        let mut result = act(&mut self.machine.borrow_mut(), &self.store, runtime::clock());
+        let orders = self.machine.borrow_mut().take_orders();
+        for order in orders {
+            match order {
+                Order::Arm(at) => {
+                    if let Err(fault) = self.arm(at) {
+                        self.machine.borrow_mut().not_armed();
+                        result = Err(fault);
+                    }
+                }
+                Order::Call { number, epoch } => self.call_program(number, epoch),
+                Order::TellProgram(number) => self.listeners.borrow_mut().tell_program(number),
+                Order::TellEnd(number) => self.listeners.borrow_mut().tell_end(number),
+            }
+        }
+        result
+    }
+
+    fn arm(&self, at: Timestamp) -> std::result::Result<(), Fault> {
+        // Part of the commit before it: whoever is answered waits for both.
+        #[expect(clippy::cast_precision_loss, reason = "times are below 2^53")]
+        let _written = self.storage.set_alarm(at.as_millis() as f64)?;
+        self.store.count_rows(1);
+        Ok(())
     }
 }

@@ -1,13 +1,16 @@
 //! What a cell does for its callers: the Workers that serve HTTP.
 
-use std::{rc::Rc, time::Duration};
+use std::{fmt::Write as _, rc::Rc, time::Duration};
 
-use futures::future::{Either, select};
+use futures::future::select;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use stepwell_core::run::{Input, Start};
+use stepwell_core::{
+    cell::{KeyRow, NewRun, Rows as _, Started},
+    run::Run,
+};
 use stepwell_protocol::{
-    Code, Payload, Place, Problem, RunId, Seq,
+    Payload, Place, RunId, Seq,
     rest::{History, RunView, SignalReceipt},
 };
 use worker::{Delay, Headers, Request, Response, Result as WorkerResult};
@@ -16,19 +19,24 @@ use super::{
     Host,
     call::{Call, Operation},
     fault::Fault,
-    store::Key,
 };
 use crate::runtime;
 
-/// What is sent back: a status and a JSON text.
+/// What is sent back: a status and a JSON text, and where a new run is found.
 struct Answered {
     status: u16,
     body: String,
+    location: Option<String>,
 }
 
 impl Answered {
     fn new<T: Serialize>(status: u16, body: &T) -> Self {
-        Self { status, body: serde_json::to_string(body).expect("answers hold only what JSON can say") }
+        let body = serde_json::to_string(body).expect("answers hold only what JSON can say");
+        Self { status, body, location: None }
+    }
+
+    fn created(run: &RunView) -> Self {
+        Self { location: Some(format!("/api/executions/{}", run.id)), ..Self::new(201, run) }
     }
 }
 
@@ -36,8 +44,7 @@ impl Host {
     /// Answers a Worker.
     pub(super) async fn answer(self: &Rc<Self>, mut request: Request) -> WorkerResult<Response> {
         let call: Call = serde_json::from_str(&request.text().await?)?;
-        let place = call.place();
-        let answered = match self.operate(&place, call.operation).await {
+        let answered = match self.operate(call).await {
             Ok(answered) => answered,
             Err(fault) => {
                 let problem = fault.into_problem();
@@ -45,31 +52,41 @@ impl Host {
             }
         };
         let headers = Headers::new();
+        if let Some(location) = &answered.location {
+            headers.set("location", location)?;
+        }
         if self.settings.meter {
             headers.set("stepwell-rows-written", &self.store.rows_written().to_string())?;
         }
         Ok(Response::ok(answered.body)?.with_status(answered.status).with_headers(headers))
     }
 
-    async fn operate(self: &Rc<Self>, place: &Place, operation: Operation) -> Result<Answered, Fault> {
-        match operation {
+    async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
+        self.turn(|machine, store, now| Ok(machine.repair(store, now)?))?;
+        let place = call.place();
+        match call.operation {
             Operation::Start { workflow, input, key, wait_ms } => {
-                self.start_run(place, workflow, input, key, wait_ms).await
+                self.start_run(&place, workflow, input, key, wait_ms).await
             }
             Operation::Get { number, suffix, wait_ms } => {
-                self.store.check_suffix(number, &suffix)?;
-                self.wait_for_end(number, wait_ms).await?;
-                Ok(Answered::new(200, &self.store.view(number, &suffix)?))
+                let id = RunId { place, number, suffix };
+                let run = self.find(&id)?;
+                self.wait_for_end(&run, wait_ms).await;
+                Ok(Answered::new(200, &self.view(&id)?))
             }
-            Operation::History { number, suffix, after } => self.history(number, &suffix, after),
+            Operation::History { number, suffix, after } => {
+                self.history(&RunId { place, number, suffix }, after)
+            }
             Operation::Signal { number, suffix, name, id, payload } => {
-                self.store.check_suffix(number, &suffix)?;
-                self.signal(number, name, id, payload)
+                let to = RunId { place, number, suffix };
+                let is_new =
+                    self.turn(|machine, store, now| Ok(machine.signal(store, now, &to, name, id, payload)?))?;
+                Ok(Answered::new(if is_new { 202 } else { 200 }, &SignalReceipt { duplicate: !is_new }))
             }
             Operation::Cancel { number, suffix } => {
-                self.store.check_suffix(number, &suffix)?;
-                self.drive(number, |_| Input::Cancel)?;
-                Ok(Answered::new(200, &self.store.view(number, &suffix)?))
+                let id = RunId { place, number, suffix };
+                self.turn(|machine, store, now| Ok(machine.cancel(store, now, &id)?))?;
+                Ok(Answered::new(200, &self.view(&id)?))
             }
         }
     }
@@ -83,90 +100,43 @@ impl Host {
         wait_ms: u64,
     ) -> Result<Answered, Fault> {
         self.store.prepare(place)?;
-        let key = key.map(|key| Key { key, fingerprint: fingerprint(&workflow, &input) });
-        if let Some(key) = &key
-            && let Some((number, before)) = self.store.key(&key.key)?
-        {
-            if before != key.fingerprint {
-                let detail = "This Idempotency-Key has started a run with another workflow or input. Use a new \
-                              key for a new request.";
-                return Err(Problem::new(Code::IdempotencyKeyReused, detail).into());
-            }
-            self.wait_for_end(number, wait_ms).await?;
-            return Ok(Answered::new(200, &self.view(number)?));
-        }
-        let number = self.store.next_number()?;
+        let key = key.map(|key| KeyRow { key, fingerprint: fingerprint(&workflow, &input) });
         let suffix = RunId::suffix_from(runtime::random());
-        let start = Start {
-            id: RunId { place: place.clone(), number, suffix },
-            slot: self.slot(&workflow),
-            workflow,
-            seed: runtime::random(),
-        };
-        let run = self.start(start, &input, key.as_ref())?;
-        if wait_ms == 0 {
-            return Ok(Answered::new(201, &fresh(&run)));
+        let new = NewRun { place: place.clone(), suffix, seed: runtime::random(), workflow, input, key };
+        let Started { run, created } =
+            self.turn(|machine, store, now| Ok(machine.start(store, now, new)?))?;
+        if created && wait_ms == 0 {
+            return Ok(Answered::created(&RunView::from(&run)));
         }
-        self.wait_for_end(number, wait_ms).await?;
-        Ok(Answered::new(201, &self.view(number)?))
+        self.wait_for_end(&run, wait_ms).await;
+        let view = self.view(&run.id)?;
+        Ok(if created { Answered::created(&view) } else { Answered::new(200, &view) })
     }
 
-    fn signal(
-        self: &Rc<Self>,
-        number: u64,
-        name: String,
-        id: Option<String>,
-        payload: Payload,
-    ) -> Result<Answered, Fault> {
-        if let Some(id) = &id
-            && self.store.has_signal(number, id)?
-        {
-            return Ok(Answered::new(200, &SignalReceipt { duplicate: true }));
-        }
-        self.drive(number, |slot| Input::Signal { name, id, payload, slot })?;
-        Ok(Answered::new(202, &SignalReceipt { duplicate: false }))
-    }
-
-    fn history(&self, number: u64, suffix: &str, after: Seq) -> Result<Answered, Fault> {
-        self.store.check_suffix(number, suffix)?;
-        let page = self.store.page(number, after)?;
+    fn history(&self, id: &RunId, after: Seq) -> Result<Answered, Fault> {
+        self.find(id)?;
+        let page = self.store.page(id.number, after)?;
         let next = page.more.then(|| page.events.last().map(|record| record.seq)).flatten();
         Ok(Answered::new(200, &History { events: page.events, next }))
     }
 
-    fn view(&self, number: u64) -> Result<RunView, Fault> {
-        let suffix = self.run(number)?.id.suffix;
-        self.store.view(number, &suffix)
+    fn find(&self, id: &RunId) -> Result<Run, Fault> {
+        Ok(self.machine.borrow().find(&self.store, id)?)
+    }
+
+    fn view(&self, id: &RunId) -> Result<RunView, Fault> {
+        let mut view = RunView::from(&self.find(id)?);
+        self.store.add_result(&mut view)?;
+        Ok(view)
     }
 
     /// Waits until the run has ended, or the time is over.
-    async fn wait_for_end(&self, number: u64, wait_ms: u64) -> Result<(), Fault> {
-        if wait_ms == 0 || self.run(number)?.status().is_terminal() {
-            return Ok(());
+    async fn wait_for_end(&self, run: &Run, wait_ms: u64) {
+        if wait_ms == 0 || run.status().is_terminal() {
+            return;
         }
-        let ended = self.listeners.borrow_mut().end(number);
-        let over = Delay::from(Duration::from_millis(wait_ms));
-        match select(ended, over).await {
-            Either::Left(_) | Either::Right(_) => Ok(()),
-        }
-    }
-}
-
-/// A run that was accepted this very moment.
-fn fresh(run: &stepwell_core::run::Run) -> RunView {
-    RunView {
-        id: run.id.clone(),
-        workflow: run.workflow.clone(),
-        status: run.status(),
-        created_at: run.created_at,
-        ended_at: None,
-        wakes_at: None,
-        waits_for: Vec::new(),
-        output: None,
-        error: None,
-        problem: None,
-        head: run.head,
-        activations: run.epoch.0,
+        let ended = self.listeners.borrow_mut().end(run.id.number);
+        select(ended, Delay::from(Duration::from_millis(wait_ms))).await;
     }
 }
 
@@ -176,5 +146,8 @@ fn fingerprint(workflow: &str, input: &Payload) -> String {
     hash.update((workflow.len() as u64).to_be_bytes());
     hash.update(workflow.as_bytes());
     hash.update(input.text().as_bytes());
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

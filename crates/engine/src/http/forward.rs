@@ -1,5 +1,7 @@
 //! Passes a call on to a cell, and the cell's answer back.
 
+use std::{cell::RefCell, collections::BTreeSet};
+
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};
 use stepwell_protocol::{Code, Place, RunId};
@@ -15,6 +17,14 @@ use crate::{
     runtime::{self, Program},
     settings::{APP_BINDING, CELL_BINDING, DEFAULT_NAMESPACE, DEFAULT_POOL, Settings},
 };
+
+/// The headers of a cell's answer that its caller gets.
+const PASSED_ON: [&str; 2] = ["location", "stepwell-rows-written"];
+
+thread_local! {
+    // The workflows of the app, for as long as this isolate lives.
+    static KNOWN: RefCell<BTreeSet<String>> = RefCell::default();
+}
 
 /// What the handlers know of the deployment.
 #[derive(Clone)]
@@ -44,14 +54,29 @@ impl Front {
             Ok(id) if self.settings.has(&id.place) => Ok(id),
             Ok(_) | Err(_) => Err(Refusal::new(
                 Code::RunNotFound,
-                "There is no run of this id. Ids are case-sensitive; a run may also be past its retention.",
+                "There is no run of this id. Check that it is whole and of this deployment.",
             )),
         }
     }
 
-    /// Asks the app which workflows it has. An app that does not answer may be on its way: that refuses
-    /// nobody.
-    pub async fn workflows(&self) -> Option<Vec<String>> {
+    /// Refuses a workflow that the app does not have. What the app said once is remembered, so that a start
+    /// costs no call; a name that is new is asked for again, so that a new deployment is noticed.
+    pub async fn check_workflow(&self, name: &str) -> Result<(), Refusal> {
+        if KNOWN.with_borrow(|known| known.contains(name)) {
+            return Ok(());
+        }
+        // An app that does not answer may be on its way: that refuses nobody.
+        let Some(workflows) = self.workflows().await else { return Ok(()) };
+        if workflows.contains(name) {
+            KNOWN.set(workflows);
+            return Ok(());
+        }
+        let names: Vec<_> = workflows.iter().map(String::as_str).collect();
+        let detail = format!("The app has no workflow '{name}'. It has: {}.", names.join(", "));
+        Err(Refusal::new(Code::WorkflowNotFound, detail))
+    }
+
+    async fn workflows(&self) -> Option<BTreeSet<String>> {
         let app = runtime::property(&self.env, APP_BINDING);
         let app = if app.is_undefined() { runtime::own_entrypoint() } else { app };
         if app.is_undefined() {
@@ -91,11 +116,12 @@ impl Front {
         } else {
             problem_response(status, body)
         };
-        let meter = HeaderName::from_static("stepwell-rows-written");
-        if let Some(rows) = answer.headers().get(meter.as_str())?
-            && let Ok(rows) = HeaderValue::from_str(&rows)
-        {
-            response.headers_mut().insert(meter, rows);
+        for name in PASSED_ON {
+            if let Some(value) = answer.headers().get(name)?
+                && let Ok(value) = HeaderValue::from_str(&value)
+            {
+                response.headers_mut().insert(HeaderName::from_static(name), value);
+            }
         }
         Ok(response)
     }

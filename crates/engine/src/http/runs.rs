@@ -34,12 +34,7 @@ pub async fn start(
     check_name("workflow", &workflow)?;
     let input = payload(body)?;
     let key = idempotency_key(&headers)?;
-    if let Some(workflows) = front.workflows().await
-        && !workflows.contains(&workflow)
-    {
-        let detail = format!("The app has no workflow '{workflow}'. It has: {}.", workflows.join(", "));
-        return Err(Refusal::new(Code::WorkflowNotFound, detail));
-    }
+    front.check_workflow(&workflow).await?;
     let place = front.choose_cell(key.as_deref());
     let wait_ms = wait_ms(&headers)?;
     front.ask(&place, Operation::Start { workflow, input, key, wait_ms }).await
@@ -131,13 +126,11 @@ fn wait_ms(headers: &HeaderMap) -> Result<u64, Refusal> {
     let Some(wait) = prefer.split(',').find_map(|part| part.trim().strip_prefix("wait=")) else {
         return Ok(0);
     };
-    match wait.trim().parse::<u64>() {
-        Ok(seconds) => Ok(seconds.min(WAIT_SECONDS_MAX) * 1_000),
-        Err(_) => {
-            let detail = format!("`Prefer: wait=N` takes whole seconds, up to {WAIT_SECONDS_MAX}.");
-            Err(Refusal::new(Code::InvalidRequest, detail))
-        }
-    }
+    let seconds: u64 = wait.trim().parse().map_err(|_| {
+        let detail = format!("`Prefer: wait=N` takes whole seconds, up to {WAIT_SECONDS_MAX}.");
+        Refusal::new(Code::InvalidRequest, detail)
+    })?;
+    Ok(seconds.min(WAIT_SECONDS_MAX) * 1_000)
 }
 
 /// The position of `?after=N`.

@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll},
 };
@@ -81,8 +81,16 @@ where
             Turn::Finished(outcome) => return decode(&ctx, &op, outcome).await,
             Turn::Attempt(attempt) => {
                 let idempotency_key = format!("{}/{op}", ctx.run_id());
-                let result =
-                    code(StepInfo { idempotency_key, attempt }).await.and_then(|value| encode(&value));
+                let mut code = pin!(code(StepInfo { idempotency_key, attempt }));
+                let ended = poll_fn(|cx| {
+                    let Some(waker) = ctx.state.borrow_mut().enter_code(&op, cx.waker()) else {
+                        return Poll::Pending;
+                    };
+                    let polled = code.as_mut().poll(&mut Context::from_waker(&waker));
+                    ctx.state.borrow_mut().leave_code();
+                    polled
+                });
+                let result = ended.await.and_then(|value| encode(&value));
                 ctx.state.borrow_mut().report_step(&op, attempt, result, retry.borrow().clone());
             }
         }

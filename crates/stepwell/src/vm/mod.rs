@@ -8,6 +8,7 @@
 //! Owns: replay, and what the program reports. Does not own: how messages travel ([`crate::drive`]), and
 //! when a step is tried again (the engine decides that).
 
+mod bell;
 mod state;
 
 #[cfg(test)]
@@ -17,7 +18,8 @@ use std::{
     cell::RefCell,
     collections::VecDeque,
     rc::Rc,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, Waker},
 };
 
 use stepwell_protocol::{
@@ -25,23 +27,42 @@ use stepwell_protocol::{
     program::{Activation, Answer, Command, Commit, News, Open, Page, Then},
 };
 
+use bell::Bell;
 pub(crate) use state::{State, Turn};
 
-use crate::{App, Ctx, Result, app::Running};
+use crate::{App, Ctx, Result, Terminal, app::Running};
+
+/// How often a workflow that wakes itself is polled before the next event is delivered to it.
+const TURNS_STILL_MAX: usize = 100_000;
+
+/// How often it is polled, its steps' code included, before others get their turn.
+const TURNS_LIVE_MAX: usize = 100;
 
 /// One activation of one run.
 pub struct Vm {
     state: Rc<RefCell<State>>,
     workflow: Workflow,
+    /// What the workflow is polled with: tells whether it has woken itself.
+    bell: Arc<Bell>,
+    waker: Waker,
+    /// Whether the workflow was polled at all.
+    begun: bool,
     epoch: Epoch,
     /// The last position that was delivered or waits in the queue.
     known: Seq,
     queue: VecDeque<Record>,
     journal: Journal,
-    /// The commands of the commit that has no answer yet.
-    in_flight: Option<Vec<Command>>,
+    /// The commit that has no answer yet.
+    in_flight: Option<InFlight>,
     /// What the engine was last told that the workflow waits for.
     told: Vec<Open>,
+}
+
+#[derive(Default)]
+struct InFlight {
+    commands: Vec<Command>,
+    /// Whether it says what the workflow waits for.
+    tells: bool,
 }
 
 enum Workflow {
@@ -71,7 +92,7 @@ impl Vm {
     pub fn new(app: &App, activation: Activation) -> Self {
         let state = Rc::new(RefCell::new(State::new(activation.started_at, activation.now)));
         let ctx = Ctx::new(state.clone(), activation.run, activation.seed, activation.started_at);
-        let workflow = match app.handler(&activation.workflow) {
+        let workflow = match app.starter(&activation.workflow) {
             Some(start) => match start(ctx, &activation.input) {
                 Ok(future) => Workflow::Running(future),
                 Err(error) => Workflow::Ended(Err(error)),
@@ -81,9 +102,13 @@ impl Vm {
                 Workflow::Running(Box::pin(std::future::pending()))
             }
         };
+        let bell = Arc::new(Bell::default());
         let mut vm = Self {
             state,
             workflow,
+            waker: Waker::from(bell.clone()),
+            bell,
+            begun: false,
             epoch: activation.epoch,
             known: Seq(0),
             queue: VecDeque::new(),
@@ -105,7 +130,14 @@ impl Vm {
 
     /// Takes the answer to the commit that was sent. Says whether to go on.
     pub fn answered(&mut self, answer: Answer) -> bool {
-        let commands = self.in_flight.take().unwrap_or_default();
+        let InFlight { commands, tells } = self.in_flight.take().unwrap_or_default();
+        // There was news that it had not seen: the engine did not record what it says it waits for.
+        if let Answer::Go { news, .. } = &answer
+            && tells
+            && news.len() > commands.len()
+        {
+            self.told.clear();
+        }
         self.take_news(answer, commands)
     }
 
@@ -126,33 +158,35 @@ impl Vm {
 
     /// Goes on as far as possible.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Order> {
-        self.replay(cx);
-        if let Some(order) = self.stop_at_problem() {
-            return order;
+        self.bell.hang(cx.waker());
+        self.replay();
+        // All of it, even if it cannot be replayed: only who knows where it ends may speak.
+        match self.journal {
+            Journal::More => {
+                self.journal = Journal::Asked;
+                return Poll::Ready(Order::Page(self.known));
+            }
+            Journal::Asked => return Poll::Pending,
+            Journal::Complete => {}
         }
-        if self.journal == Journal::More {
-            self.journal = Journal::Asked;
-            return Poll::Ready(Order::Page(self.known));
-        }
-        if self.journal == Journal::Asked {
-            return Poll::Pending;
-        }
+        let mut is_quiet = true;
         if let Workflow::Running(_) = self.workflow {
             self.state.borrow_mut().go_live();
-            self.poll_workflow(cx);
+            is_quiet = self.poll_workflow(TURNS_LIVE_MAX);
         }
         if self.in_flight.is_some() {
             return Poll::Pending;
         }
-        if let Some(order) = self.stop_at_problem() {
-            return order;
+        let problem = self.state.borrow().problem();
+        if let Some(problem) = problem {
+            return self.send(Vec::new(), Then::Pause { problem });
         }
         let then = match &mut self.workflow {
             Workflow::Ended(result) => match std::mem::replace(result, Ok(Payload::null())) {
                 Ok(output) => Then::Complete { output },
                 Err(error) => Then::Fail { failure: error.into_failure() },
             },
-            Workflow::Running(_) => match self.next_move() {
+            Workflow::Running(_) => match self.next_move(is_quiet) {
                 Some(then) => then,
                 None => return Poll::Pending,
             },
@@ -162,41 +196,56 @@ impl Vm {
     }
 
     /// Delivers what is known, one event at a time.
-    fn replay(&mut self, cx: &mut Context<'_>) {
+    fn replay(&mut self) {
         self.state.borrow_mut().go_still();
-        if self.known == Seq(0) || !self.queue.is_empty() {
+        if !self.begun || !self.queue.is_empty() {
             // The workflow has to reach its first await before anything can be delivered to it.
-            self.poll_workflow(cx);
+            self.begun = true;
+            self.poll_workflow(TURNS_STILL_MAX);
         }
         while let Some(record) = self.queue.pop_front() {
             if self.state.borrow().has_problem() {
+                self.queue.clear();
                 return;
             }
             let ended = matches!(self.workflow, Workflow::Ended(_));
             self.state.borrow_mut().deliver(record, ended);
-            self.poll_workflow(cx);
+            self.poll_workflow(TURNS_STILL_MAX);
         }
     }
 
-    fn poll_workflow(&mut self, cx: &mut Context<'_>) {
-        if let Workflow::Running(future) = &mut self.workflow
-            && let Poll::Ready(result) = future.as_mut().poll(cx)
-        {
-            self.workflow = Workflow::Ended(result);
+    /// Polls the workflow until it no longer wakes itself, as combinators do that give way to others. Says
+    /// whether it got there.
+    fn poll_workflow(&mut self, turns_max: usize) -> bool {
+        for _ in 0..turns_max {
+            let Workflow::Running(future) = &mut self.workflow else { return true };
+            self.bell.silence();
+            if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&self.waker)) {
+                self.workflow = Workflow::Ended(result);
+            }
+            if !self.bell.has_rung() {
+                return true;
+            }
         }
+        false
     }
 
     /// What to say while the workflow is not over; nothing, if there is nothing new to say.
-    fn next_move(&mut self) -> Option<Then> {
+    fn next_move(&mut self, is_quiet: bool) -> Option<Then> {
         let state = self.state.borrow();
-        let open = state.open();
-        if state.has_running_step() || state.has_reports() {
-            if open == self.told {
+        let is_at_work = if is_quiet { state.has_polled_step() } else { state.has_running_step() };
+        // Code of another thread may have rung since: then the workflow is to be polled once more.
+        if is_at_work || state.has_reports() || self.bell.has_rung() && state.has_running_step() {
+            if state.is_open(&self.told) {
                 return state.has_reports().then_some(Then::Continue { open: None });
             }
-            self.told.clone_from(&open);
-            return Some(Then::Continue { open: Some(open) });
+            self.told = state.open();
+            return Some(Then::Continue { open: Some(self.told.clone()) });
         }
+        if !is_quiet {
+            return None;
+        }
+        let open = state.open();
         if open.is_empty() {
             let detail = "The workflow awaits something that is neither a step, a sleep nor a wait for a \
                           signal, so nothing can wake it. Move that code into a step.";
@@ -206,16 +255,13 @@ impl Vm {
         Some(Then::Suspend { open })
     }
 
-    fn stop_at_problem(&mut self) -> Option<Poll<Order>> {
-        let problem = self.state.borrow().problem()?;
-        Some(self.send(Vec::new(), Then::Pause { problem }))
-    }
-
     fn send(&mut self, commands: Vec<Command>, then: Then) -> Poll<Order> {
-        if self.in_flight.is_some() {
-            return Poll::Pending;
-        }
-        self.in_flight = Some(commands.clone());
+        let tells = match &then {
+            Then::Continue { open } => open.is_some(),
+            Then::Suspend { .. } => true,
+            Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => false,
+        };
+        self.in_flight = Some(InFlight { commands: commands.clone(), tells });
         Poll::Ready(Order::Commit(Commit { epoch: self.epoch, base: self.known, commands, then }))
     }
 
@@ -238,6 +284,12 @@ impl Vm {
                 }
                 true
             }
+            Answer::Refused { problem } if is_our_fault(problem.code) => {
+                // Said again it would be refused again: the run fails with what the engine has against it.
+                self.state.borrow_mut().take_outbox();
+                self.workflow = Workflow::Ended(Err(Terminal::new(problem.detail).into()));
+                true
+            }
             Answer::Stop | Answer::Refused { .. } => false,
         }
     }
@@ -249,6 +301,11 @@ impl Vm {
             self.queue.push_back(record);
         }
     }
+}
+
+/// Whether a commit was refused for what it says, and not because this activation is over.
+fn is_our_fault(code: Code) -> bool {
+    matches!(code, Code::PayloadTooLarge | Code::InvalidRequest)
 }
 
 /// What a command became in the journal, when the engine says that it was recorded as it was sent.

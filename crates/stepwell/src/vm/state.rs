@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    sync::Arc,
     task::{Poll, Waker},
 };
 
@@ -10,7 +11,11 @@ use stepwell_protocol::{
     program::{Command, Open, Retry},
 };
 
+use super::bell::CodeBell;
 use crate::{Error, Result};
+
+/// How many things a person is shown of what a workflow waits for.
+const SHOWN_MAX: usize = 8;
 
 /// The things that a workflow waits for, and what became of them.
 pub(crate) struct State {
@@ -18,6 +23,14 @@ pub(crate) struct State {
     named: BTreeMap<(OpKind, String), u32>,
     /// Those that were polled and are neither consumed nor dropped.
     slots: BTreeMap<Op, Slot>,
+    /// Those of them that wait for something from outside, in the order in which they began to.
+    waiting: BTreeMap<u64, Op>,
+    /// Those whose code is under way, in that order too.
+    running: BTreeMap<u64, Op>,
+    /// The step whose code is being polled at this moment.
+    inside: Option<Op>,
+    /// The code that was not polled because events were being delivered.
+    deferred: Vec<Waker>,
     /// How many were ever polled: the order in which waits get signals.
     begun: u64,
     /// Signals that nobody has taken.
@@ -30,6 +43,7 @@ pub(crate) struct State {
     /// The engine's clock.
     clock: Timestamp,
     randoms: u64,
+    randoms_inside: u64,
     problem: Option<Problem>,
 }
 
@@ -49,7 +63,7 @@ enum Stage {
     /// Its code may run when the journal was delivered and its time has come.
     Idle,
     /// Its code is under way.
-    Running,
+    Running(Arc<CodeBell>),
     /// Its code has ended; the engine has not recorded that yet.
     Reported,
     /// Recorded.
@@ -60,6 +74,22 @@ enum Answer {
     None,
     Signal(Payload),
     TimedOut,
+    /// It was given to whoever awaited it; the future is still around.
+    Taken,
+}
+
+impl Slot {
+    fn runs(&self) -> bool {
+        matches!(self.what, What::Step { stage: Stage::Running(_), .. })
+    }
+
+    fn waits(&self) -> bool {
+        match &self.what {
+            What::Step { stage, .. } => matches!(stage, Stage::Idle),
+            What::Sleep { over, .. } => !over,
+            What::Wait { answer, .. } => matches!(answer, Answer::None),
+        }
+    }
 }
 
 /// What a step's future may do.
@@ -75,6 +105,10 @@ impl State {
         Self {
             named: BTreeMap::new(),
             slots: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            running: BTreeMap::new(),
+            inside: None,
+            deferred: Vec::new(),
             begun: 0,
             signals: BTreeMap::new(),
             outbox: Vec::new(),
@@ -82,6 +116,7 @@ impl State {
             now,
             clock,
             randoms: 0,
+            randoms_inside: 0,
             problem: None,
         }
     }
@@ -94,13 +129,26 @@ impl State {
         self.clock = self.clock.max(clock);
     }
 
-    pub fn next_random(&mut self) -> u64 {
-        self.randoms += 1;
-        self.randoms
+    /// The number of the next random block, and the step that it is for: a replay does not run that code,
+    /// so what it draws must not count outside of it.
+    pub fn next_random(&mut self) -> (Option<Op>, u64) {
+        let count = if self.inside.is_some() { &mut self.randoms_inside } else { &mut self.randoms };
+        *count += 1;
+        (self.inside.clone(), *count)
     }
 
     /// Gives the next operation of this kind and name its occurrence.
     pub fn name_op(&mut self, kind: OpKind, name: String) -> Op {
+        if let Some(outer) = &self.inside {
+            // A replay does not run the outer step's code, and would not know what the journal speaks of.
+            let detail = format!(
+                "The code of step '{}' begins {} '{name}'. Nothing durable can happen within a step: move it \
+                 out of there.",
+                outer.name,
+                kind.as_str(),
+            );
+            self.stop(Problem::new(Code::NotDurable, detail));
+        }
         let count = self.named.entry((kind, name.clone())).or_default();
         let occurrence = *count;
         *count += 1;
@@ -113,32 +161,58 @@ impl State {
     }
 
     pub fn poll_step(&mut self, op: &Op, waker: &Waker) -> Poll<Turn> {
-        let (live, clock) = (self.live, self.clock);
-        let slot = self.slots.get_mut(op).expect("a step begins before it is polled");
-        slot.waker = Some(waker.clone());
-        let What::Step { stage, failed_attempts, retry_at } = &mut slot.what else {
-            unreachable!("an operation named a step is a step");
-        };
-        match stage {
-            Stage::Finished(_) => {
-                let Stage::Finished(outcome) = std::mem::replace(stage, Stage::Reported) else {
-                    unreachable!("matched just above");
-                };
-                Poll::Ready(Turn::Finished(outcome))
+        let may_run = self.live && self.problem.is_none();
+        let clock = self.clock;
+        let turn = self.change(op, |slot| {
+            slot.waker = Some(waker.clone());
+            let What::Step { stage, failed_attempts, retry_at } = &mut slot.what else {
+                unreachable!("an operation named a step is a step");
+            };
+            match stage {
+                Stage::Finished(_) => {
+                    let Stage::Finished(outcome) = std::mem::replace(stage, Stage::Reported) else {
+                        unreachable!("matched just above");
+                    };
+                    Poll::Ready(Turn::Finished(outcome))
+                }
+                Stage::Idle if may_run && *retry_at <= clock => {
+                    *stage = Stage::Running(CodeBell::new());
+                    Poll::Ready(Turn::Attempt(*failed_attempts + 1))
+                }
+                Stage::Idle | Stage::Running(_) | Stage::Reported => Poll::Pending,
             }
-            Stage::Idle if live && *retry_at <= clock => {
-                *stage = Stage::Running;
-                Poll::Ready(Turn::Attempt(*failed_attempts + 1))
-            }
-            Stage::Idle | Stage::Running | Stage::Reported => Poll::Pending,
+        });
+        turn.expect("a step begins before it is polled")
+    }
+
+    /// What to poll a step's code with, if it may be polled. Not while events are delivered: code that happens
+    /// to be busy then must not change when the workflow sees them.
+    pub fn enter_code(&mut self, op: &Op, waker: &Waker) -> Option<Waker> {
+        if !self.live {
+            self.deferred.push(waker.clone());
+            return None;
         }
+        match &self.slots.get(op)?.what {
+            What::Step { stage: Stage::Running(bell), .. } => {
+                self.inside = Some(op.clone());
+                bell.hang(waker);
+                Some(Waker::from(bell.clone()))
+            }
+            What::Step { .. } | What::Sleep { .. } | What::Wait { .. } => None,
+        }
+    }
+
+    pub fn leave_code(&mut self) {
+        self.inside = None;
     }
 
     /// A step's code has ended.
     pub fn report_step(&mut self, op: &Op, attempt: u32, result: Result<Payload, Error>, retry: Retry) {
-        if let Some(Slot { what: What::Step { stage, .. }, .. }) = self.slots.get_mut(op) {
-            *stage = Stage::Reported;
-        }
+        self.change(op, |slot| {
+            if let What::Step { stage, .. } = &mut slot.what {
+                *stage = Stage::Reported;
+            }
+        });
         let op = op.clone();
         self.outbox.push(match result {
             Ok(output) => Command::StepSucceeded { op, attempt, output },
@@ -166,18 +240,21 @@ impl State {
         let slot = self.slots.get_mut(op).expect("begun just above");
         slot.waker = Some(waker.clone());
         match &mut slot.what {
-            What::Wait { answer, .. } => match std::mem::replace(answer, Answer::None) {
-                Answer::None => Poll::Pending,
+            What::Wait { answer: Answer::None | Answer::Taken, .. }
+            | What::Step { .. }
+            | What::Sleep { .. } => Poll::Pending,
+            What::Wait { answer, .. } => match std::mem::replace(answer, Answer::Taken) {
                 Answer::Signal(payload) => Poll::Ready(Some(payload)),
-                Answer::TimedOut => Poll::Ready(None),
+                Answer::None | Answer::TimedOut | Answer::Taken => Poll::Ready(None),
             },
-            What::Step { .. } | What::Sleep { .. } => Poll::Pending,
         }
     }
 
     /// An operation was consumed or dropped.
     pub fn forget(&mut self, op: &Op) {
         let Some(slot) = self.slots.remove(op) else { return };
+        self.waiting.remove(&slot.order);
+        self.running.remove(&slot.order);
         // A signal that was given to a wait which nobody awaits any more is for the next wait.
         if let What::Wait { answer: Answer::Signal(payload), .. } = slot.what
             && let Some(payload) = self.offer_signal(&op.name, payload)
@@ -223,14 +300,17 @@ impl State {
     /// Lets steps run.
     pub fn go_live(&mut self) {
         self.live = true;
-        let clock = self.clock;
-        for slot in self.slots.values() {
-            if let What::Step { stage: Stage::Idle, retry_at, .. } = &slot.what
-                && *retry_at <= clock
-                && let Some(waker) = &slot.waker
+        for op in self.waiting.values() {
+            if let Some(Slot { what: What::Step { retry_at, .. }, waker, .. }) = self.slots.get_mut(op)
+                && *retry_at <= self.clock
+                // Only once: nobody may be polling it, and whoever does leaves a waker again.
+                && let Some(waker) = waker.take()
             {
-                waker.wake_by_ref();
+                waker.wake();
             }
+        }
+        for waker in self.deferred.drain(..) {
+            waker.wake();
         }
     }
 
@@ -239,8 +319,18 @@ impl State {
         self.live = false;
     }
 
+    /// Whether a step's code is under way.
     pub fn has_running_step(&self) -> bool {
-        self.slots.values().any(|slot| matches!(slot.what, What::Step { stage: Stage::Running, .. }))
+        !self.running.is_empty()
+    }
+
+    /// Whether a step's code is under way that somebody polls. To be asked when the workflow is quiet: code that
+    /// was woken and not polled since is kept by a workflow that awaits something else.
+    pub fn has_polled_step(&self) -> bool {
+        self.running.values().filter_map(|op| self.slots.get(op)).any(|slot| match &slot.what {
+            What::Step { stage: Stage::Running(bell), .. } => !bell.wants_poll(),
+            What::Step { .. } | What::Sleep { .. } | What::Wait { .. } => false,
+        })
     }
 
     pub fn has_reports(&self) -> bool {
@@ -253,25 +343,41 @@ impl State {
 
     /// All that the workflow waits for, in the order in which it began to.
     pub fn open(&self) -> Vec<Open> {
-        let mut open: Vec<_> = self
-            .slots
-            .iter()
-            .filter_map(|(op, slot)| {
-                let open = match &slot.what {
-                    What::Step { stage: Stage::Idle, retry_at, .. } => {
-                        Open::Retry { op: op.clone(), at: *retry_at }
-                    }
-                    What::Sleep { ms, over: false } => Open::Sleep { op: op.clone(), ms: *ms },
-                    What::Wait { timeout_ms, answer: Answer::None } => {
-                        Open::Wait { op: op.clone(), signal: op.name.clone(), timeout_ms: *timeout_ms }
-                    }
-                    What::Step { .. } | What::Sleep { .. } | What::Wait { .. } => return None,
-                };
-                Some((slot.order, open))
-            })
-            .collect();
-        open.sort_by_key(|(order, _)| *order);
-        open.into_iter().map(|(_, open)| open).collect()
+        let open = self.outside().map(|(op, what)| {
+            let op = op.clone();
+            match what {
+                What::Step { retry_at, .. } => Open::Retry { op, at: *retry_at },
+                What::Sleep { ms, .. } => Open::Sleep { op, ms: *ms },
+                What::Wait { timeout_ms, .. } => {
+                    Open::Wait { signal: op.name.clone(), op, timeout_ms: *timeout_ms }
+                }
+            }
+        });
+        open.collect()
+    }
+
+    /// Whether this is what [`Self::open`] would give.
+    pub fn is_open(&self, told: &[Open]) -> bool {
+        let mut told = told.iter();
+        let mut outside = self.outside();
+        loop {
+            match (told.next(), outside.next()) {
+                (None, None) => return true,
+                (Some(Open::Retry { op, at }), Some((actual, What::Step { retry_at, .. })))
+                    if op == actual && at == retry_at => {}
+                (Some(Open::Sleep { op, .. } | Open::Wait { op, .. }), Some((actual, _))) if op == actual => {
+                }
+                (Some(_) | None, _) => return false,
+            }
+        }
+    }
+
+    /// What waits for something from outside. A step that could run at once does not: nobody polls it.
+    fn outside(&self) -> impl Iterator<Item = (&Op, &What)> {
+        self.waiting.values().filter_map(|op| match &self.slots.get(op)?.what {
+            What::Step { retry_at, .. } if *retry_at <= self.clock => None,
+            what @ (What::Step { .. } | What::Sleep { .. } | What::Wait { .. }) => Some((op, what)),
+        })
     }
 
     /// The workflow cannot go on: a person has to look.
@@ -288,19 +394,36 @@ impl State {
     }
 
     fn begin(&mut self, op: &Op, what: impl FnOnce() -> What) -> &mut Slot {
-        let begun = &mut self.begun;
-        self.slots.entry(op.clone()).or_insert_with(|| {
-            *begun += 1;
-            Slot { order: *begun, what: what(), waker: None }
-        })
+        if !self.slots.contains_key(op) {
+            self.begun += 1;
+            self.slots.insert(op.clone(), Slot { order: self.begun, what: what(), waker: None });
+            self.change(op, |_| ());
+        }
+        self.slots.get_mut(op).expect("begun just above")
+    }
+
+    /// Changes a slot, and what follows from it.
+    fn change<T>(&mut self, op: &Op, change: impl FnOnce(&mut Slot) -> T) -> Option<T> {
+        let slot = self.slots.get_mut(op)?;
+        let result = change(slot);
+        for (index, belongs) in [(&mut self.waiting, slot.waits()), (&mut self.running, slot.runs())] {
+            if belongs {
+                index.entry(slot.order).or_insert_with(|| op.clone());
+            } else {
+                index.remove(&slot.order);
+            }
+        }
+        Some(result)
     }
 
     fn deliver_to(&mut self, op: &Op, workflow_ended: bool, change: impl FnOnce(&mut What)) {
-        if let Some(slot) = self.slots.get_mut(op) {
+        let found = self.change(op, |slot| {
             change(&mut slot.what);
             if let Some(waker) = &slot.waker {
                 waker.wake_by_ref();
             }
+        });
+        if found.is_some() {
             return;
         }
         // Named once, and consumed or dropped since: the event came too late to matter, then and now.
@@ -312,25 +435,28 @@ impl State {
 
     /// Gives a signal to the oldest wait for it, or hands it back.
     fn offer_signal(&mut self, name: &str, payload: Payload) -> Option<Payload> {
-        let oldest = self
-            .slots
-            .iter_mut()
-            .filter(|(op, _)| op.kind == OpKind::Wait && op.name == name)
-            .filter(|(_, slot)| matches!(slot.what, What::Wait { answer: Answer::None, .. }))
-            .min_by_key(|(_, slot)| slot.order);
-        let Some((_, Slot { what: What::Wait { answer, .. }, waker, .. })) = oldest else {
+        let op = |occurrence| Op { kind: OpKind::Wait, name: name.to_owned(), occurrence };
+        let waits = self.slots.range(op(0)..=op(u32::MAX)).filter(|(_, slot)| slot.waits());
+        let Some(oldest) = waits.min_by_key(|(_, slot)| slot.order).map(|(op, _)| op.clone()) else {
             return Some(payload);
         };
-        *answer = Answer::Signal(payload);
-        if let Some(waker) = waker {
-            waker.wake_by_ref();
-        }
+        self.change(&oldest, |slot| {
+            if let What::Wait { answer, .. } = &mut slot.what {
+                *answer = Answer::Signal(payload);
+            }
+            if let Some(waker) = &slot.waker {
+                waker.wake_by_ref();
+            }
+        });
         None
     }
 
     fn divergence(&self, expected: &Op, workflow_ended: bool) -> Problem {
-        let waiting: Vec<_> =
-            self.slots.keys().map(|op| format!("{} '{}'", op.kind.as_str(), op.name)).collect();
+        let all = self.slots.keys().map(|op| format!("{} '{}'", op.kind.as_str(), op.name));
+        let mut waiting: Vec<_> = all.take(SHOWN_MAX).collect();
+        if self.slots.len() > SHOWN_MAX {
+            waiting.push(format!("{} more", self.slots.len() - SHOWN_MAX));
+        }
         let actual = if workflow_ended {
             "the workflow has already returned".to_owned()
         } else if waiting.is_empty() {

@@ -1,1 +1,264 @@
+//! The VM by itself, message by message. Whole workflows on the real run machine are in `tests/replay`.
 
+use std::{
+    cell::Cell,
+    future::{pending, poll_fn},
+    pin::pin,
+    sync::atomic::{AtomicUsize, Ordering},
+    task::Wake,
+    time::Duration,
+};
+
+use futures::future::{Either, select};
+use stepwell_protocol::{Failure, Op, OpKind, PROTOCOL, Timestamp};
+
+use super::*;
+use crate::{Error, app::Workflow as Definition};
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A VM, and whoever drives it.
+struct Bench {
+    vm: Vm,
+    wakes: Arc<Wakes>,
+    waker: Waker,
+}
+
+impl Bench {
+    fn new(define: fn() -> Definition<()>, events: Vec<Event>) -> Self {
+        let app = App::new().workflow(define);
+        let activation = Activation {
+            protocol: PROTOCOL,
+            run: "default-1-0-1-000000000000".parse().expect("it is an id"),
+            workflow: "w".into(),
+            epoch: Epoch(3),
+            seed: "00000000000000ff".into(),
+            now: at(0),
+            started_at: at(0),
+            input: Payload::null(),
+            journal: Page { events: records(events, 1), more: false },
+        };
+        let wakes = Arc::new(Wakes::default());
+        Self { vm: Vm::new(&app, activation), waker: Waker::from(wakes.clone()), wakes }
+    }
+
+    fn poll(&mut self) -> Poll<Order> {
+        self.vm.poll(&mut Context::from_waker(&self.waker))
+    }
+
+    fn commit(&mut self) -> Commit {
+        let Poll::Ready(Order::Commit(commit)) = self.poll() else { panic!("it has something to say") };
+        commit
+    }
+
+    /// How often the driver was woken since this was last asked.
+    fn wakes(&self) -> usize {
+        self.wakes.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_millis(1_000_000 + ms)
+}
+
+fn records(events: Vec<Event>, first: u32) -> Vec<Record> {
+    let records = events.into_iter().zip(first..);
+    records.map(|(event, seq)| Record { seq: Seq(seq), at: at(seq.into()), event }).collect()
+}
+
+fn signal(n: u32) -> Event {
+    Event::SignalReceived {
+        name: "s".into(),
+        id: None,
+        payload: Payload::encode(&n).expect("a number is JSON"),
+    }
+}
+
+fn fired(occurrence: u32) -> Event {
+    Event::TimerFired { op: Op { kind: OpKind::Sleep, name: "sleep".into(), occurrence } }
+}
+
+fn go(events: Vec<Event>, first: u32) -> Answer {
+    Answer::Go { now: at(0), news: records(events, first).into_iter().map(News::Record).collect() }
+}
+
+fn two_signals() -> Definition<()> {
+    Definition::new("w", |ctx: Ctx, ()| async move {
+        let work = ctx.step("work", pending::<Result<()>>);
+        let signals = async {
+            let first: u32 = ctx.wait("s").await?;
+            let second: u32 = ctx.wait("s").await?;
+            Ok::<_, Error>((first, second))
+        };
+        match select(pin!(work), pin!(signals)).await {
+            Either::Left(_) => Ok(Payload::null()),
+            Either::Right((signals, _)) => Ok(Payload::encode(&signals?)?),
+        }
+    })
+}
+
+#[test]
+fn an_event_that_comes_twice_counts_once() {
+    let mut bench = Bench::new(two_signals, vec![]);
+    assert!(matches!(bench.commit().then, Then::Continue { open: Some(open) } if open.len() == 1));
+    // A listener and the answer to a commit bring the same event, in either order.
+    assert!(bench.vm.heard(go(vec![signal(1)], 1)));
+    assert_eq!(bench.poll(), Poll::Pending, "one commit at a time");
+    assert!(bench.vm.answered(go(vec![signal(1)], 1)));
+    let commit = bench.commit();
+    assert_eq!(commit.base, Seq(1));
+    assert!(matches!(&commit.then, Then::Continue { open: Some(open) } if open[0].op().occurrence == 1));
+    assert!(bench.vm.answered(go(vec![signal(2)], 2)));
+    assert!(matches!(bench.commit().then, Then::Complete { output } if output.text() == "[1,2]"));
+}
+
+#[test]
+fn what_was_said_while_there_was_news_is_said_again() {
+    let mut bench = Bench::new(two_signals, vec![]);
+    let first = bench.commit();
+    let noise = Event::SignalReceived { name: "noise".into(), id: None, payload: Payload::null() };
+    assert!(bench.vm.answered(go(vec![noise], 1)));
+    let again = bench.commit();
+    assert_eq!((again.base, &again.then), (Seq(1), &first.then));
+    assert!(bench.vm.answered(go(vec![], 2)));
+    assert_eq!(bench.poll(), Poll::Pending, "once is enough when there is no news");
+}
+
+#[test]
+fn stop_and_refusal_end_the_activation() {
+    for answer in [
+        Answer::Stop,
+        Answer::Refused { problem: Problem::new(Code::StaleEpoch, "") },
+        Answer::Refused { problem: Problem::new(Code::BaseMismatch, "") },
+        Answer::Refused { problem: Problem::new(Code::RunEnded, "") },
+        Answer::Refused { problem: Problem::new(Code::Internal, "") },
+    ] {
+        let mut bench = Bench::new(two_signals, vec![]);
+        bench.commit();
+        assert!(!bench.vm.answered(answer.clone()));
+        assert!(!bench.vm.heard(answer));
+    }
+}
+
+#[test]
+fn a_commit_that_is_refused_for_what_it_says_fails_the_run() {
+    for code in [Code::InvalidRequest, Code::PayloadTooLarge] {
+        let mut bench = Bench::new(two_signals, vec![]);
+        bench.commit();
+        assert!(bench.vm.answered(Answer::Refused { problem: Problem::new(code, "no") }));
+        let commit = bench.commit();
+        assert!(commit.commands.is_empty());
+        assert!(matches!(commit.then, Then::Fail { failure } if failure.message == "no"));
+    }
+}
+
+fn sleeps_beside_a_loser() -> Definition<()> {
+    Definition::new("w", |ctx: Ctx, ()| async move {
+        let mut slow = pin!(ctx.step("slow", pending::<Result<()>>));
+        if let Either::Left(_) = select(slow.as_mut(), ctx.sleep(Duration::from_secs(1))).await {
+            return Ok(Payload::null());
+        }
+        ctx.sleep(Duration::from_secs(9)).await;
+        slow.await?;
+        Ok(Payload::null())
+    })
+}
+
+#[test]
+fn a_step_that_nobody_polls_is_no_reason_to_wake_up() {
+    let mut bench = Bench::new(sleeps_beside_a_loser, vec![fired(0)]);
+    let commit = bench.commit();
+    assert!(matches!(&commit.then, Then::Suspend { open } if open.len() == 1), "{:?}", commit.then);
+    bench.wakes();
+    for _ in 0..3 {
+        assert_eq!(bench.poll(), Poll::Pending);
+        assert_eq!(bench.wakes(), 0, "the driver would turn in circles");
+    }
+    assert!(bench.vm.answered(go(vec![fired(1)], 2)));
+    assert_eq!(bench.poll(), Poll::Pending);
+    assert!(bench.vm.state.borrow().has_running_step(), "when it is awaited again, it runs");
+}
+
+fn one_long_step() -> Definition<()> {
+    Definition::new("w", |ctx: Ctx, ()| async move {
+        ctx.step("long", pending::<Result<()>>).await?;
+        Ok(Payload::null())
+    })
+}
+
+#[test]
+fn a_step_under_way_does_not_wake_the_driver_by_itself() {
+    let mut bench = Bench::new(one_long_step, vec![]);
+    assert_eq!(bench.poll(), Poll::Pending);
+    bench.wakes();
+    for _ in 0..3 {
+        assert_eq!(bench.poll(), Poll::Pending);
+        assert_eq!(bench.wakes(), 0);
+    }
+}
+
+thread_local! {
+    static POLLS: Cell<usize> = const { Cell::new(0) };
+}
+
+fn busy_step_beside_signals() -> Definition<()> {
+    Definition::new("w", |ctx: Ctx, ()| async move {
+        let busy = ctx.step("busy", async || {
+            poll_fn::<Result<()>, _>(|cx| {
+                POLLS.set(POLLS.get() + 1);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await
+        });
+        let signals = async {
+            loop {
+                let _: Result<u32, _> = ctx.wait("s").await;
+            }
+        };
+        futures::join!(busy, signals).0?;
+        Ok(Payload::null())
+    })
+}
+
+#[test]
+fn code_that_is_always_busy_is_not_polled_while_events_are_delivered() {
+    let mut bench = Bench::new(busy_step_beside_signals, vec![]);
+    bench.commit();
+    POLLS.set(0);
+    assert!(bench.vm.heard(go(vec![signal(1), signal(2), signal(3)], 1)));
+    assert_eq!(bench.poll(), Poll::Pending);
+    assert!((1..=TURNS_LIVE_MAX).contains(&POLLS.get()), "{} polls", POLLS.get());
+    assert!(bench.wakes() > 0, "and then others get their turn");
+}
+
+fn failing_step() -> Definition<()> {
+    Definition::new("w", |ctx: Ctx, ()| async move {
+        ctx.step("fails", async || Err::<(), _>(Error::msg("no"))).await?;
+        Ok(Payload::null())
+    })
+}
+
+#[test]
+fn the_next_attempt_waits_for_the_engines_clock() {
+    let mut bench = Bench::new(failing_step, vec![]);
+    let op = Op { kind: OpKind::Step, name: "fails".into(), occurrence: 0 };
+    let failure = Failure::new("no");
+    assert!(matches!(&bench.commit().commands[..], [Command::StepFailed { attempt: 1, .. }]));
+    let retrying = Event::StepRetrying { op: op.clone(), attempt: 1, failure, retry_at: at(500) };
+    assert!(bench.vm.answered(go(vec![retrying], 1)));
+    let suspend = bench.commit();
+    assert_eq!(suspend.then, Then::Suspend { open: vec![Open::Retry { op, at: at(500) }] });
+    assert!(suspend.commands.is_empty());
+    assert!(bench.vm.answered(Answer::Go { now: at(499), news: vec![] }));
+    assert!(bench.commit().commands.is_empty());
+    assert!(bench.vm.answered(Answer::Go { now: at(500), news: vec![] }));
+    assert!(matches!(&bench.commit().commands[..], [Command::StepFailed { attempt: 2, .. }]));
+}

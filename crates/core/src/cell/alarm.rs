@@ -1,0 +1,125 @@
+//! The cell's one alarm: never later than the earliest time at which a run is due.
+//!
+//! It is only ever armed earlier, and looks for the next time when it fires. While a program is called it is
+//! also the dead man's switch: if the instance dies, the alarm wakes the next one, which finds the calls gone.
+
+use stepwell_protocol::Timestamp;
+
+use super::{ALARM_SLICE, Cell, DEAD_MAN_MS, Fault, Order, Rows};
+use crate::run::{Input, Phase, Run};
+
+impl Cell {
+    /// The alarm has fired: takes up what is due and arms the next alarm. Programs are called after that,
+    /// by the orders: an alarm that waited for one would keep all others waiting.
+    pub fn alarm<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        self.armed = None;
+        self.repaired = true;
+        let taken = self.take_up_due(rows, now);
+        self.dispatch(rows, now);
+        let armed = self.arm_next(rows, now);
+        if taken.is_err() || armed.is_err() {
+            self.look_again(now);
+        }
+        taken.and(armed)
+    }
+
+    /// A fresh instance trusts rows, not alarms: one may have been lost. To be called at its first request; an
+    /// instance that an alarm has loaded looks at all rows anyway.
+    pub fn repair<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
+        if self.repaired {
+            return Ok(());
+        }
+        let now = self.now(clock);
+        if let Some(first) = rows.wake_after((Timestamp::default(), 0)).map_err(Fault::Storage)? {
+            self.arm_by(now, first);
+        }
+        self.repaired = true;
+        Ok(())
+    }
+
+    /// Makes sure that the alarm fires by then.
+    pub(super) fn arm_by(&mut self, now: Timestamp, at: Timestamp) {
+        // An alarm armed from within an alarm for the very millisecond that fires would be lost.
+        let at = at.max(now.plus_millis(1));
+        if self.armed.is_none_or(|armed| at < armed) {
+            self.armed = Some(at);
+            self.orders.push(Order::Arm(at));
+        }
+    }
+
+    fn take_up_due<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+        let due = rows.due(self.scanned, now, ALARM_SLICE).map_err(Fault::Storage)?;
+        let is_all = due.len() < ALARM_SLICE;
+        for (wake_at, number) in due {
+            self.take_up(rows, now, number)?;
+            self.scanned = (wake_at, number);
+        }
+        if is_all {
+            // Whatever is recorded from now on is due at a later time than this.
+            self.scanned = (now, u64::MAX);
+        }
+        // Runs at work are in the rows by when they began; what they wait for besides is only here.
+        let at_work: Vec<_> =
+            self.runs.iter().filter(|(_, run)| is_due(run, now)).map(|(number, _)| *number).collect();
+        for number in at_work {
+            self.take_up(rows, now, number)?;
+        }
+        Ok(())
+    }
+
+    fn take_up<R: Rows>(&mut self, rows: &R, now: Timestamp, number: u64) -> Result<(), Fault<R::Error>> {
+        let run = self.run(rows, number)?;
+        match run.phase {
+            Phase::Running { orphaned_until: None, .. } if !self.window.holds(number) => {
+                self.drive(rows, now, number, |_| Input::Reload)?;
+            }
+            Phase::Running { .. } if !is_due(&run, now) => {}
+            Phase::Pending { .. }
+            | Phase::Running { .. }
+            | Phase::Suspended
+            | Phase::Paused { .. }
+            | Phase::Ended { .. } => {
+                self.drive(rows, now, number, |slot| Input::Wake { slot })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn arm_next<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+        let in_rows = rows.wake_after(self.scanned).map_err(Fault::Storage)?;
+        let at_work = self
+            .runs
+            .values()
+            .filter(|run| matches!(run.phase, Phase::Running { .. }))
+            .filter_map(|run| next_look(now, run))
+            .min();
+        if let Some(next) = [in_rows, at_work].into_iter().flatten().min() {
+            self.arm_by(now, next);
+        }
+        Ok(())
+    }
+}
+
+/// When the cell has to look at a run again.
+pub(super) fn next_look(now: Timestamp, run: &Run) -> Option<Timestamp> {
+    match run.phase {
+        Phase::Running { orphaned_until, .. } => {
+            let dead_man = now.plus_millis(DEAD_MAN_MS);
+            [run.next_open(), orphaned_until].into_iter().flatten().chain([dead_man]).min()
+        }
+        Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => {
+            run.wake_at()
+        }
+    }
+}
+
+/// Whether something that a run at work waits for is over.
+fn is_due(run: &Run, now: Timestamp) -> bool {
+    match run.phase {
+        Phase::Running { orphaned_until, .. } => {
+            [run.next_open(), orphaned_until].into_iter().flatten().any(|at| at <= now)
+        }
+        Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => false,
+    }
+}

@@ -1,0 +1,138 @@
+//! The one loop: decide, commit, apply, arm, order.
+
+use stepwell_protocol::{Code, Problem, Timestamp};
+
+use super::{Cell, Fault, LOOK_AGAIN_MS, Order, Rows, alarm::next_look};
+use crate::{
+    run::{CallEnd, Decision, Effect, Input, Phase, Run, Session, Slot},
+    window::Ready,
+};
+
+impl Cell {
+    /// Lets an input happen to a run: `input` gets the slot that is free for it, if one is.
+    pub(super) fn drive<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        number: u64,
+        input: impl FnOnce(Option<Slot>) -> Input,
+    ) -> Result<Decision, Fault<R::Error>> {
+        let run = self.run(rows, number)?;
+        let slot = self.slot(&run.workflow);
+        let decision = run.decide(now, input(slot))?;
+        let mut next = run;
+        if !decision.entries.is_empty() {
+            let before = next.wake_at();
+            next.apply_all(&decision.entries);
+            rows.commit(&next, before, &decision.entries).map_err(Fault::Storage)?;
+        }
+        self.settle(now, &next, &decision.effects);
+        Ok(decision)
+    }
+
+    /// After a commit: memory, alarm, orders.
+    pub(super) fn settle(&mut self, now: Timestamp, run: &Run, effects: &[Effect]) {
+        if let Some(at) = next_look(now, run) {
+            self.arm_by(now, at);
+        }
+        self.remember(run);
+        let number = run.id.number;
+        for effect in effects {
+            match effect {
+                Effect::Activate { epoch } => {
+                    self.window.enter(number, &run.workflow, run.wants_to_be_alone());
+                    self.orders.push(Order::Call { number, epoch: *epoch });
+                }
+                Effect::Enqueue => {
+                    // One that is not due yet waits for the alarm.
+                    if run.wake_at().is_some_and(|due| due <= now) {
+                        let (workflow, alone) = (run.workflow.clone(), run.wants_to_be_alone());
+                        self.window.enqueue(Ready { number, workflow, alone });
+                    }
+                }
+                Effect::TellProgram => self.orders.push(Order::TellProgram(number)),
+                Effect::TellEnd => self.orders.push(Order::TellEnd(number)),
+            }
+        }
+    }
+
+    /// Keeps what is pending or running; the rest is read again when somebody asks.
+    fn remember(&mut self, run: &Run) {
+        match run.phase {
+            Phase::Pending { .. } | Phase::Running { .. } => {
+                self.runs.insert(run.id.number, run.clone());
+            }
+            Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => {
+                self.runs.remove(&run.id.number);
+            }
+        }
+        // Whoever had the window to itself and has made progress lets others in.
+        if !run.wants_to_be_alone() {
+            self.window.clear(run.id.number);
+        }
+    }
+
+    /// Gives free places to those who wait. To be called at the end of whatever may have freed one.
+    pub(super) fn dispatch<R: Rows>(&mut self, rows: &R, now: Timestamp) {
+        while let Some(ready) = self.window.take_next() {
+            let slot = Slot { session: Session::Capability, alone: !self.window.is_busy() };
+            if self.drive(rows, now, ready.number, |_| Input::Activate(slot)).is_err() {
+                // Its row is still due: the alarm will find it.
+                self.look_again(now);
+            }
+        }
+        if self.window.take_overflow() {
+            self.look_again(now);
+        }
+    }
+
+    /// The call of a run's program is over.
+    pub fn call_ended<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        number: u64,
+        epoch: stepwell_protocol::Epoch,
+        end: CallEnd,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        // A later activation may be under way by now, if something happened just after the program had
+        // suspended: the place is that one's.
+        if !self.runs.get(&number).is_some_and(|run| run.epoch != epoch && run.is_held_by(run.epoch)) {
+            self.window.leave(number);
+        }
+        // A listener of that call would wait for ever.
+        self.orders.push(Order::TellProgram(number));
+        let ended = self.drive(rows, now, number, |_| Input::ActivationEnded { epoch, end });
+        if ended.is_err() {
+            self.look_again(now);
+        }
+        self.dispatch(rows, now);
+        ended.map(drop)
+    }
+
+    /// Looks at all due rows anew.
+    pub(super) fn look_again(&mut self, now: Timestamp) {
+        self.scanned = (Timestamp::default(), 0);
+        self.arm_by(now, now.plus_millis(LOOK_AGAIN_MS));
+    }
+
+    /// A run from memory or from its rows.
+    pub(super) fn run<R: Rows>(&self, rows: &R, number: u64) -> Result<Run, Fault<R::Error>> {
+        if let Some(run) = self.runs.get(&number) {
+            return Ok(run.clone());
+        }
+        rows.run(number).map_err(Fault::Storage)?.ok_or_else(no_such_run)
+    }
+
+    /// The slot that a run of this workflow could have at once.
+    pub(super) fn slot(&self, workflow: &str) -> Option<Slot> {
+        self.window.offers(workflow).map(|alone| Slot { session: Session::Capability, alone })
+    }
+}
+
+/// There is no such run, or not for whoever asks.
+pub(super) fn no_such_run<E>() -> Fault<E> {
+    let detail = "There is no run of this id. Check that it is whole and of this deployment.";
+    Fault::Rejected(Problem::new(Code::RunNotFound, detail))
+}

@@ -1,0 +1,186 @@
+//! What a commit does, and which ones are refused.
+
+use stepwell_protocol::{Outcome, program::PAYLOAD_BYTES_MAX};
+
+use super::*;
+
+#[test]
+fn a_commit_appends_its_results_in_order() {
+    let mut bench = Bench::running();
+    let reply = bench.commit(vec![succeeded("a"), succeeded("b")], go_on());
+    assert_eq!(reply, Ok(Reply::Go));
+    assert_eq!(bench.run.head, Seq(2));
+    assert!(matches!(bench.events()[..],
+        [Event::StepFinished { op: a, .. }, Event::StepFinished { op: b, .. }] if a.name == "a" && b.name == "b"));
+}
+
+#[test]
+fn an_identical_repeat_gets_the_same_answer_and_changes_nothing() {
+    let ends = [
+        (go_on(), Reply::Go),
+        (Then::Continue { open: Some(vec![sleep(0, 5)]) }, Reply::Go),
+        (Then::Suspend { open: vec![sleep(0, 5)] }, Reply::Go),
+        (Then::Complete { output: Payload::null() }, Reply::Stop),
+        (Then::Fail { failure: Failure::new("no") }, Reply::Stop),
+        (Then::Pause { problem: problem() }, Reply::Stop),
+    ];
+    for (then, reply) in ends {
+        let mut bench = Bench::running();
+        let (commit, hash) = bench.next_commit(vec![succeeded("a")], then);
+        assert_eq!(bench.send(&commit, hash), Ok(reply));
+        let (run, head) = (bench.run.clone(), bench.journal.len());
+        assert_eq!(bench.send(&commit, hash), Ok(reply), "{:?}", commit.then);
+        assert_eq!((bench.run, bench.journal.len()), (run, head));
+    }
+}
+
+#[test]
+fn a_repeat_is_known_after_the_cell_came_back() {
+    for then in [go_on(), Then::Continue { open: Some(vec![sleep(0, 5)]) }] {
+        let mut bench = Bench::start(Some(TOKEN));
+        let (commit, hash) = bench.next_commit(vec![succeeded("a")], then);
+        assert_eq!(bench.send(&commit, hash), Ok(Reply::Go));
+        bench.crash();
+        assert_eq!(bench.send(&commit, hash), Ok(Reply::Go));
+        assert_eq!(bench.journal.len(), 1);
+    }
+}
+
+#[test]
+fn the_latest_of_many_commits_is_known_after_the_cell_came_back() {
+    // Marks are in the journal, in the row, or in both; whichever is the latest counts.
+    let none = || Then::Continue { open: Some(vec![]) };
+    let commits: [(Vec<Command>, Then); 5] = [
+        (vec![succeeded("a")], go_on()),
+        (vec![], none()),
+        (vec![succeeded("b")], none()),
+        (vec![], Then::Continue { open: Some(vec![sleep(0, 50)]) }),
+        (vec![succeeded("c")], go_on()),
+    ];
+    let mut bench = Bench::start(Some(TOKEN));
+    for (commands, then) in commits {
+        let (commit, hash) = bench.next_commit(commands, then);
+        bench.send(&commit, hash).expect("it continues the journal");
+        bench.crash();
+        let head = bench.run.head;
+        assert_eq!(bench.send(&commit, hash), Ok(Reply::Go));
+        assert_eq!(bench.run.head, head);
+    }
+}
+
+#[test]
+fn another_commit_at_a_base_that_was_written_past_is_refused() {
+    let mut bench = Bench::running();
+    let (commit, hash) = bench.next_commit(vec![succeeded("a")], go_on());
+    bench.send(&commit, hash).expect("it continues the journal");
+    let other = Commit { commands: vec![succeeded("b")], ..commit };
+    assert_eq!(bench.refused(&other, hash + 1), Code::BaseMismatch);
+}
+
+#[test]
+fn a_base_beyond_the_journal_is_refused() {
+    let mut bench = Bench::running();
+    let (mut commit, hash) = bench.next_commit(vec![succeeded("a")], go_on());
+    commit.base = Seq(1);
+    assert_eq!(bench.refused(&commit, hash), Code::BaseMismatch);
+}
+
+#[test]
+fn news_between_the_base_and_the_head_is_no_obstacle() {
+    let mut bench = Bench::running();
+    let (commit, hash) = bench.next_commit(vec![succeeded("a")], go_on());
+    bench.signal("s", None).expect("it is kept");
+    assert_eq!(bench.send(&commit, hash), Ok(Reply::Go));
+    assert!(matches!(bench.events()[..], [Event::SignalReceived { .. }, Event::StepFinished { .. }]));
+    assert_eq!(bench.send(&commit, hash), Ok(Reply::Go), "its repeat is known");
+    assert_eq!(bench.journal.len(), 2);
+}
+
+#[test]
+fn a_superseded_attempt_is_refused() {
+    let mut bench = Bench::running();
+    let (commit, hash) = bench.next_commit(vec![succeeded("a")], go_on());
+    bench.crash();
+    assert_eq!(bench.refused(&commit, hash), Code::StaleEpoch, "before the next activation");
+    bench.activate(SLOT);
+    assert_eq!(bench.refused(&commit, hash), Code::StaleEpoch, "and after it");
+}
+
+#[test]
+fn a_recorded_commit_of_a_superseded_activation_is_refused_too() {
+    let mut bench = Bench::running();
+    let (commit, hash) = bench.next_commit(vec![succeeded("a")], go_on());
+    bench.send(&commit, hash).expect("it continues the journal");
+    bench.crash();
+    bench.activate(SLOT);
+    assert_eq!(bench.refused(&commit, hash), Code::StaleEpoch);
+}
+
+#[test]
+fn a_step_is_tried_again_as_often_as_its_policy_says() {
+    let retry = Retry { attempts: 3, initial_ms: 100, factor: 2.0, max_ms: 1_000, jitter: 0.0 };
+    let mut bench = Bench::running();
+    for attempt in 1..=3 {
+        bench.commit(vec![failed("a", attempt, Failure::new("no"), &retry)], go_on()).expect("in turn");
+    }
+    let now = bench.now;
+    assert!(matches!(bench.events()[..], [
+        Event::StepRetrying { attempt: 1, retry_at: first, .. },
+        Event::StepRetrying { attempt: 2, retry_at: second, .. },
+        Event::StepFinished { attempt: 3, outcome: Outcome::Err(_), .. },
+    ] if *first == now.plus_millis(100) && *second == now.plus_millis(200)));
+}
+
+#[test]
+fn a_terminal_failure_ends_a_step_at_once() {
+    let mut bench = Bench::running();
+    bench.commit(vec![failed("a", 1, Failure::terminal("no"), &Retry::default())], go_on()).expect("in turn");
+    assert!(matches!(bench.events()[..], [Event::StepFinished { outcome: Outcome::Err(_), .. }]));
+}
+
+#[test]
+fn a_policy_without_attempts_still_has_one() {
+    let mut bench = Bench::running();
+    let retry = Retry { attempts: 0, ..Retry::default() };
+    bench.commit(vec![failed("a", 1, Failure::new("no"), &retry)], go_on()).expect("in turn");
+    assert!(matches!(bench.events()[..], [Event::StepFinished { outcome: Outcome::Err(_), .. }]));
+}
+
+#[test]
+fn what_could_not_be_stored_is_refused() {
+    let large =
+        || Payload::from_text(format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX))).expect("a string is JSON");
+    let output = Command::StepSucceeded { op: op(OpKind::Step, "a", 0), attempt: 1, output: large() };
+    let many = (0..=u32::try_from(OPEN_MAX).expect("it is small")).map(|n| sleep(n, 1)).collect();
+    let long = "x".repeat(Op::NAME_LENGTH_MAX + 1);
+    let cases = [
+        (vec![output], go_on(), Code::PayloadTooLarge),
+        (vec![], Then::Complete { output: large() }, Code::PayloadTooLarge),
+        (vec![succeeded("")], go_on(), Code::InvalidRequest),
+        (vec![succeeded(&long)], go_on(), Code::InvalidRequest),
+        (vec![], Then::Suspend { open: vec![wait("", 0, None)] }, Code::InvalidRequest),
+        (vec![], Then::Suspend { open: many }, Code::InvalidRequest),
+        (vec![], Then::Suspend { open: vec![] }, Code::InvalidRequest),
+    ];
+    for (commands, then, code) in cases {
+        let mut bench = Bench::running();
+        let (commit, hash) = bench.next_commit(commands, then);
+        assert_eq!(bench.refused(&commit, hash), code);
+    }
+}
+
+#[test]
+fn a_finished_run_keeps_its_way_of_ending() {
+    let ends = [
+        (Then::Complete { output: Payload::null() }, End::Completed),
+        (Then::Fail { failure: Failure::new("no") }, End::Failed),
+    ];
+    for (then, end) in ends {
+        let mut bench = Bench::running();
+        let (commit, hash) = bench.next_commit(vec![succeeded("a")], then);
+        let decision = bench.give(Input::Commit { commit, hash }).expect("nothing is in its way");
+        assert_eq!(decision.effects, [Effect::TellEnd]);
+        assert_eq!(bench.run.phase, Phase::Ended { how: end, at: bench.now });
+        assert_eq!(bench.give(Input::Cancel).expect_err("it is over").code, Code::RunEnded);
+    }
+}

@@ -1,0 +1,121 @@
+//! Every kind of input in every phase: what the run becomes, or why it is refused.
+
+use super::*;
+
+/// Where a run stands, without the details.
+fn stands(run: &Run) -> &'static str {
+    match &run.phase {
+        Phase::Pending { .. } => "pending",
+        Phase::Running { orphaned_until: None, .. } => "running",
+        Phase::Running { orphaned_until: Some(_), .. } => "orphan",
+        Phase::Suspended => "suspended",
+        Phase::Paused { .. } => "paused",
+        Phase::Ended { how: End::Completed, .. } => "completed",
+        Phase::Ended { how: End::Failed, .. } => "failed",
+        Phase::Ended { how: End::Cancelled, .. } => "cancelled",
+    }
+}
+
+fn phases() -> Vec<Bench> {
+    let ended = |then| {
+        let mut bench = Bench::running();
+        bench.commit(vec![], then).expect("in turn");
+        bench
+    };
+    let mut orphan = Bench::start(Some(TOKEN));
+    orphan.crash();
+    let mut cancelled = Bench::running();
+    cancelled.give(Input::Cancel).expect("it has not ended");
+    vec![
+        Bench::start(None),
+        Bench::running(),
+        orphan,
+        Bench::suspended(vec![wait("s", 0, None), sleep(0, 10)]),
+        ended(Then::Pause { problem: problem() }),
+        ended(Then::Complete { output: Payload::null() }),
+        ended(Then::Fail { failure: Failure::new("no") }),
+        cancelled,
+    ]
+}
+
+fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
+    let mut commit = |then| {
+        let (commit, hash) = bench.next_commit(vec![], then);
+        Input::Commit { commit, hash }
+    };
+    let (goes_on, suspends) = (commit(go_on()), commit(Then::Suspend { open: vec![sleep(1, 5)] }));
+    let (completes, fails) = (
+        commit(Then::Complete { output: Payload::null() }),
+        commit(Then::Fail { failure: Failure::new("") }),
+    );
+    let pauses = commit(Then::Pause { problem: problem() });
+    let epoch = bench.run.epoch;
+    let signal = |slot| Input::Signal { name: "s".into(), id: None, payload: Payload::null(), slot };
+    vec![
+        ("activate", Input::Activate(SLOT)),
+        ("continue", goes_on),
+        ("suspend", suspends),
+        ("complete", completes),
+        ("fail", fails),
+        ("pause", pauses),
+        ("signal", signal(None)),
+        ("signal, slot", signal(Some(SLOT))),
+        ("cancel", Input::Cancel),
+        ("wake", Input::Wake { slot: None }),
+        ("wake, slot", Input::Wake { slot: Some(SLOT) }),
+        ("returned", Input::ActivationEnded { epoch, end: CallEnd::Returned }),
+        ("threw", Input::ActivationEnded { epoch, end: CallEnd::Threw("no".into()) }),
+        ("lost", Input::ActivationEnded { epoch, end: CallEnd::Lost("no".into()) }),
+        ("reload", Input::Reload),
+    ]
+}
+
+#[test]
+fn every_input_in_every_phase_has_its_one_result() {
+    // Much later: whatever waits for a time is due.
+    let table = "
+        input        pending   running   orphan    suspended paused    completed failed    cancelled
+        activate     running   running   orphan    suspended paused    completed failed    cancelled
+        continue     stale     running   orphan    stale     stale     stale     stale     stale
+        suspend      stale     suspended suspended stale     stale     stale     stale     stale
+        complete     stale     completed completed stale     stale     stale     stale     stale
+        fail         stale     failed    failed    stale     stale     stale     stale     stale
+        pause        stale     paused    paused    stale     stale     stale     stale     stale
+        signal       pending   running   orphan    pending   paused    ended     ended     ended
+        signal,slot  pending   running   orphan    running   paused    ended     ended     ended
+        cancel       cancelled cancelled cancelled cancelled cancelled ended     ended     cancelled
+        wake         pending   running   pending   pending   paused    completed failed    cancelled
+        wake,slot    running   running   pending   running   paused    completed failed    cancelled
+        returned     pending   pending   pending   suspended paused    completed failed    cancelled
+        threw        pending   pending   pending   suspended paused    completed failed    cancelled
+        lost         pending   pending   pending   suspended paused    completed failed    cancelled
+        reload       pending   pending   orphan    suspended paused    completed failed    cancelled
+    ";
+    let mut actual = vec![vec!["input".to_owned()]];
+    for mut bench in phases() {
+        bench.pass(1_000_000);
+        actual[0].push(stands(&bench.run).to_owned());
+        for (row, (name, input)) in inputs(&mut bench).into_iter().enumerate() {
+            let mut after = bench.clone();
+            let result = match after.give(input) {
+                Ok(_) => stands(&after.run),
+                Err(problem) if problem.code == Code::StaleEpoch => "stale",
+                Err(problem) if problem.code == Code::RunEnded => "ended",
+                Err(problem) => panic!("{name}: {problem}"),
+            };
+            if actual.len() < row + 2 {
+                actual.push(vec![name.replace(' ', "")]);
+            }
+            actual[row + 1].push(result.to_owned());
+        }
+    }
+    let expected: Vec<Vec<_>> = table
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| line.split_whitespace().map(str::to_owned).collect())
+        .collect();
+    for (actual, expected) in actual.iter().zip(&expected) {
+        assert_eq!(actual, expected);
+    }
+    assert_eq!(actual.len(), expected.len());
+}

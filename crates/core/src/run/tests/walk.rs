@@ -1,0 +1,362 @@
+//! Random walks: an honest program, its predecessors that have not noticed that they were replaced, a
+//! clock, senders of signals and a cell that dies. After every transition, what must always hold, holds.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use stepwell_protocol::Outcome;
+
+use super::*;
+
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Activate(Slot),
+    Program(Act),
+    /// The program finds out what happened since it last heard.
+    Listen,
+    Repeat,
+    Zombie(Act),
+    Misplaced(u32),
+    Signal(u8, Option<Slot>),
+    Cancel,
+    Wake(Option<Slot>),
+    Pass(u64),
+    Crash,
+    CallEnds(u8),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Succeed,
+    Fail { terminal: bool },
+    Sleep(u64),
+    Wait(u8, Option<u64>),
+    Suspend,
+    Complete,
+    Pause,
+}
+
+fn slots() -> impl Strategy<Value = Slot> {
+    (any::<bool>(), any::<bool>()).prop_map(|(token, alone)| Slot {
+        session: if token { Session::Token } else { Session::Capability },
+        alone,
+    })
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => Just(Act::Succeed),
+        6 => proptest::bool::weighted(0.2).prop_map(|terminal| Act::Fail { terminal }),
+        4 => (0..400_u64).prop_map(Act::Sleep),
+        4 => (0..2_u8, proptest::option::of(0..400_u64)).prop_map(|(name, ms)| Act::Wait(name, ms)),
+        8 => Just(Act::Suspend),
+        1 => prop_oneof![Just(Act::Complete), Just(Act::Pause)],
+    ]
+}
+
+fn moves() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        16 => slots().prop_map(Move::Activate),
+        40 => acts().prop_map(Move::Program),
+        8 => Just(Move::Listen),
+        6 => Just(Move::Repeat),
+        6 => acts().prop_map(Move::Zombie),
+        4 => (0..4_u32).prop_map(Move::Misplaced),
+        14 => (0..2_u8, proptest::option::of(slots())).prop_map(|(name, slot)| Move::Signal(name, slot)),
+        1 => Just(Move::Cancel),
+        16 => proptest::option::of(slots()).prop_map(Move::Wake),
+        20 => (0..600_u64).prop_map(Move::Pass),
+        6 => Just(Move::Crash),
+        4 => (0..3_u8).prop_map(Move::CallEnds),
+    ]
+}
+
+const POLICY: Retry = Retry { attempts: 3, initial_ms: 50, factor: 2.0, max_ms: 200, jitter: 0.5 };
+
+/// What a program knows: the journal up to a position, and what it has begun to wait for.
+#[derive(Clone, Default)]
+struct Program {
+    epoch: Epoch,
+    known: usize,
+    open: Vec<Open>,
+    last: Option<(Commit, u64, Reply)>,
+}
+
+struct World {
+    bench: Bench,
+    program: Program,
+    zombies: Vec<Program>,
+    /// Sleeps and waits begin in this order, in every activation.
+    begun: Vec<Open>,
+    /// When each was first heard of by the machine.
+    heard: BTreeMap<Op, Timestamp>,
+    ended: Option<Phase>,
+}
+
+impl World {
+    fn new() -> Self {
+        let bench = Bench::start(None);
+        let (begun, heard) = (Vec::new(), BTreeMap::new());
+        Self { bench, program: Program::default(), zombies: Vec::new(), begun, heard, ended: None }
+    }
+
+    fn step(&mut self, step: Move) {
+        let epoch = self.bench.run.epoch;
+        match step {
+            Move::Activate(slot) => self.accept(Input::Activate(slot)),
+            Move::Program(act) => {
+                if self.bench.run.is_held_by(self.program.epoch) {
+                    self.act(act);
+                }
+            }
+            Move::Listen => self.listen(),
+            Move::Repeat => self.repeat(),
+            Move::Zombie(act) => self.zombie(act),
+            Move::Misplaced(by) => self.misplaced(by),
+            Move::Signal(name, slot) => {
+                let ended = matches!(self.bench.run.phase, Phase::Ended { .. });
+                let refused = self.bench.signal(signal_name(name), slot).is_err();
+                assert_eq!(refused, ended, "a signal is kept, or refused because the run is over");
+            }
+            Move::Cancel => drop(self.bench.give(Input::Cancel)),
+            Move::Wake(slot) => self.accept(Input::Wake { slot }),
+            Move::Pass(ms) => self.bench.pass(ms),
+            Move::Crash => self.bench.crash(),
+            Move::CallEnds(how) => {
+                let why = || "gone".to_owned();
+                let end = [CallEnd::Returned, CallEnd::Threw(why()), CallEnd::Lost(why())];
+                self.accept(Input::ActivationEnded { epoch, end: end[usize::from(how)].clone() });
+            }
+        }
+        if self.bench.run.epoch > self.program.epoch {
+            self.replaced();
+        }
+        self.check();
+    }
+
+    fn accept(&mut self, input: Input) {
+        self.bench.give(input).expect("only commits, signals and cancels are ever refused");
+    }
+
+    /// A new activation reads the whole journal; the old program goes on without knowing it.
+    fn replaced(&mut self) {
+        let fresh = Program { epoch: self.bench.run.epoch, ..Program::default() };
+        self.zombies.push(std::mem::replace(&mut self.program, fresh));
+        self.program.open.clone_from(&self.begun);
+        self.listen();
+    }
+
+    fn listen(&mut self) {
+        for (record, _) in &self.bench.journal[self.program.known..] {
+            let answered = match &record.event {
+                Event::TimerFired { op } => self.program.open.iter().position(|open| open.op() == op),
+                Event::SignalReceived { name, .. } => self
+                    .program
+                    .open
+                    .iter()
+                    .position(|open| matches!(open, Open::Wait { signal, .. } if signal == name)),
+                Event::StepFinished { .. } | Event::StepRetrying { .. } => None,
+            };
+            if let Some(index) = answered {
+                self.program.open.remove(index);
+            }
+        }
+        self.program.known = self.bench.journal.len();
+    }
+
+    fn act(&mut self, act: Act) {
+        let (commands, then) = self.commit_for(act);
+        let commit = Commit {
+            epoch: self.program.epoch,
+            base: Seq(u32::try_from(self.program.known).expect("a walk is short")),
+            commands,
+            then,
+        };
+        self.bench.hashes += 1;
+        let hash = self.bench.hashes;
+        let has_news = self.bench.journal.len() > self.program.known;
+        let reply = self.bench.send(&commit, hash).expect("an honest commit is never refused");
+        let suspended = matches!(commit.then, Then::Suspend { .. }) && reply == Reply::Stop;
+        assert!(!(has_news && suspended), "it slept although there was news");
+        for open in &self.bench.run.open {
+            self.heard.entry(open.op.clone()).or_insert(self.bench.now);
+        }
+        self.program.last = Some((commit, hash, reply));
+        if reply == Reply::Go {
+            self.listen();
+        }
+    }
+
+    fn commit_for(&mut self, act: Act) -> (Vec<Command>, Then) {
+        let (op, attempt, retry_at) = self.next_step();
+        let may_run = retry_at <= self.bench.now;
+        let open = Some(self.program.open.clone());
+        match act {
+            Act::Succeed if may_run => {
+                let command = Command::StepSucceeded { op, attempt, output: Payload::null() };
+                (vec![command], Then::Continue { open })
+            }
+            Act::Fail { terminal } if may_run => {
+                let failure = Failure { message: "no".into(), terminal };
+                (vec![Command::StepFailed { op, attempt, failure, retry: POLICY }], go_on())
+            }
+            Act::Sleep(ms) => {
+                self.begin(|n| sleep(n, ms));
+                (vec![], Then::Continue { open: Some(self.program.open.clone()) })
+            }
+            Act::Wait(name, timeout_ms) => {
+                self.begin(|n| wait(signal_name(name), n, timeout_ms));
+                (vec![], Then::Continue { open: Some(self.program.open.clone()) })
+            }
+            Act::Complete => (vec![], Then::Complete { output: Payload::null() }),
+            Act::Pause => (vec![], Then::Pause { problem: problem() }),
+            Act::Suspend | Act::Succeed | Act::Fail { .. } => {
+                let mut open = self.program.open.clone();
+                if !may_run || open.is_empty() {
+                    open.push(Open::Retry { op, at: retry_at });
+                }
+                (vec![], Then::Suspend { open })
+            }
+        }
+    }
+
+    fn begin(&mut self, open: impl FnOnce(u32) -> Open) {
+        let open = open(u32::try_from(self.begun.len()).expect("a walk is short"));
+        self.begun.push(open.clone());
+        self.program.open.push(open);
+    }
+
+    /// The first step that has no outcome as far as the program knows: its attempt and when it may run.
+    fn next_step(&self) -> (Op, u32, Timestamp) {
+        let (mut occurrence, mut attempt, mut at) = (0, 1, Timestamp::default());
+        for (record, _) in &self.bench.journal[..self.program.known] {
+            match &record.event {
+                Event::StepFinished { .. } => (occurrence, attempt, at) = (occurrence + 1, 1, at),
+                Event::StepRetrying { attempt: failed, retry_at, .. } => {
+                    (attempt, at) = (failed + 1, *retry_at);
+                }
+                Event::TimerFired { .. } | Event::SignalReceived { .. } => {}
+            }
+        }
+        (op(OpKind::Step, "work", occurrence), attempt, at)
+    }
+
+    /// The answer was lost: the program sends the same again.
+    fn repeat(&mut self) {
+        let Some((commit, hash, reply)) = self.program.last.clone() else { return };
+        if self.bench.run.epoch != commit.epoch {
+            return;
+        }
+        let head = self.bench.journal.len();
+        match self.bench.send(&commit, hash) {
+            Ok(again) => assert_eq!(again, reply),
+            Err(_) => assert!(!self.bench.run.is_held_by(commit.epoch) || reply == Reply::Stop),
+        }
+        assert_eq!(self.bench.journal.len(), head, "a repeat writes nothing");
+    }
+
+    /// Somebody who was replaced speaks as if nothing had happened.
+    fn zombie(&mut self, act: Act) {
+        let Some(zombie) = self.zombies.pop() else { return };
+        let program = std::mem::replace(&mut self.program, zombie);
+        let begun = self.begun.len();
+        let (commands, then) = self.commit_for(act);
+        self.begun.truncate(begun);
+        let base = Seq(u32::try_from(self.program.known).expect("a walk is short"));
+        let commit = Commit { epoch: self.program.epoch, base, commands, then };
+        self.program = program;
+        self.bench.hashes += 1;
+        let hash = self.bench.hashes;
+        assert_eq!(self.bench.refused(&commit, hash), Code::StaleEpoch);
+    }
+
+    fn misplaced(&mut self, by: u32) {
+        if !self.bench.run.is_held_by(self.program.epoch) {
+            return;
+        }
+        let (mut commit, hash) = self.bench.next_commit(vec![succeeded("elsewhere")], go_on());
+        let through = self.bench.run.written_through();
+        commit.base = if by < through.0 { Seq(by) } else { Seq(commit.base.0 + 1 + by) };
+        assert_eq!(self.bench.refused(&commit, hash), Code::BaseMismatch);
+    }
+
+    fn check(&mut self) {
+        if let Some(ended) = &self.ended {
+            assert_eq!(&self.bench.run.phase, ended, "what has ended does not change");
+        } else if let Phase::Ended { .. } = self.bench.run.phase {
+            self.ended = Some(self.bench.run.phase.clone());
+        }
+        for (op, times) in &self.bench.fired {
+            assert_eq!(*times, 1, "{op} resumed its run more than once");
+        }
+        let mut finished = BTreeSet::new();
+        for (record, _) in &self.bench.journal {
+            match &record.event {
+                Event::StepFinished { op, attempt, outcome } => {
+                    assert!(finished.insert(op), "{op} has two outcomes");
+                    assert!(*attempt <= POLICY.attempts);
+                    assert!(matches!(outcome, Outcome::Ok(_) | Outcome::Err(_)));
+                }
+                Event::StepRetrying { op, attempt, retry_at, .. } => {
+                    assert!(!finished.contains(op) && *attempt < POLICY.attempts);
+                    assert!(*retry_at >= record.at);
+                }
+                Event::TimerFired { op } => {
+                    let open = self.begun.iter().find(|open| open.op() == op).expect("it was begun");
+                    let ms = match open {
+                        Open::Sleep { ms, .. } => *ms,
+                        Open::Wait { timeout_ms, .. } => timeout_ms.expect("only a time-out fires"),
+                        Open::Retry { .. } => panic!("the time of an attempt is no event"),
+                    };
+                    assert!(record.at >= self.heard[op].plus_millis(ms), "{op} fired early");
+                }
+                Event::SignalReceived { .. } => {}
+            }
+        }
+    }
+
+    /// The faults are over: whatever the walk has left must come to an end.
+    fn heal(mut self) {
+        for _ in 0..10_000 {
+            match &self.bench.run.phase {
+                Phase::Ended { .. } | Phase::Paused { .. } => return,
+                Phase::Pending { .. } => {
+                    self.bench.now = self.bench.now.max(self.bench.run.wake_at().expect("it is due"));
+                    self.step(Move::Activate(ALONE));
+                }
+                Phase::Running { .. } if self.program.open.is_empty() => {
+                    self.step(Move::Program(Act::Complete));
+                }
+                Phase::Running { .. } => self.step(Move::Program(Act::Suspend)),
+                Phase::Suspended => match self.bench.run.wake_at() {
+                    Some(at) => {
+                        self.bench.now = self.bench.now.max(at);
+                        self.step(Move::Wake(None));
+                    }
+                    None => {
+                        let name = self.bench.run.open[0].signal.clone().expect("or it had a time");
+                        self.step(Move::Signal(u8::from(name == signal_name(1)), None));
+                    }
+                },
+            }
+        }
+        panic!("it never ended: {:?}", self.bench.run);
+    }
+}
+
+fn signal_name(index: u8) -> &'static str {
+    ["left", "right"][usize::from(index)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_that_must_hold_is_ever_broken(moves in proptest::collection::vec(moves(), 1..160)) {
+        let mut world = World::new();
+        for step in moves {
+            world.step(step);
+        }
+        world.heal();
+    }
+}

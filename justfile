@@ -1,0 +1,60 @@
+# The recipes that people and CI use. `just` lists them.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+# Lists the recipes.
+default:
+    @just --list --unsorted
+
+# Installs what a fresh Debian 12 machine (or any with rustup and npm) needs. Safe to run again.
+setup:
+    scripts/setup
+
+# Builds the release bundles: the quickstart (engine and app in one), and the engine alone.
+build:
+    scripts/build-worker examples/quickstart target/bundles/quickstart --release
+    scripts/build-worker crates/engine target/bundles/engine-release --release
+
+# Runs the quickstart on workerd at http://127.0.0.1:8787.
+dev:
+    scripts/dev
+
+# Checks everything that needs no workerd: format, lints, dependencies, all native tests.
+verify: fmt-check lint deny test
+
+# Formats the code.
+fmt:
+    cargo fmt --all
+
+fmt-check:
+    cargo fmt --all --check
+
+lint:
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Licences and sources of all dependencies.
+deny:
+    source scripts/env.sh && cargo deny --locked check bans licenses sources
+
+# Known vulnerabilities. Apart from `verify`, because it needs the advisory database from the network.
+audit:
+    source scripts/env.sh && cargo deny --locked check advisories
+
+test:
+    source scripts/env.sh && cargo nextest run --workspace --locked --exclude stepwell-workerd-tests
+    cargo test --workspace --locked --doc --quiet
+
+# Builds the test Workers, quickly rather than small.
+test-bundles:
+    scripts/build-worker tests/workerd/probe target/bundles/probe --profile quick
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    scripts/build-worker tests/workerd/app target/bundles/test-app --profile quick --no-default-features
+    scripts/build-worker crates/engine target/bundles/engine --profile quick
+
+# Tests on the real workerd: the platform's facts, the engine in both forms, the README's own commands.
+workerd-test: test-bundles
+    source scripts/env.sh && cargo nextest run --locked -p stepwell-workerd-tests
+
+# Kills workerd KILLS times while RUNS runs go through, in both forms; more arguments: `--help`.
+kill KILLS RUNS *ARGUMENTS: test-bundles
+    cargo run --quiet --locked -p stepwell-workerd-tests --bin kill -- {{KILLS}} {{RUNS}} {{ARGUMENTS}}

@@ -1,0 +1,62 @@
+//! Files stay small enough to be read.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// About as much as one can keep in mind.
+const LINES_MAX: usize = 620;
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the folder can be read") {
+        let path = entry.expect("the entry can be read").path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && !["target", "node_modules", "build"].contains(&name) && !name.starts_with('.') {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "ts") {
+            found.push(path);
+        }
+    }
+}
+
+fn all_sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")), &mut found);
+    assert!(found.len() > 20, "the sources were not found");
+    found
+}
+
+#[test]
+fn no_source_file_is_too_long_to_read() {
+    for path in all_sources() {
+        let lines = fs::read_to_string(&path).expect("sources are text").lines().count();
+        assert!(lines <= LINES_MAX, "{} has {lines} lines: split it", path.display());
+    }
+}
+
+#[test]
+fn machines_have_no_catch_all_arms() {
+    for path in all_sources().iter().filter(|path| path.to_string_lossy().contains("crates/core/src")) {
+        let text = fs::read_to_string(path).expect("sources are text");
+        assert!(!text.contains("_ => {}"), "{} ignores cases that it does not name", path.display());
+    }
+}
+
+#[test]
+fn every_problem_code_has_a_page() {
+    let docs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors"));
+    let mut pages: Vec<_> = fs::read_dir(docs)
+        .expect("docs/errors is there")
+        .map(|entry| entry.expect("the entry can be read").file_name().to_string_lossy().into_owned())
+        .filter(|name| name != "README.md")
+        .collect();
+    pages.sort();
+    let mut codes: Vec<_> = stepwell_protocol::Code::ALL
+        .iter()
+        .map(|code| serde_json::to_value(code).expect("a code is a text"))
+        .map(|code| format!("{}.md", code.as_str().expect("a code is a text")))
+        .collect();
+    codes.sort();
+    assert_eq!(pages, codes);
+}

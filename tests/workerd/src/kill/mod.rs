@@ -1,0 +1,170 @@
+//! Kills workerd again and again while runs go through it, and checks that nothing was lost.
+//!
+//! The judge is outside: a ledger in this process, to which every attempt of every step writes. A workflow
+//! begins a step only after the one before was acknowledged; so a step that shows up in the ledger after
+//! its successor has run again although it was acknowledged.
+
+mod ledger;
+mod plan;
+mod report;
+mod verify;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde_json::{Value, json};
+use tokio::{sync::Mutex, task::JoinSet, time::sleep};
+
+use crate::engine::{Client, Engine, Form};
+use ledger::Ledger;
+pub use plan::Plan;
+pub use report::Report;
+
+/// How long runs may take to end after the last kill.
+const HEALED_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long a client goes on trying to reach an engine that is being killed.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs under kills, then the verdict.
+pub async fn run(form: Form, plan: &Plan) -> Result<Report> {
+    let ledger = Ledger::start().await?;
+    let engine = Engine::start(form, plan.cells).await?;
+    let client = engine.client();
+    let engine = Arc::new(Mutex::new(engine));
+
+    let mut clients = JoinSet::new();
+    for (number, wish) in plan.wishes(&ledger.address()).into_iter().enumerate() {
+        clients.spawn(one_run(client.clone(), number, wish));
+    }
+    let kills = kill_repeatedly(&engine, plan).await?;
+    let last_kill = Instant::now();
+
+    let mut runs = Vec::new();
+    while let Some(run) = clients.join_next().await {
+        runs.push(run??);
+    }
+    let mut report = Report { form: form.name(), kills, ..Report::default() };
+    for run in &runs {
+        verify::ended(&client, run, last_kill + HEALED_WITHIN).await?;
+    }
+    report.healed_ms = last_kill.elapsed().as_millis();
+    let ledger = ledger.entries();
+    for run in &runs {
+        let history = client.history(&run.id).await?;
+        verify::run(run, &history, &ledger, &mut report).with_context(|| format!("run {}", run.id))?;
+    }
+    verify::nothing_else_ran(&runs, &ledger)?;
+    report.starts_repeated = runs.iter().map(|run| run.starts - 1).sum();
+    let mut engine = engine.lock().await;
+    ensure!(engine.engine.is_running(), "workerd ended by itself: {}", engine.engine.log());
+    Ok(report)
+}
+
+/// A run that was acknowledged, and what its client knows of it.
+#[derive(Debug)]
+pub struct Acknowledged {
+    id: String,
+    wish: plan::Wish,
+    /// How often it took to get the 201.
+    starts: u32,
+    /// What was sent with the signal.
+    signal: Option<u64>,
+}
+
+/// Starts one run under its key, again and again until it is acknowledged; sends its signal likewise.
+async fn one_run(client: Client, number: usize, wish: plan::Wish) -> Result<Acknowledged> {
+    sleep(wish.start_after).await;
+    let key = format!("run-{number}");
+    let (mut starts, mut id) = (0, None::<String>);
+    let began = Instant::now();
+    while id.is_none() {
+        ensure!(began.elapsed() < PATIENCE, "start {number} was never acknowledged");
+        starts += 1;
+        match client.start("mixed", &wish.input, Some(&key), 0).await {
+            Ok(answer) if answer.status < 300 => {
+                let run: Value = serde_json::from_str(&answer.body)?;
+                id = Some(run["id"].as_str().context("a run has an id")?.to_owned());
+            }
+            Ok(answer) => ensure!(answer.status >= 500, "start {number}: {} {}", answer.status, answer.body),
+            Err(_) => {}
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    let id = id.context("acknowledged")?;
+    // The same key again must give the same run, in whatever state engine and run are by now.
+    if number.is_multiple_of(5) {
+        let again = repeat(|| client.start("mixed", &wish.input, Some(&key), 0)).await?;
+        ensure!(serde_json::from_str::<Value>(&again)?["id"] == id.as_str(), "key {key} gave two runs");
+    }
+    let signal = if wish.waits {
+        sleep(wish.signal_after).await;
+        let payload = json!(number);
+        repeat(|| client.signal(&id, "go", &payload, Some("go-1"))).await?;
+        // A repeat under the same id has no effect: the history would show it.
+        repeat(|| client.signal(&id, "go", &payload, Some("go-1"))).await?;
+        Some(number as u64)
+    } else {
+        None
+    };
+    Ok(Acknowledged { id, wish, starts, signal })
+}
+
+/// Asks until there is an answer other than 'not now'.
+async fn repeat<F>(ask: impl Fn() -> F) -> Result<String>
+where
+    F: Future<Output = Result<crate::Answer>>,
+{
+    let began = Instant::now();
+    loop {
+        ensure!(began.elapsed() < PATIENCE, "no answer in {PATIENCE:?}");
+        match ask().await {
+            Ok(answer) if answer.status < 300 => return Ok(answer.body),
+            // The run may be over before a repeat of its signal arrives.
+            Ok(answer) if answer.status == 409 => return Ok(answer.body),
+            Ok(answer) => ensure!(answer.status >= 500, "{} {}", answer.status, answer.body),
+            Err(_) => {}
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Kills and restarts; in the split form, the engine, the app, or both.
+async fn kill_repeatedly(engine: &Mutex<Engine>, plan: &Plan) -> Result<report::Kills> {
+    let mut random = StdRng::seed_from_u64(plan.seed);
+    let mut kills = report::Kills::default();
+    for _ in 0..plan.kills {
+        sleep(Duration::from_millis(random.random_range(plan.pause_ms.clone()))).await;
+        let down = Duration::from_millis(random.random_range(0..150));
+        let whom = random.random_range(0..10);
+        let mut engine = engine.lock().await;
+        let Engine { engine, app } = &mut *engine;
+        match app {
+            Some(app) if whom < 4 => {
+                kills.app += 1;
+                app.kill();
+                sleep(down).await;
+                app.restart().await?;
+            }
+            Some(app) if whom < 5 => {
+                kills.both += 1;
+                app.kill();
+                engine.kill();
+                sleep(down).await;
+                engine.restart().await?;
+                app.restart().await?;
+            }
+            Some(_) | None => {
+                kills.engine += 1;
+                engine.kill();
+                sleep(down).await;
+                engine.restart().await?;
+            }
+        }
+    }
+    Ok(kills)
+}

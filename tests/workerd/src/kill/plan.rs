@@ -1,0 +1,79 @@
+//! What to do: how many kills, how many runs, and what each run is like. The same seed makes the same plan.
+
+use std::{ops::Range, time::Duration};
+
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde_json::{Value, json};
+
+/// How many of what.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// SIGKILLs in all.
+    pub kills: u32,
+    /// Runs in all.
+    pub runs: u32,
+    /// Cells in the pool.
+    pub cells: u32,
+    /// The pause before each kill.
+    pub pause_ms: Range<u64>,
+    /// Where chance comes from.
+    pub seed: u64,
+}
+
+/// One run that a client wants.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// When, from the beginning.
+    pub start_after: Duration,
+    /// What the run is started with.
+    pub input: Value,
+    /// Whether it waits for a signal.
+    pub waits: bool,
+    /// When the signal is sent, after the run was acknowledged; often before the run waits for it.
+    pub signal_after: Duration,
+    /// How often its flaky step fails.
+    pub failures: u32,
+    /// How many steps its loop has.
+    pub items: u32,
+}
+
+impl Plan {
+    /// What the clients do, spread over the time of the kills.
+    pub fn wishes(&self, ledger: &str) -> Vec<Wish> {
+        let mut random = StdRng::seed_from_u64(self.seed ^ 1);
+        let span_ms = u64::from(self.kills) * (self.pause_ms.start + self.pause_ms.end) / 2;
+        (0..self.runs)
+            .map(|_| {
+                let (waits, failures, items) =
+                    (random.random_bool(0.5), random.random_range(0..4), random.random_range(1..6));
+                let sleep_ms = random.random_range(1..1_500);
+                let input = json!({
+                    "ledger": ledger, "failures": failures, "sleep_ms": sleep_ms,
+                    "waits": waits, "items": items,
+                });
+                Wish {
+                    start_after: Duration::from_millis(random.random_range(0..span_ms.max(1))),
+                    input,
+                    waits,
+                    signal_after: Duration::from_millis(random.random_range(0..2_500)),
+                    failures,
+                    items,
+                }
+            })
+            .collect()
+    }
+}
+
+impl Wish {
+    /// The groups of steps that such a run goes through: all of a group are acknowledged before the next
+    /// group begins.
+    pub fn stages(&self) -> Vec<Vec<String>> {
+        let one = |name: &str| vec![format!("step:0:{name}")];
+        let mut stages = vec![one("first"), one("flaky")];
+        stages.extend((0..self.items).map(|n| vec![format!("step:{n}:item")]));
+        stages.push(vec!["step:0:left".into(), "step:0:right".into()]);
+        stages.push((0..3).map(|n| format!("step:0:race-{n}")).collect());
+        stages.push(one("last"));
+        stages
+    }
+}

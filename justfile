@@ -30,7 +30,7 @@ fmt-check:
     cargo fmt --all --check
 
 lint:
-    cargo clippy --workspace --all-targets --locked -- -D warnings
+    cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 
 # Licences and sources of all dependencies.
 deny:
@@ -41,15 +41,16 @@ audit:
     source scripts/env.sh && cargo deny --locked check advisories
 
 test:
-    source scripts/env.sh && cargo nextest run --workspace --locked --exclude stepwell-workerd-tests
-    cargo test --workspace --locked --doc --quiet
+    source scripts/env.sh && cargo nextest run --workspace --all-features --locked --exclude stepwell-workerd-tests
+    cargo test --workspace --all-features --locked --doc --quiet
 
 # Builds the test Workers, quickly rather than small.
 test-bundles:
-    scripts/build-worker tests/workerd/probe target/bundles/probe --profile quick
-    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
-    scripts/build-worker tests/workerd/app target/bundles/test-app --profile quick --no-default-features
-    scripts/build-worker crates/engine target/bundles/engine --profile quick
+    scripts/build-worker tests/workerd/probe target/bundles/probe --profile quick --no-opt
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt
+    scripts/build-worker tests/workerd/app target/bundles/test-app --profile quick --no-opt --no-default-features
+    scripts/build-worker tests/workerd/app target/bundles/test-app-changed --profile quick --no-opt --no-default-features --features changed
+    scripts/build-worker crates/engine target/bundles/engine --profile quick --no-opt
 
 # Tests on the real workerd: the platform's facts, the engine in both forms, the README's own commands.
 workerd-test: test-bundles
@@ -58,3 +59,11 @@ workerd-test: test-bundles
 # Kills workerd KILLS times while RUNS runs go through, in both forms; more arguments: `--help`.
 kill KILLS RUNS *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin kill -- {{KILLS}} {{RUNS}} {{ARGUMENTS}}
+
+# Runs SEEDS small worlds in which everything breaks, from the first seed on or from `--first S`.
+sim SEEDS *ARGUMENTS:
+    cargo run --quiet --locked --release -p stepwell-sim -- run --seeds {{SEEDS}} {{ARGUMENTS}}
+
+# Runs one world again and prints what happened in it; a world that breaks a rule is made smaller first.
+sim-seed SEED:
+    cargo run --quiet --locked --release -p stepwell-sim -- seed {{SEED}}

@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use stepwell_protocol::Epoch;
+
 /// How many runs wait in memory; more of them are read from the rows when there is room again.
 pub const READY_MAX: usize = 1_024;
 
@@ -15,7 +17,7 @@ pub const READY_MAX: usize = 1_024;
 #[derive(Debug)]
 pub struct Window {
     size: usize,
-    held: BTreeMap<u64, Place>,
+    held: BTreeMap<(u64, Epoch), Place>,
     ready: VecDeque<Ready>,
     overflowed: bool,
 }
@@ -50,26 +52,26 @@ impl Window {
         (self.ready.is_empty() && self.fits(workflow, false)).then_some(self.held.is_empty())
     }
 
-    /// A run enters.
-    pub fn enter(&mut self, number: u64, workflow: &str, exclusive: bool) {
-        self.held.insert(number, Place { workflow: workflow.to_owned(), exclusive });
+    /// A run enters, as this activation: an earlier call of it may still be under way.
+    pub fn enter(&mut self, number: u64, epoch: Epoch, workflow: &str, exclusive: bool) {
+        self.held.insert((number, epoch), Place { workflow: workflow.to_owned(), exclusive });
     }
 
     /// A run that had the window to itself has made progress: others may enter.
-    pub fn clear(&mut self, number: u64) {
-        if let Some(place) = self.held.get_mut(&number) {
+    pub fn clear(&mut self, number: u64, epoch: Epoch) {
+        if let Some(place) = self.held.get_mut(&(number, epoch)) {
             place.exclusive = false;
         }
     }
 
-    /// A run's call is over.
-    pub fn leave(&mut self, number: u64) {
-        self.held.remove(&number);
+    /// A call is over.
+    pub fn leave(&mut self, number: u64, epoch: Epoch) {
+        self.held.remove(&(number, epoch));
     }
 
-    /// Whether a run's call is under way.
-    pub fn holds(&self, number: u64) -> bool {
-        self.held.contains_key(&number)
+    /// Whether this activation's call is under way.
+    pub fn holds(&self, number: u64, epoch: Epoch) -> bool {
+        self.held.contains_key(&(number, epoch))
     }
 
     /// How many calls are under way.
@@ -126,6 +128,8 @@ impl Window {
 mod tests {
     use super::*;
 
+    const ONE: Epoch = Epoch(1);
+
     fn ready(number: u64, workflow: &str) -> Ready {
         Ready { number, workflow: workflow.into(), alone: false }
     }
@@ -133,8 +137,8 @@ mod tests {
     #[test]
     fn one_workflow_takes_at_most_half_of_the_places() {
         let mut window = Window::new(4);
-        window.enter(1, "slow", false);
-        window.enter(2, "slow", false);
+        window.enter(1, ONE, "slow", false);
+        window.enter(2, ONE, "slow", false);
         assert_eq!(window.offers("slow"), None);
         assert_eq!(window.offers("quick"), Some(false));
     }
@@ -142,28 +146,28 @@ mod tests {
     #[test]
     fn a_full_share_is_overtaken_but_not_forgotten() {
         let mut window = Window::new(2);
-        window.enter(1, "slow", false);
+        window.enter(1, ONE, "slow", false);
         window.enqueue(ready(2, "slow"));
         window.enqueue(ready(3, "quick"));
         assert_eq!(window.take_next(), Some(ready(3, "quick")));
-        window.enter(3, "quick", false);
+        window.enter(3, ONE, "quick", false);
         assert_eq!(window.take_next(), None);
-        window.leave(1);
+        window.leave(1, ONE);
         assert_eq!(window.take_next(), Some(ready(2, "slow")));
     }
 
     #[test]
     fn a_suspicious_run_enters_an_empty_window_and_keeps_it_until_cleared() {
         let mut window = Window::new(8);
-        window.enter(1, "a", false);
+        window.enter(1, ONE, "a", false);
         window.enqueue(Ready { alone: true, ..ready(2, "b") });
         window.enqueue(ready(3, "c"));
         assert_eq!(window.take_next(), None, "others must not overtake it for ever");
-        window.leave(1);
+        window.leave(1, ONE);
         assert_eq!(window.take_next().map(|ready| ready.number), Some(2));
-        window.enter(2, "b", true);
+        window.enter(2, ONE, "b", true);
         assert_eq!(window.take_next(), None);
-        window.clear(2);
+        window.clear(2, ONE);
         assert_eq!(window.take_next().map(|ready| ready.number), Some(3));
     }
 

@@ -7,7 +7,8 @@ use proc_macro::TokenStream;
 
 /// Makes a workflow of an `async fn(ctx: Ctx, input: T) -> Result<O>`. The input may be left out.
 ///
-/// The workflow's name is the function's; `#[workflow(name = "other")]` gives it another one.
+/// The workflow's name is the function's; `#[workflow(name = "other")]` gives it another one. With
+/// `#[workflow(timeout = "24h")]` a run of it is failed when it has not ended by then.
 #[proc_macro_attribute]
 pub fn workflow(attributes: TokenStream, item: TokenStream) -> TokenStream {
     workflow::expand(attributes.into(), item.into()).unwrap_or_else(|error| error.to_compile_error()).into()

@@ -6,7 +6,9 @@ use syn::{Error, FnArg, ItemFn, LitStr, ReturnType, parse::Parser, spanned::Span
 
 pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let function: ItemFn = syn::parse2(item)?;
-    let name = name(attributes)?.unwrap_or_else(|| function.sig.ident.to_string());
+    let Attributes { name, timeout_ms } = attributes_of(attributes)?;
+    let name = name.unwrap_or_else(|| function.sig.ident.to_string());
+    let timeout = timeout_ms.map(|ms| quote!(.timeout(::std::time::Duration::from_millis(#ms))));
     if name.is_empty() || name.len() > 128 {
         return Err(Error::new(function.sig.ident.span(), "a workflow's name has 1 to 128 bytes"));
     }
@@ -34,23 +36,52 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
                 let output = #call.await?;
                 ::stepwell::__private::encode_output(&output)
             })
+            #timeout
         }
     })
 }
 
-/// The `name = "…"` of the attribute.
-fn name(attributes: TokenStream) -> syn::Result<Option<String>> {
-    let mut name = None;
+/// What stands in the attribute.
+#[derive(Default)]
+struct Attributes {
+    name: Option<String>,
+    timeout_ms: Option<u64>,
+}
+
+fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
+    let mut found = Attributes::default();
     let parser = syn::meta::parser(|meta| {
         if meta.path.is_ident("name") {
-            name = Some(meta.value()?.parse::<LitStr>()?.value());
+            found.name = Some(meta.value()?.parse::<LitStr>()?.value());
+            Ok(())
+        } else if meta.path.is_ident("timeout") {
+            let text = meta.value()?.parse::<LitStr>()?;
+            let ms = duration_ms(&text.value()).ok_or_else(|| {
+                Error::new(text.span(), "a time-out is a number with ms, s, m, h or d: \"90s\"")
+            })?;
+            found.timeout_ms = Some(ms);
             Ok(())
         } else {
-            Err(meta.error("expected `name = \"…\"`"))
+            Err(meta.error("expected `name = \"…\"` or `timeout = \"…\"`"))
         }
     });
     parser.parse2(attributes)?;
-    Ok(name)
+    Ok(found)
+}
+
+/// A number and a unit.
+fn duration_ms(text: &str) -> Option<u64> {
+    let unit = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(unit);
+    let factor = match unit.trim() {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor).filter(|&ms| ms > 0)
 }
 
 fn check(function: &ItemFn) -> syn::Result<()> {

@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize, de::Error as _};
 
-use crate::{Payload, Seq, Timestamp};
+use crate::{Code, Payload, Seq, Timestamp};
 
 /// What kind of thing a program waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,6 +99,9 @@ pub struct Failure {
     /// Whether the program said that trying again is useless.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub terminal: bool,
+    /// Which of Stepwell's own problems it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
 }
 
 impl Failure {
@@ -113,12 +116,17 @@ impl Failure {
                 (0..=Self::MESSAGE_LENGTH_MAX).rev().find(|&at| message.is_char_boundary(at)).unwrap_or(0);
             message.truncate(cut);
         }
-        Self { message, terminal: false }
+        Self { message, terminal: false, code: None }
     }
 
     /// A failure that must not be tried again.
     pub fn terminal(message: impl Into<String>) -> Self {
         Self { terminal: true, ..Self::new(message) }
+    }
+
+    /// A failure that is one of Stepwell's own problems, and must not be tried again.
+    pub fn coded(code: Code, message: impl Into<String>) -> Self {
+        Self { code: Some(code), ..Self::terminal(message) }
     }
 }
 
@@ -157,6 +165,12 @@ pub enum Event {
         failure: Failure,
         /// When the next attempt may begin.
         retry_at: Timestamp,
+    },
+    /// A step that must not run twice is about to run.
+    #[serde(rename = "step_begun")]
+    StepBegun {
+        /// The step.
+        op: Op,
     },
     /// A sleep is over, or a wait timed out.
     #[serde(rename = "timer_fired")]

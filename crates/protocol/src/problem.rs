@@ -30,6 +30,16 @@ pub enum Code {
     BaseMismatch,
     /// The program stopped again and again without getting anywhere.
     ProgramDied,
+    /// The run took longer than it may.
+    RunTimedOut,
+    /// A step that must not run twice was cut short.
+    StepInterrupted,
+    /// An attempt of a step took longer than it may.
+    StepTimedOut,
+    /// What was asked for does not fit where the run stands.
+    WrongStatus,
+    /// The run has no such step.
+    StepNotFound,
     /// The program's code no longer matches the run's journal.
     Diverged,
     /// The workflow awaits something that is neither a step, a sleep nor a wait.
@@ -40,7 +50,7 @@ pub enum Code {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 20] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -53,6 +63,11 @@ impl Code {
         Self::StaleEpoch,
         Self::BaseMismatch,
         Self::ProgramDied,
+        Self::RunTimedOut,
+        Self::StepInterrupted,
+        Self::StepTimedOut,
+        Self::WrongStatus,
+        Self::StepNotFound,
         Self::Diverged,
         Self::NotDurable,
         Self::Internal,
@@ -63,12 +78,18 @@ impl Code {
         match self {
             Self::InvalidRequest => 400,
             Self::Unauthorized => 401,
-            Self::RouteNotFound | Self::RunNotFound | Self::WorkflowNotFound => 404,
+            Self::RouteNotFound | Self::RunNotFound | Self::WorkflowNotFound | Self::StepNotFound => 404,
             Self::MethodNotAllowed => 405,
-            Self::RunEnded | Self::StaleEpoch | Self::BaseMismatch => 409,
+            Self::RunEnded | Self::StaleEpoch | Self::BaseMismatch | Self::WrongStatus => 409,
             Self::PayloadTooLarge => 413,
             Self::IdempotencyKeyReused => 422,
-            Self::ProgramDied | Self::Diverged | Self::NotDurable | Self::Internal => 500,
+            Self::ProgramDied
+            | Self::RunTimedOut
+            | Self::StepInterrupted
+            | Self::StepTimedOut
+            | Self::Diverged
+            | Self::NotDurable
+            | Self::Internal => 500,
         }
     }
 
@@ -87,6 +108,11 @@ impl Code {
             Self::StaleEpoch => "This activation was superseded",
             Self::BaseMismatch => "The commit does not continue the journal",
             Self::ProgramDied => "The program kept stopping without progress",
+            Self::RunTimedOut => "The run took too long",
+            Self::StepInterrupted => "A step that must not run twice was cut short",
+            Self::StepTimedOut => "The step took too long",
+            Self::WrongStatus => "Not in this status",
+            Self::StepNotFound => "No such step",
             Self::Diverged => "The code no longer matches the run's journal",
             Self::NotDurable => "The workflow awaits something that is not durable",
             Self::Internal => "Something is wrong in Stepwell",

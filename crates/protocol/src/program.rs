@@ -35,8 +35,30 @@ pub struct Activation<P = Page> {
     pub started_at: Timestamp,
     /// What the run was started with.
     pub input: Payload,
+    /// The patches that the run's code has said it applies: see [`Commit::patches`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub patches: Vec<String>,
     /// The first page of its journal.
     pub journal: P,
+}
+
+/// What an app says about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// The protocol's version: [`crate::PROTOCOL`].
+    pub protocol: u32,
+    /// Its workflows.
+    pub workflows: Vec<WorkflowDescription>,
+}
+
+/// What an app says about one of its workflows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkflowDescription {
+    /// Its name.
+    pub name: String,
+    /// How long a run of it may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }
 
 /// A piece of a journal.
@@ -79,13 +101,35 @@ pub struct Commit {
     /// What was done.
     #[serde(default)]
     pub commands: Vec<Command>,
+    /// Patches that the run's code applies from here on: on every replay they apply again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub patches: Vec<String>,
+    /// How far the run has come, for people; the latest counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
     /// What the program does next.
     pub then: Then,
+}
+
+/// How far a run has come, for people to see.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// From 0 to 100.
+    pub percent: f64,
+    /// What it is doing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// Something that a program did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
+    /// A step that must not run twice is about to run.
+    #[serde(rename = "step_begun")]
+    StepBegun {
+        /// The step.
+        op: Op,
+    },
     /// A step gave a value.
     #[serde(rename = "step_succeeded")]
     StepSucceeded {
@@ -158,6 +202,14 @@ pub enum Open {
         /// How long.
         ms: u64,
     },
+    /// A sleep until a certain time.
+    #[serde(rename = "sleep_until")]
+    SleepUntil {
+        /// The sleep.
+        op: Op,
+        /// When it is over.
+        at: Timestamp,
+    },
     /// A wait for a signal.
     #[serde(rename = "wait")]
     Wait {
@@ -183,7 +235,10 @@ impl Open {
     /// What it names.
     pub fn op(&self) -> &Op {
         match self {
-            Self::Sleep { op, .. } | Self::Wait { op, .. } | Self::Retry { op, .. } => op,
+            Self::Sleep { op, .. }
+            | Self::SleepUntil { op, .. }
+            | Self::Wait { op, .. }
+            | Self::Retry { op, .. } => op,
         }
     }
 }

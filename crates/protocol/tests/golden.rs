@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
     Code, Event, Problem, Record,
-    program::{Activation, Answer, Commit},
+    program::{Activation, Answer, Commit, Description, Then},
     rest::{History, RunView, Status},
 };
 
@@ -37,7 +37,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 #[test]
 fn every_form_of_an_event_reads_as_it_was_written() {
     let events = golden::<Event>("event");
-    let all = names(&["step_finished", "step_retrying", "timer_fired", "signal_received"]);
+    let all = names(&["step_finished", "step_retrying", "step_begun", "timer_fired", "signal_received"]);
     assert_eq!(tags(&events), all);
     golden::<Record>("record");
 }
@@ -48,7 +48,14 @@ fn every_form_of_a_commit_reads_as_it_was_written() {
     let then = tags(commits.iter().map(|commit| &commit.then));
     assert_eq!(then, names(&["continue", "suspend", "complete", "fail", "pause"]));
     let commands = tags(commits.iter().flat_map(|commit| &commit.commands));
-    assert_eq!(commands, names(&["step_succeeded", "step_failed"]));
+    assert_eq!(commands, names(&["step_begun", "step_succeeded", "step_failed"]));
+    let open = tags(commits.iter().flat_map(|commit| match &commit.then {
+        Then::Suspend { open } => open.as_slice(),
+        Then::Continue { open } => open.as_deref().unwrap_or_default(),
+        Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => &[],
+    }));
+    assert_eq!(open, names(&["sleep", "sleep_until", "wait", "retry"]));
+    assert!(commits.iter().any(|commit| !commit.patches.is_empty() && commit.progress.is_some()));
 }
 
 #[test]
@@ -66,6 +73,7 @@ fn every_form_of_an_answer_reads_as_it_was_written() {
 #[test]
 fn an_activation_reads_as_it_was_written() {
     golden::<Activation>("activation");
+    golden::<Description>("description");
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! An app: the workflows that a program has.
 
-use std::{collections::BTreeMap, marker::PhantomData, pin::Pin};
+use std::{collections::BTreeMap, marker::PhantomData, pin::Pin, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
-use stepwell_protocol::Payload;
+use stepwell_protocol::{
+    PROTOCOL, Payload,
+    program::{Description, WorkflowDescription},
+};
 
-use crate::{Ctx, Error, Result};
+use crate::{Ctx, Error, Result, ops::millis};
 
 /// A workflow's future, whatever its types.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Payload>>>>;
@@ -15,6 +18,7 @@ type Start = Box<dyn Fn(Ctx, &Payload) -> Result<Running>>;
 /// A workflow with its name and the type of its input. `#[workflow]` makes one of an `async fn`.
 pub struct Workflow<I> {
     name: &'static str,
+    timeout: Option<Duration>,
     start: Start,
     input: PhantomData<fn(I)>,
 }
@@ -32,7 +36,13 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
                 .map_err(|error| Error::msg(format!("the input does not fit workflow '{name}': {error}")))?;
             Ok(Box::pin(code(ctx, input)))
         });
-        Self { name, start, input: PhantomData }
+        Self { name, timeout: None, start, input: PhantomData }
+    }
+
+    /// How long a run of it may take; after that it is failed.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
     }
 
     /// Its name, by which runs are started.
@@ -44,7 +54,7 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
 /// The workflows that a program has.
 #[derive(Default)]
 pub struct App {
-    workflows: BTreeMap<&'static str, Start>,
+    workflows: BTreeMap<&'static str, (Start, Option<Duration>)>,
 }
 
 impl App {
@@ -60,7 +70,7 @@ impl App {
     #[must_use]
     pub fn workflow<I>(mut self, define: fn() -> Workflow<I>) -> Self {
         let workflow = define();
-        let before = self.workflows.insert(workflow.name, workflow.start);
+        let before = self.workflows.insert(workflow.name, (workflow.start, workflow.timeout));
         assert!(before.is_none(), "there are two workflows named '{}'", workflow.name);
         self
     }
@@ -72,13 +82,23 @@ impl App {
 
     /// What the engine asks an app about itself, as JSON.
     pub fn describe(&self) -> String {
-        let names: Vec<_> = self.names().collect();
-        serde_json::json!({ "protocol": stepwell_protocol::PROTOCOL, "workflows": names }).to_string()
+        let workflows = self.workflows.iter().map(|(name, (_, timeout))| WorkflowDescription {
+            name: (*name).to_owned(),
+            timeout_ms: timeout.map(millis),
+        });
+        let description = Description { protocol: PROTOCOL, workflows: workflows.collect() };
+        serde_json::to_string(&description).expect("a description holds only what JSON can say")
+    }
+
+    /// How long a run of this workflow may take.
+    #[cfg(feature = "testing")]
+    pub(crate) fn timeout_ms(&self, name: &str) -> Option<u64> {
+        self.workflows.get(name)?.1.map(millis)
     }
 
     /// How a run of this workflow is started.
     pub(crate) fn starter(&self, name: &str) -> Option<&Start> {
-        self.workflows.get(name)
+        self.workflows.get(name).map(|(start, _)| start)
     }
 }
 

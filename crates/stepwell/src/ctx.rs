@@ -3,14 +3,14 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
-use stepwell_protocol::{OpKind, RunId, Timestamp};
+use stepwell_protocol::{OpKind, RunId, Timestamp, program::Progress};
 use uuid::Uuid;
 
 use crate::{
     Result,
-    ops::{Sleep, Step, StepInfo, Wait},
+    ops::{Sleep, Step, StepInfo, Wait, millis},
     random,
-    vm::State,
+    vm::{Length, State},
 };
 
 /// What a workflow does durable things with. Cheap to clone.
@@ -58,7 +58,28 @@ impl Ctx {
     /// Sleeps, for a second or a year: a sleeping run costs nothing.
     pub fn sleep(&self, duration: Duration) -> Sleep {
         let op = self.state.borrow_mut().name_op(OpKind::Sleep, "sleep".into());
-        Sleep::new(self.clone(), op, duration)
+        Sleep::new(self.clone(), op, Length::Ms(millis(duration)))
+    }
+
+    /// Sleeps until a certain time; for a moment only, if that is over.
+    pub fn sleep_until(&self, time: Timestamp) -> Sleep {
+        let op = self.state.borrow_mut().name_op(OpKind::Sleep, "sleep".into());
+        Sleep::new(self.clone(), op, Length::Until(time))
+    }
+
+    /// Whether this run's code has a patch: `if ctx.patched("send by mail") { new way } else { old way }`.
+    ///
+    /// A run that had come past here before the patch was deployed goes the old way to its end; all others go
+    /// the new one. When no run of the old way is left, the old branch can go, and later the call itself.
+    pub fn patched(&self, name: &str) -> bool {
+        self.state.borrow_mut().is_patched(name)
+    }
+
+    /// Says how far the run has come, from 0 to 100, for people to see. The latest counts; it travels with the
+    /// next thing that the run reports.
+    pub fn progress(&self, percent: f64, message: impl Into<String>) {
+        let percent = if percent.is_nan() { 0.0 } else { percent.clamp(0.0, 100.0) };
+        self.state.borrow_mut().set_progress(Progress { percent, message: message.into() });
     }
 
     /// Waits for a signal of this name. One that came before anyone waited was kept.

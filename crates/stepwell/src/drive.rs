@@ -13,7 +13,7 @@ use stepwell_protocol::{
 
 use crate::{
     App,
-    vm::{Order, Vm},
+    vm::{Order, Timer, Vm},
 };
 
 /// A program's way to its cell, for one run and one activation.
@@ -25,13 +25,21 @@ pub trait Session {
     fn commit(&self, commit: &Commit) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static;
     /// Reads the journal after a position.
     fn page(&self, after: Seq) -> impl Future<Output = Result<Page, Self::Lost>> + 'static;
+    /// How code waits for a while on this platform, for steps with a time-out; without it they have none.
+    fn timer(&self) -> Option<Timer> {
+        None
+    }
     /// Waits until something happens after a position.
     fn listen(&self, after: Seq) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static;
 }
 
 /// Goes on with a run until this activation has nothing left to do.
 pub async fn drive<S: Session>(app: &App, activation: Activation, session: &S) -> Result<(), S::Lost> {
-    let mut driver = Driver { vm: Vm::new(app, activation), call: None, listen: None, session };
+    let mut vm = Vm::new(app, activation);
+    if let Some(timer) = session.timer() {
+        vm = vm.with_timer(timer);
+    }
+    let mut driver = Driver { vm, call: None, listen: None, session };
     poll_fn(|cx| driver.poll(cx)).await
 }
 

@@ -2,7 +2,9 @@
 
 use std::{any::Any, error::Error as StdError, fmt};
 
-use stepwell_protocol::Failure;
+use stepwell_protocol::{Code, Failure};
+
+use crate::ops::StepError;
 
 /// What steps and workflows return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -11,12 +13,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct Error {
     message: String,
     terminal: bool,
+    code: Option<Code>,
 }
 
 impl Error {
     /// An error with these words; a step that returns it is tried again.
     pub fn msg(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), terminal: false }
+        Self { message: message.to_string(), terminal: false, code: None }
     }
 
     /// Whether trying again is useless.
@@ -24,8 +27,14 @@ impl Error {
         self.terminal
     }
 
+    /// The same error as one of Stepwell's own problems.
+    pub(crate) fn coded(self, code: Code) -> Self {
+        Self { code: Some(code), ..self }
+    }
+
     pub(crate) fn into_failure(self) -> Failure {
-        if self.terminal { Failure::terminal(self.message) } else { Failure::new(self.message) }
+        let failure = Failure::new(self.message);
+        Failure { terminal: self.terminal, code: self.code, ..failure }
     }
 }
 
@@ -33,6 +42,7 @@ impl Error {
 impl<E: StdError + 'static> From<E> for Error {
     fn from(error: E) -> Self {
         let terminal = (&error as &dyn Any).is::<Terminal>();
+        let code = (&error as &dyn Any).downcast_ref::<StepError>().and_then(|error| error.code);
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
@@ -44,7 +54,7 @@ impl<E: StdError + 'static> From<E> for Error {
             }
             source = cause.source();
         }
-        Self { message, terminal }
+        Self { message, terminal, code }
     }
 }
 

@@ -31,6 +31,8 @@ pub mod drive;
 pub mod error;
 pub mod ops;
 mod random;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod vm;
 #[cfg(target_arch = "wasm32")]
 mod workers;
@@ -63,3 +65,8 @@ pub mod __private {
     #[cfg(target_arch = "wasm32")]
     pub use crate::workers::activate;
 }
+
+/// The examples of the page on workflows, run as tests.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/workflows.md")]
+struct WorkflowsPage;

@@ -1,5 +1,7 @@
 //! The Workers transport: the cell calls `activate` over RPC and passes a session that is a capability.
 
+use std::rc::Rc;
+
 use js_sys::{Error, Promise};
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
@@ -9,7 +11,7 @@ use stepwell_protocol::{
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
-use crate::{App, drive};
+use crate::{App, drive, vm::Timer};
 
 #[wasm_bindgen]
 extern "C" {
@@ -24,6 +26,9 @@ extern "C" {
 
     #[wasm_bindgen(method, catch)]
     fn listen(this: &Stub, after: u32) -> Result<Promise, JsValue>;
+
+    #[wasm_bindgen(js_name = setTimeout)]
+    fn set_timeout(then: &js_sys::Function, ms: f64);
 }
 
 struct RpcSession(Stub);
@@ -41,6 +46,16 @@ impl drive::Session for RpcSession {
 
     fn listen(&self, after: Seq) -> impl Future<Output = Result<Answer, JsValue>> + 'static {
         receive(self.0.listen(after.0))
+    }
+
+    fn timer(&self) -> Option<Timer> {
+        Some(Rc::new(|ms| {
+            #[expect(clippy::cast_precision_loss, reason = "a time-out of 2^53 ms is for ever")]
+            let promise = Promise::new(&mut |resolve, _| set_timeout(&resolve, ms as f64));
+            Box::pin(async move {
+                let _ = JsFuture::from(promise).await;
+            })
+        }))
     }
 }
 

@@ -25,7 +25,8 @@ async fn approval(ctx: Ctx, document: String) -> Result<String> {
     }
 }
 
+/// All workflows of this program.
 #[stepwell::main]
-fn app() -> App {
+pub fn app() -> App {
     App::new().workflow(greet).workflow(approval)
 }

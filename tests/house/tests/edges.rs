@@ -9,8 +9,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("stepwell-protocol", &[]),
     ("stepwell-core", &["stepwell-protocol"]),
     ("stepwell-macros", &[]),
-    ("stepwell", &["stepwell-macros", "stepwell-protocol"]),
+    // The machines only for the feature `testing`: an app that is deployed does not carry them.
+    ("stepwell", &["stepwell-core", "stepwell-macros", "stepwell-protocol"]),
     ("stepwell-engine", &["stepwell-core", "stepwell-protocol"]),
+    ("stepwell-sim", &["stepwell", "stepwell-core", "stepwell-protocol"]),
     ("quickstart", &["stepwell", "stepwell-engine"]),
     ("test-app", &["stepwell", "stepwell-engine"]),
     ("platform-probe", &[]),
@@ -58,6 +60,14 @@ fn our_crates_depend_on_each_other_only_where_the_house_allows() {
         }
     }
     assert_eq!(ours.len(), allowed.len(), "ALLOWED names a crate that is gone");
+}
+
+#[test]
+fn a_deployed_app_does_not_carry_the_machines() {
+    let packages = packages();
+    let sdk = packages.iter().find(|package| package.name.as_str() == "stepwell").expect("the SDK is there");
+    let core = shipped(sdk).find(|dependency| dependency.name == "stepwell-core");
+    assert!(core.is_none_or(|dependency| dependency.optional), "the SDK always brings the machines along");
 }
 
 #[test]

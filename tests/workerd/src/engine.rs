@@ -1,12 +1,17 @@
 //! Stepwell itself on workerd, in both forms, with the workflows of `app/`.
 
-use anyhow::Result;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use crate::{Answer, Config, Http, Worker, Workerd, bundle};
 
 /// The key of every engine that the tests start.
 pub const KEY: &str = "test-key";
+
+/// How long a run may take to get to the status that a test waits for.
+const STATUS_WITHIN: Duration = Duration::from_secs(15);
 
 /// How engine and app are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +67,16 @@ impl Engine {
         }
     }
 
+    /// Puts another bundle in the place of the app, as a deployment does: the engine is not touched.
+    pub async fn deploy_app(&mut self, name: &str) -> Result<()> {
+        let app = self.app.as_mut().context("only the split form has an app to deploy")?;
+        app.kill();
+        for file in ["index.js", "index_bg.wasm"] {
+            std::fs::copy(bundle(name)?.join(file), app.folder().join("app").join(file))?;
+        }
+        app.restart().await
+    }
+
     /// A client that brings the key.
     pub fn client(&self) -> Client {
         Client { http: self.engine.http() }
@@ -86,6 +101,25 @@ impl Client {
             request = request.header("prefer", format!("wait={wait}"));
         }
         self.http.send(request, &path).await
+    }
+
+    /// Starts a run and gives its id.
+    pub async fn start_id(&self, workflow: &str, input: Value) -> Result<String> {
+        let run = self.start(workflow, &input, None, 0).await?.json()?;
+        Ok(run["id"].as_str().context("a run has an id")?.to_owned())
+    }
+
+    /// Waits until a run has this status, and shows it.
+    pub async fn until(&self, run: &str, wanted: &str) -> Result<Value> {
+        let began = Instant::now();
+        loop {
+            let view = self.show(run, 0).await?.json()?;
+            if view["status"] == wanted {
+                return Ok(view);
+            }
+            ensure!(began.elapsed() < STATUS_WITHIN, "{run} never was {wanted}: {view}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Shows a run; waits for its end up to `wait` seconds.
@@ -124,8 +158,33 @@ impl Client {
 
     /// Cancels a run.
     pub async fn cancel(&self, run: &str) -> Result<Answer> {
-        let path = format!("/api/executions/{run}/cancel");
-        self.http.send(self.post(&path), &path).await
+        self.act(run, "cancel", "").await
+    }
+
+    /// Pauses a run.
+    pub async fn pause(&self, run: &str) -> Result<Answer> {
+        self.act(run, "pause", "").await
+    }
+
+    /// Resumes a run.
+    pub async fn resume(&self, run: &str) -> Result<Answer> {
+        self.act(run, "resume", "").await
+    }
+
+    /// Does something else to a run: `retry`, `restart`.
+    pub async fn act(&self, run: &str, what: &str, body: &str) -> Result<Answer> {
+        let path = format!("/api/executions/{run}/{what}");
+        self.http.send(self.post(&path).body(body.to_owned()), &path).await
+    }
+
+    /// Posts a JSON value to any path of the API.
+    pub async fn post_json(&self, path: &str, body: &Value) -> Result<Value> {
+        self.http.send(self.post(path).body(body.to_string()), path).await?.json()
+    }
+
+    /// Asks for any path of the API.
+    pub async fn get(&self, path: &str) -> Result<Answer> {
+        self.http.send(self.http.client().get(self.http.url(path)).bearer_auth(KEY), path).await
     }
 
     fn post(&self, path: &str) -> reqwest::RequestBuilder {

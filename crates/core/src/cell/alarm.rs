@@ -41,7 +41,9 @@ impl Cell {
     /// Makes sure that the alarm fires by then.
     pub(super) fn arm_by(&mut self, now: Timestamp, at: Timestamp) {
         // An alarm armed from within an alarm for the very millisecond that fires would be lost.
-        let at = at.max(now.plus_millis(1));
+        let soonest = now.plus_millis(1);
+        // After an alarm that could not be set, an earlier one of another run must not be replaced.
+        let at = if std::mem::take(&mut self.arm_at_once) { soonest } else { at.max(soonest) };
         if self.armed.is_none_or(|armed| at < armed) {
             self.armed = Some(at);
             self.orders.push(Order::Arm(at));
@@ -71,7 +73,7 @@ impl Cell {
     fn take_up<R: Rows>(&mut self, rows: &R, now: Timestamp, number: u64) -> Result<(), Fault<R::Error>> {
         let run = self.run(rows, number)?;
         match run.phase {
-            Phase::Running { orphaned_until: None, .. } if !self.window.holds(number) => {
+            Phase::Running { orphaned_until: None, .. } if !self.window.holds(number, run.epoch) => {
                 self.drive(rows, now, number, |_| Input::Reload)?;
             }
             Phase::Running { .. } if !is_due(&run, now) => {}
@@ -91,8 +93,12 @@ impl Cell {
         let at_work = self
             .runs
             .values()
-            .filter(|run| matches!(run.phase, Phase::Running { .. }))
-            .filter_map(|run| next_look(now, run))
+            .filter_map(|run| match run.phase {
+                Phase::Running { .. } => next_look(now, run),
+                // Looked at already, and waits for a place: should the instance die, nobody else knows of it.
+                Phase::Pending { not_before } if not_before <= now => Some(now.plus_millis(DEAD_MAN_MS)),
+                Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => None,
+            })
             .min();
         if let Some(next) = [in_rows, at_work].into_iter().flatten().min() {
             self.arm_by(now, next);
@@ -106,7 +112,7 @@ pub(super) fn next_look(now: Timestamp, run: &Run) -> Option<Timestamp> {
     match run.phase {
         Phase::Running { orphaned_until, .. } => {
             let dead_man = now.plus_millis(DEAD_MAN_MS);
-            [run.next_open(), orphaned_until].into_iter().flatten().chain([dead_man]).min()
+            [run.next_due(), orphaned_until].into_iter().flatten().chain([dead_man]).min()
         }
         Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => {
             run.wake_at()
@@ -118,7 +124,7 @@ pub(super) fn next_look(now: Timestamp, run: &Run) -> Option<Timestamp> {
 fn is_due(run: &Run, now: Timestamp) -> bool {
     match run.phase {
         Phase::Running { orphaned_until, .. } => {
-            [run.next_open(), orphaned_until].into_iter().flatten().any(|at| at <= now)
+            [run.next_due(), orphaned_until].into_iter().flatten().any(|at| at <= now)
         }
         Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => false,
     }

@@ -24,6 +24,7 @@ impl Cell {
         if !decision.entries.is_empty() {
             let before = next.wake_at();
             next.apply_all(&decision.entries);
+            next.spend(before, &decision.entries);
             rows.commit(&next, before, &decision.entries).map_err(Fault::Storage)?;
         }
         self.settle(now, &next, &decision.effects);
@@ -40,7 +41,7 @@ impl Cell {
         for effect in effects {
             match effect {
                 Effect::Activate { epoch } => {
-                    self.window.enter(number, &run.workflow, run.wants_to_be_alone());
+                    self.window.enter(number, *epoch, &run.workflow, run.wants_to_be_alone());
                     self.orders.push(Order::Call { number, epoch: *epoch });
                 }
                 Effect::Enqueue => {
@@ -68,7 +69,7 @@ impl Cell {
         }
         // Whoever had the window to itself and has made progress lets others in.
         if !run.wants_to_be_alone() {
-            self.window.clear(run.id.number);
+            self.window.clear(run.id.number, run.epoch);
         }
     }
 
@@ -96,11 +97,7 @@ impl Cell {
         end: CallEnd,
     ) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
-        // A later activation may be under way by now, if something happened just after the program had
-        // suspended: the place is that one's.
-        if !self.runs.get(&number).is_some_and(|run| run.epoch != epoch && run.is_held_by(run.epoch)) {
-            self.window.leave(number);
-        }
+        self.window.leave(number, epoch);
         // A listener of that call would wait for ever.
         self.orders.push(Order::TellProgram(number));
         let ended = self.drive(rows, now, number, |_| Input::ActivationEnded { epoch, end });

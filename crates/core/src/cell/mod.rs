@@ -45,6 +45,8 @@ pub struct Cell {
     window: Window,
     /// When the alarm is set for, as far as this instance knows.
     armed: Option<Timestamp>,
+    /// Whether an alarm could not be set: the platform's may be any, so the next one has to look at all rows.
+    arm_at_once: bool,
     /// Up to where due rows were looked at: wake time and run number.
     scanned: (Timestamp, u64),
     /// The latest time that was seen: the clock may be set back, a run's time never is.
@@ -81,6 +83,7 @@ impl Cell {
             runs: BTreeMap::new(),
             window: Window::new(window),
             armed: None,
+            arm_at_once: false,
             scanned: (Timestamp::default(), 0),
             latest: Timestamp::default(),
             repaired: false,
@@ -98,6 +101,8 @@ impl Cell {
     /// The alarm could not be set: what was ordered does not hold.
     pub fn not_armed(&mut self) {
         self.armed = None;
+        self.arm_at_once = true;
+        self.repaired = false;
     }
 
     /// How many programs are called at present.

@@ -26,9 +26,26 @@ impl Cell {
             now,
             started_at: run.created_at,
             input: rows.input(number).map_err(Fault::Storage)?,
-            journal: rows.page(number, Seq(0)).map_err(Fault::Storage)?,
+            journal: self.page(rows, number, Seq(0))?,
+            patches: run.patches,
             run: run.id,
         })
+    }
+
+    /// The journal after a position, without what does not count any more.
+    pub fn page<R: Rows>(&self, rows: &R, number: u64, after: Seq) -> Result<RawPage, Fault<R::Error>> {
+        let run = self.run(rows, number)?;
+        let mut after = after;
+        loop {
+            let mut page = rows.page(number, after).map_err(Fault::Storage)?;
+            let last = page.events.last().map(|record| record.seq);
+            page.events.retain(|record| run.counts(record.seq));
+            match last {
+                // A page of nothing would look like the end.
+                Some(last) if page.events.is_empty() && page.more => after = last,
+                Some(_) | None => return Ok(page),
+            }
+        }
     }
 
     /// A program reports. Whatever its message says, it speaks for the activation that its session is for.
@@ -50,9 +67,12 @@ impl Cell {
         match decision.reply {
             Reply::Done | Reply::Stop | Reply::Unchanged => Ok(Answer::Stop),
             Reply::Go => {
+                let run = self.run(rows, number)?;
                 let before = rows.records(number, base, head).map_err(Fault::Storage)?;
-                let mut news: Vec<_> = before.into_iter().map(News::Record).collect();
-                news.extend(decision.entries.into_iter().filter_map(recorded).enumerate().map(tell));
+                let before = before.into_iter().filter(|record| run.counts(record.seq));
+                let mut news: Vec<_> = before.map(News::Record).collect();
+                let recorded = decision.entries.iter().filter_map(Entry::record).cloned();
+                news.extend(recorded.enumerate().map(tell));
                 Ok(Answer::Go { now, news })
             }
         }
@@ -69,29 +89,14 @@ impl Cell {
     ) -> Result<Answer, Fault<R::Error>> {
         let now = self.now(clock);
         let run = self.run(rows, number)?;
-        if !run.is_held_by(epoch) {
+        // A program that was at work when its run was paused may end what it does, and listen meanwhile.
+        if !run.is_held_by(epoch) && !run.is_drained_by(epoch) {
             let detail = format!("The run is {} at activation {}.", run.status().as_str(), run.epoch.0);
             return Err(Problem::new(Code::StaleEpoch, detail).into());
         }
         let news = rows.records(number, after, run.head).map_err(Fault::Storage)?;
-        Ok(Answer::Go { now, news: news.into_iter().map(News::Record).collect() })
-    }
-}
-
-fn recorded(entry: Entry) -> Option<Record> {
-    match entry {
-        Entry::Recorded { record, .. } => Some(record),
-        Entry::Marked(_)
-        | Entry::OpenChanged(_)
-        | Entry::Troubled(_)
-        | Entry::Queued { .. }
-        | Entry::Activated { .. }
-        | Entry::Orphaned { .. }
-        | Entry::Suspended
-        | Entry::Paused(_)
-        | Entry::Completed { .. }
-        | Entry::Failed { .. }
-        | Entry::Cancelled { .. } => None,
+        let news = news.into_iter().filter(|record| run.counts(record.seq));
+        Ok(Answer::Go { now, news: news.map(News::Record).collect() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Makes the state follow what was recorded. Total: whatever was stored can be applied.
 
-use super::{End, Entry, Phase, Run, Trouble};
+use super::{End, Entry, PauseWhy, Phase, Run, Trouble, row};
 
 impl Run {
     /// Follows one entry.
@@ -13,9 +13,13 @@ impl Run {
             Entry::Marked(mark) => self.mark = Some(*mark),
             Entry::OpenChanged(open) => self.open.clone_from(open),
             Entry::Troubled(trouble) => self.trouble = *trouble,
-            Entry::Queued { not_before } => self.phase = Phase::Pending { not_before: *not_before },
+            Entry::Queued { not_before } => {
+                self.draining = false;
+                self.phase = Phase::Pending { not_before: *not_before };
+            }
             Entry::Activated { epoch, at, slot } => {
                 self.epoch = *epoch;
+                self.draining = false;
                 self.phase = Phase::Running {
                     since: *at,
                     session: slot.session,
@@ -32,7 +36,26 @@ impl Run {
                 self.phase = Phase::Suspended;
                 self.trouble = Trouble::default();
             }
-            Entry::Paused(problem) => self.phase = Phase::Paused { problem: problem.clone() },
+            Entry::Patched(patches) => {
+                for patch in patches {
+                    // A program that got no answer says it again.
+                    if !self.patches.contains(patch) {
+                        self.patches.push(patch.clone());
+                    }
+                }
+            }
+            Entry::Progressed(progress) => self.progress = Some(progress.clone()),
+            Entry::Rewound(cuts) => {
+                self.cuts.extend(cuts);
+                // If the last commit is among what was cut, no program that goes on from here has made it.
+                self.mark = self.mark.filter(|mark| row::counts(&self.cuts, mark.through));
+            }
+            Entry::Reopened { deadline } => self.deadline = *deadline,
+            Entry::Paused(why) => {
+                let at_work = matches!(self.phase, Phase::Running { .. });
+                self.draining = at_work && *why == PauseWhy::Request;
+                self.phase = Phase::Paused { why: why.clone() };
+            }
             Entry::Completed { at, .. } => self.end(End::Completed, *at),
             Entry::Failed { at, .. } => self.end(End::Failed, *at),
             Entry::Cancelled { at } => self.end(End::Cancelled, *at),
@@ -47,6 +70,7 @@ impl Run {
     }
 
     fn end(&mut self, how: End, at: stepwell_protocol::Timestamp) {
+        self.draining = false;
         self.phase = Phase::Ended { how, at };
         self.open.clear();
         self.trouble = Trouble::default();

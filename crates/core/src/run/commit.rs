@@ -8,7 +8,8 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Decision, Effect, Entry, Mark, OPEN_MAX, OpenOp, Phase, Rejection, Reply, Run,
+    Decision, Effect, Entry, Mark, OPEN_MAX, OpenOp, PATCHES_MAX, PROGRESS_MESSAGE_LENGTH_MAX, PauseWhy,
+    Phase, Rejection, Reply, Run,
     decide::{check_op, too_large},
     delay_ms,
 };
@@ -18,15 +19,28 @@ impl Run {
         if let Some(reply) = self.repeated(&commit, hash) {
             return Ok(Decision { reply, ..Decision::default() });
         }
-        if !self.is_held_by(commit.epoch) {
+        let draining = self.is_drained_by(commit.epoch);
+        if !self.is_held_by(commit.epoch) && !draining {
             return Err(self.stale(&commit));
         }
-        // Between the base and the head there may be news from outside, but nothing of the program's own.
-        if commit.base < self.written_through() || commit.base > self.head {
+        // Between the base and the head there may be news from outside, but nothing of the program's own; and
+        // whoever goes on from an event that does not count has not seen that the run was taken back.
+        if commit.base < self.written_through() || commit.base > self.head || !self.counts(commit.base) {
             return Err(self.misplaced(&commit));
         }
         check(&commit)?;
-        Ok(self.accept(now, commit, hash))
+        self.check_asides(&commit)?;
+        Ok(if draining { self.drain(now, commit, hash) } else { self.accept(now, commit, hash) })
+    }
+
+    /// The run was paused while this activation was at work. Records what was done and nothing else: what the
+    /// program does next, it will find out when the run is resumed.
+    fn drain(&self, now: Timestamp, mut commit: Commit, hash: u64) -> Decision {
+        // On record, a step that has not begun would look like one that was cut short.
+        commit.commands.retain(|command| !matches!(command, Command::StepBegun { .. }));
+        let then = Then::Continue { open: None };
+        let decision = self.accept(now, Commit { then, ..commit }, hash);
+        Decision { reply: Reply::Stop, ..decision }
     }
 
     /// The answer to a commit that was recorded before, if this is one.
@@ -38,10 +52,11 @@ impl Run {
             return None;
         }
         match (&commit.then, &self.phase) {
-            // The run was cancelled in between: there is nothing to go on with.
-            (Then::Continue { .. }, Phase::Ended { .. }) => None,
             // Its own commit is on record, but it was told to go on because there was news.
-            (Then::Continue { .. }, _) | (Then::Suspend { .. }, Phase::Running { .. }) => Some(Reply::Go),
+            (Then::Continue { .. } | Then::Suspend { .. }, Phase::Running { .. }) => Some(Reply::Go),
+            (Then::Continue { .. }, Phase::Paused { .. }) => Some(Reply::Stop),
+            // The run was cancelled or taken from it in between: there is nothing to go on with.
+            (Then::Continue { .. }, Phase::Pending { .. } | Phase::Suspended | Phase::Ended { .. }) => None,
             (Then::Suspend { .. } | Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. }, _) => {
                 Some(Reply::Stop)
             }
@@ -49,7 +64,7 @@ impl Run {
     }
 
     fn accept(&self, now: Timestamp, commit: Commit, hash: u64) -> Decision {
-        let has_news = self.head > commit.base;
+        let has_news = self.last_counted() > commit.base;
         let count = u32::try_from(commit.commands.len()).expect("a message holds fewer commands than 2^32");
         let through = Seq(self.head.0 + count);
         let mark = Mark {
@@ -67,6 +82,12 @@ impl Run {
                 Entry::Recorded { record, mark: (Seq(seq) == through).then_some(mark) }
             })
             .collect();
+        if !commit.patches.is_empty() {
+            entries.push(Entry::Patched(commit.patches));
+        }
+        if let Some(progress) = commit.progress {
+            entries.push(Entry::Progressed(progress));
+        }
         let (effects, reply) = match commit.then {
             // What the program has not seen may have answered some of what it says it waits for: a sleep that
             // is over would begin again. It will say it again.
@@ -86,6 +107,13 @@ impl Run {
             // commands are on record; what it waits for, it will say again. Likewise if it has just
             // reported a failed attempt: it has not seen when the next one is.
             Then::Suspend { .. } if has_news || count > 0 => (vec![], Reply::Go),
+            // Asleep it would be due at a time that its cell may have looked at already.
+            Then::Suspend { .. } if self.is_overdue(now) => {
+                let mut late = self.time_out(now);
+                entries.push(Entry::Marked(mark));
+                entries.append(&mut late.entries);
+                (late.effects, Reply::Stop)
+            }
             Then::Suspend { open } => {
                 let open = self.merge_open(now, open);
                 entries.extend([Entry::Marked(mark), Entry::OpenChanged(open), Entry::Suspended]);
@@ -100,7 +128,7 @@ impl Run {
                 (vec![Effect::TellEnd], Reply::Stop)
             }
             Then::Pause { problem } => {
-                entries.extend([Entry::Marked(mark), Entry::Paused(problem)]);
+                entries.extend([Entry::Marked(mark), Entry::Paused(PauseWhy::Problem(problem))]);
                 (vec![], Reply::Stop)
             }
         };
@@ -110,6 +138,7 @@ impl Run {
     /// What a command becomes in the journal.
     fn event(&self, now: Timestamp, command: Command) -> Event {
         match command {
+            Command::StepBegun { op } => Event::StepBegun { op },
             Command::StepSucceeded { op, attempt, output } => {
                 Event::StepFinished { op, attempt, outcome: Outcome::Ok(output) }
             }
@@ -138,9 +167,25 @@ impl Run {
                 Open::Wait { op, signal, timeout_ms } => {
                     OpenOp { until: timeout_ms.and_then(|ms| until(&op, ms)), op, signal: Some(signal) }
                 }
-                Open::Retry { op, at } => OpenOp { op, until: Some(at.max(soonest)), signal: None },
+                Open::SleepUntil { op, at } | Open::Retry { op, at } => {
+                    OpenOp { op, until: Some(at.max(soonest)), signal: None }
+                }
             })
             .collect()
+    }
+
+    /// Refuses what a program says beside its steps, if there is too much of it.
+    fn check_asides(&self, commit: &Commit) -> Result<(), Rejection> {
+        let detail = if self.patches.len() + commit.patches.len() > PATCHES_MAX {
+            format!("The run's code applies more than {PATCHES_MAX} patches.")
+        } else if commit.patches.iter().any(|name| name.is_empty() || name.len() > Op::NAME_LENGTH_MAX) {
+            format!("The name of a patch takes 1 to {} bytes.", Op::NAME_LENGTH_MAX)
+        } else if commit.progress.as_ref().is_some_and(|at| at.message.len() > PROGRESS_MESSAGE_LENGTH_MAX) {
+            format!("A message about progress takes at most {PROGRESS_MESSAGE_LENGTH_MAX} bytes.")
+        } else {
+            return Ok(());
+        };
+        Err(Problem::new(Code::InvalidRequest, detail))
     }
 
     fn stale(&self, commit: &Commit) -> Rejection {
@@ -175,7 +220,7 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
                     return Err(too_large(&format!("The result of step '{}'", op.name), output.size()));
                 }
             }
-            Command::StepFailed { op, .. } => check_op(op)?,
+            Command::StepBegun { op } | Command::StepFailed { op, .. } => check_op(op)?,
         }
     }
     let open = match &commit.then {

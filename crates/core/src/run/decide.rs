@@ -7,7 +7,7 @@ use stepwell_protocol::{
 
 use super::{
     CallEnd, Decision, Effect, Entry, Input, ORPHAN_GRACE_MS, OpenOp, Phase, Rejection, Reply, Run,
-    STRIKES_MAX, Session, Slot, TROUBLE_BACKOFF_MS_MAX, Trouble,
+    STRIKES_MAX, Session, Slot, Spent, TROUBLE_BACKOFF_MS_MAX, Trouble,
 };
 
 /// What a run is started with.
@@ -19,6 +19,10 @@ pub struct Start {
     pub workflow: String,
     /// Where its random numbers will come from.
     pub seed: u64,
+    /// How long it may take.
+    pub timeout_ms: Option<u64>,
+    /// What people call it by.
+    pub tags: Vec<String>,
     /// A slot, if one is free: its program is then called at once.
     pub slot: Option<Slot>,
 }
@@ -35,7 +39,15 @@ impl Run {
             head: Seq(0),
             mark: None,
             open: Vec::new(),
+            timeout_ms: start.timeout_ms,
+            deadline: deadline(now, start.timeout_ms),
+            patches: Vec::new(),
+            cuts: Vec::new(),
+            progress: None,
+            tags: start.tags,
+            spent: Spent::default(),
             trouble: Trouble::default(),
+            draining: false,
             phase: Phase::Pending { not_before: now },
         };
         let decision = run.activate(now, start.slot);
@@ -49,6 +61,9 @@ impl Run {
             Input::Commit { commit, hash } => self.commit(now, commit, hash),
             Input::Signal { name, id, payload, slot } => self.signal(now, name, id, payload, slot),
             Input::Cancel => self.cancel(now),
+            Input::Pause => self.pause(),
+            Input::Resume { slot } => self.resume(now, slot),
+            Input::Restart { cuts, signals, slot } => self.restart(now, cuts, signals, slot),
             Input::Wake { slot } => Ok(self.wake(now, slot)),
             Input::ActivationEnded { epoch, end } => Ok(self.activation_ended(now, epoch, &end)),
             Input::Reload => Ok(self.reload(now)),
@@ -69,6 +84,9 @@ impl Run {
 
     /// The window has a slot; the run may have moved on since it asked for one.
     fn grant(&self, now: Timestamp, slot: Slot) -> Decision {
+        if self.is_overdue(now) {
+            return self.time_out(now);
+        }
         match self.phase {
             Phase::Pending { not_before } if not_before <= now => self.activate(now, Some(slot)),
             Phase::Pending { .. }
@@ -130,6 +148,9 @@ impl Run {
     }
 
     fn wake(&self, now: Timestamp, slot: Option<Slot>) -> Decision {
+        if self.is_overdue(now) {
+            return self.time_out(now);
+        }
         match self.phase {
             Phase::Pending { not_before } if not_before <= now => match slot {
                 Some(slot) => self.activate(now, Some(slot)),
@@ -153,6 +174,27 @@ impl Run {
                 decision
             }
             Phase::Pending { .. } | Phase::Paused { .. } | Phase::Ended { .. } => Decision::default(),
+        }
+    }
+
+    /// Whether it has taken longer than it may.
+    pub(super) fn is_overdue(&self, now: Timestamp) -> bool {
+        match self.phase {
+            Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended => {
+                self.deadline.is_some_and(|deadline| deadline <= now)
+            }
+            // Nothing happens to a paused run; that it is late shows when it goes on.
+            Phase::Paused { .. } | Phase::Ended { .. } => false,
+        }
+    }
+
+    pub(super) fn time_out(&self, now: Timestamp) -> Decision {
+        let took_ms = now.as_millis().saturating_sub(self.created_at.as_millis());
+        let message = format!("{}: it had not ended after {took_ms} ms", Code::RunTimedOut.title());
+        Decision {
+            entries: vec![Entry::Failed { failure: Failure::coded(Code::RunTimedOut, message), at: now }],
+            effects: vec![Effect::TellProgram, Effect::TellEnd],
+            reply: Reply::Done,
         }
     }
 
@@ -222,10 +264,15 @@ impl Run {
         Record { seq: self.head.next(), at: now, event }
     }
 
-    fn ended(&self, what: &str) -> Rejection {
+    pub(super) fn ended(&self, what: &str) -> Rejection {
         let status = self.status().as_str();
         Problem::new(Code::RunEnded, format!("The run is {status} and cannot {what}."))
     }
+}
+
+/// When a run that may take so long has taken too long, if it begins now.
+pub(super) fn deadline(now: Timestamp, timeout_ms: Option<u64>) -> Option<Timestamp> {
+    timeout_ms.map(|ms| now.plus_millis(ms.max(1)))
 }
 
 impl Decision {
@@ -241,7 +288,7 @@ fn try_again(now: Timestamp, trouble: Trouble, why: &str) -> Decision {
         let message =
             format!("{}: after {STRIKES_MAX} activations without progress: {why}", Code::ProgramDied.title());
         return Decision {
-            entries: vec![Entry::Failed { failure: Failure::terminal(message), at: now }],
+            entries: vec![Entry::Failed { failure: Failure::coded(Code::ProgramDied, message), at: now }],
             effects: vec![Effect::TellEnd],
             reply: Reply::Done,
         };

@@ -11,8 +11,11 @@
 mod apply;
 mod commit;
 mod decide;
+mod restart;
 mod retry;
 mod row;
+mod spent;
+mod why;
 
 #[cfg(test)]
 mod tests;
@@ -20,13 +23,14 @@ mod tests;
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp,
-    program::Commit,
-    rest::{RunView, Status},
+    program::{Commit, Progress},
+    rest::Status,
 };
 
 pub use decide::Start;
 pub use retry::delay_ms;
 pub use row::{Corrupt, RunRow, Tail};
+pub use spent::Spent;
 
 /// How long a commit of an orphaned activation is still welcome, when its program can reach the cell
 /// without the call that activated it.
@@ -40,6 +44,12 @@ pub const STRIKES_MAX: u32 = 10;
 
 /// The longest pause between two activations of a run whose program dies or cannot be reached.
 pub const TROUBLE_BACKOFF_MS_MAX: u64 = 30_000;
+
+/// The most patches that one run's code may apply.
+pub const PATCHES_MAX: usize = 1_000;
+
+/// The longest message about a run's progress, in bytes.
+pub const PROGRESS_MESSAGE_LENGTH_MAX: usize = 1_024;
 
 /// The most things that one run may wait for at once.
 pub const OPEN_MAX: usize = 10_000;
@@ -66,8 +76,24 @@ pub struct Run {
     pub mark: Option<Mark>,
     /// What it waits for.
     pub open: Vec<OpenOp>,
+    /// How long it may take.
+    pub timeout_ms: Option<u64>,
+    /// When it is failed if it has not ended.
+    pub deadline: Option<Timestamp>,
+    /// The patches that its code applies.
+    pub patches: Vec<String>,
+    /// Parts of its journal that do not count any more.
+    pub cuts: Vec<Cut>,
+    /// How far it has come, as its program says.
+    pub progress: Option<Progress>,
+    /// What people call it by.
+    pub tags: Vec<String>,
+    /// What it has cost.
+    pub spent: Spent,
     /// What went wrong since it last made progress.
     pub trouble: Trouble,
+    /// Whether it was paused while its program was at work, which may still say what it has done.
+    pub draining: bool,
     /// Where it stands.
     pub phase: Phase,
 }
@@ -93,10 +119,10 @@ pub enum Phase {
     },
     /// Nothing to do until something in [`Run::open`] happens.
     Suspended,
-    /// Stopped; a person has to look.
+    /// Stopped, until a person lets it go on.
     Paused {
-        /// At what.
-        problem: Problem,
+        /// Why.
+        why: PauseWhy,
     },
     /// Over.
     Ended {
@@ -105,6 +131,34 @@ pub enum Phase {
         /// When.
         at: Timestamp,
     },
+}
+
+/// Why a run is paused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PauseWhy {
+    /// Somebody asked for it. What its program is doing at that moment may still be recorded.
+    #[serde(rename = "request")]
+    Request,
+    /// Its program cannot go on.
+    #[serde(rename = "problem")]
+    Problem(Problem),
+}
+
+/// A part of a journal that does not count any more, because the run was taken back to before it. It stays
+/// in the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// The last position before it.
+    pub after: Seq,
+    /// Its last position.
+    pub through: Seq,
+}
+
+impl Cut {
+    /// A cut of a single event.
+    pub fn only(seq: Seq) -> Self {
+        Self { after: Seq(seq.0 - 1), through: seq }
+    }
 }
 
 /// The way in which a run ended. The result itself is in the row.
@@ -200,8 +254,24 @@ pub enum Input {
         /// Whether it could be activated at once.
         slot: Option<Slot>,
     },
-    /// Somebody wants it to stop.
+    /// Somebody wants it to end.
     Cancel,
+    /// Somebody wants it to stop for a while.
+    Pause,
+    /// Somebody wants it to go on.
+    Resume {
+        /// Whether it could be activated at once.
+        slot: Option<Slot>,
+    },
+    /// Somebody wants it to go back and try again from there.
+    Restart {
+        /// The parts of its journal that shall not count any more.
+        cuts: Vec<Cut>,
+        /// The signals in them: they are received again.
+        signals: Vec<Signal>,
+        /// Whether it could be activated at once.
+        slot: Option<Slot>,
+    },
     /// A time has come.
     Wake {
         /// Whether it could be activated at once.
@@ -216,6 +286,15 @@ pub enum Input {
     },
     /// The cell came back and has no call for this running run.
     Reload,
+}
+
+/// A signal that a run has received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Its name.
+    pub name: String,
+    /// What came with it.
+    pub payload: Payload,
 }
 
 /// A place in the window of activations.
@@ -275,8 +354,19 @@ pub enum Entry {
     },
     /// Its program has nothing left to do for the time being.
     Suspended,
-    /// It was stopped for a person to look at.
-    Paused(Problem),
+    /// Its code applies these patches from here on.
+    Patched(Vec<String>),
+    /// It has come this far.
+    Progressed(Progress),
+    /// Parts of its journal do not count any more.
+    Rewound(Vec<Cut>),
+    /// It goes on although it had ended or was paused, with this deadline.
+    Reopened {
+        /// When it is failed if it has not ended by then.
+        deadline: Option<Timestamp>,
+    },
+    /// It was stopped.
+    Paused(PauseWhy),
     /// It returned.
     Completed {
         /// What.
@@ -299,6 +389,11 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// What it adds to the journal.
+    pub fn record(&self) -> Option<&Record> {
+        if let Self::Recorded { record, .. } = self { Some(record) } else { None }
+    }
+
     /// Whether the run row has to be written for it.
     pub fn changes_row(&self) -> bool {
         match self {
@@ -310,6 +405,10 @@ impl Entry {
             | Self::Queued { .. }
             | Self::Activated { .. }
             | Self::Suspended
+            | Self::Patched(_)
+            | Self::Progressed(_)
+            | Self::Rewound(_)
+            | Self::Reopened { .. }
             | Self::Paused(_)
             | Self::Completed { .. }
             | Self::Failed { .. }
@@ -380,7 +479,7 @@ impl Run {
         match &self.phase {
             Phase::Pending { not_before } => Some(*not_before),
             Phase::Running { since, .. } => Some(*since),
-            Phase::Suspended => self.next_open(),
+            Phase::Suspended => self.next_due(),
             Phase::Paused { .. } | Phase::Ended { .. } => None,
         }
     }
@@ -390,14 +489,38 @@ impl Run {
         self.open.iter().filter_map(|open| open.until).min()
     }
 
+    /// The earliest time at which something happens to it by itself.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        [self.next_open(), self.deadline].into_iter().flatten().min()
+    }
+
+    /// Whether an event of its journal still counts.
+    pub fn counts(&self, seq: Seq) -> bool {
+        row::counts(&self.cuts, seq)
+    }
+
     /// Whether this activation may still write.
     pub fn is_held_by(&self, epoch: Epoch) -> bool {
         matches!(self.phase, Phase::Running { .. }) && self.epoch == epoch
     }
 
+    /// Whether this activation was at work when the run was paused, and may still end what it does.
+    pub(crate) fn is_drained_by(&self, epoch: Epoch) -> bool {
+        self.draining && self.epoch == epoch
+    }
+
     /// Whether it should be activated with nothing else under way.
     pub fn wants_to_be_alone(&self) -> bool {
         self.current_trouble().suspicion >= SUSPICION_ALONE
+    }
+
+    /// The last position that counts: what a program that knows everything knows.
+    pub fn last_counted(&self) -> Seq {
+        let mut seq = self.head;
+        while let Some(cut) = self.cuts.iter().find(|cut| cut.after < seq && seq <= cut.through) {
+            seq = cut.after;
+        }
+        seq
     }
 
     /// The position up to which the program itself has written.
@@ -412,32 +535,6 @@ impl Run {
             self.trouble
         } else {
             Trouble { since: through, ..Trouble::default() }
-        }
-    }
-}
-
-impl From<&Run> for RunView {
-    /// A run as people see it, without its result, which is in the row.
-    fn from(run: &Run) -> Self {
-        let (mut ended_at, mut problem) = (None, None);
-        match &run.phase {
-            Phase::Ended { at, .. } => ended_at = Some(*at),
-            Phase::Paused { problem: at } => problem = Some(at.clone()),
-            Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended => {}
-        }
-        Self {
-            id: run.id.clone(),
-            workflow: run.workflow.clone(),
-            status: run.status(),
-            created_at: run.created_at,
-            ended_at,
-            wakes_at: run.next_open(),
-            waits_for: run.open.iter().filter_map(|open| open.signal.clone()).collect(),
-            output: None,
-            error: None,
-            problem,
-            head: run.head,
-            activations: run.epoch.0,
         }
     }
 }

@@ -4,9 +4,9 @@
 //! with a default, so that the release before this one can read it.
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Epoch, Problem, RunId, Seq, Timestamp};
+use stepwell_protocol::{Epoch, Problem, RunId, Seq, Timestamp, program::Progress};
 
-use super::{End, Mark, OpenOp, Phase, Run, Session, Trouble, hex};
+use super::{Cut, End, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trouble, hex};
 
 /// The columns of a run row that follow from its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,22 @@ struct State {
     open: Vec<OpenOp>,
     #[serde(default, skip_serializing_if = "is_none")]
     trouble: Trouble,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deadline: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    patches: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cuts: Vec<Cut>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    progress: Option<Progress>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    spent: Spent,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    draining: bool,
     phase: StoredPhase,
 }
 
@@ -62,12 +78,18 @@ enum StoredPhase {
     Suspended,
     #[serde(rename = "paused")]
     Paused { problem: Problem },
+    #[serde(rename = "paused_by_request")]
+    PausedByRequest,
     #[serde(rename = "ended")]
     Ended { how: End, at: Timestamp },
 }
 
 fn is_none(trouble: &Trouble) -> bool {
     *trouble == Trouble::default()
+}
+
+fn is_nothing(spent: &Spent) -> bool {
+    *spent == Spent::default()
 }
 
 impl Run {
@@ -83,7 +105,8 @@ impl Run {
                 StoredPhase::Running { since, session, alone }
             }
             Phase::Suspended => StoredPhase::Suspended,
-            Phase::Paused { problem } => StoredPhase::Paused { problem },
+            Phase::Paused { why: PauseWhy::Problem(problem) } => StoredPhase::Paused { problem },
+            Phase::Paused { why: PauseWhy::Request } => StoredPhase::PausedByRequest,
             Phase::Ended { how, at } => StoredPhase::Ended { how, at },
         };
         let state = State {
@@ -92,6 +115,14 @@ impl Run {
             mark: self.mark,
             open: self.open.clone(),
             trouble: self.trouble,
+            timeout_ms: self.timeout_ms,
+            deadline: self.deadline,
+            patches: self.patches.clone(),
+            cuts: self.cuts.clone(),
+            progress: self.progress.clone(),
+            tags: self.tags.clone(),
+            spent: self.spent,
+            draining: self.draining,
             phase,
         };
         RunRow {
@@ -118,7 +149,8 @@ impl Run {
                 Phase::Running { since, session, alone, orphaned_until: None }
             }
             StoredPhase::Suspended => Phase::Suspended,
-            StoredPhase::Paused { problem } => Phase::Paused { problem },
+            StoredPhase::Paused { problem } => Phase::Paused { why: PauseWhy::Problem(problem) },
+            StoredPhase::PausedByRequest => Phase::Paused { why: PauseWhy::Request },
             StoredPhase::Ended { how, at } => Phase::Ended { how, at },
         };
         Ok(Self {
@@ -128,12 +160,29 @@ impl Run {
             created_at,
             epoch: state.epoch,
             head: tail.head,
-            mark: later(state.mark, tail.mark),
+            mark: later(state.mark, tail.mark.filter(|mark| counts(&state.cuts, mark.through))),
             open: state.open,
             trouble: state.trouble,
+            timeout_ms: state.timeout_ms,
+            deadline: state.deadline,
+            patches: state.patches,
+            cuts: state.cuts,
+            progress: state.progress,
+            tags: state.tags,
+            spent: Spent {
+                rows: state.spent.rows + tail.head.0.saturating_sub(state.spent.at.0),
+                at: tail.head,
+                ..state.spent
+            },
+            draining: state.draining,
             phase,
         })
     }
+}
+
+/// Whether a position is outside of all cuts.
+pub(super) fn counts(cuts: &[Cut], seq: Seq) -> bool {
+    !cuts.iter().any(|cut| cut.after < seq && seq <= cut.through)
 }
 
 /// The later of the row's and the journal's mark. At the same epoch and base it is the journal's: after a

@@ -1,7 +1,10 @@
 //! What a Worker asks of a cell: the body of the one internal request.
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Payload, Place, Seq};
+use stepwell_protocol::{
+    Payload, Place, Seq, Timestamp,
+    rest::{RunView, Status, StepName},
+};
 
 /// A request to a cell.
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,6 +31,10 @@ pub enum Operation {
         input: Payload,
         /// The idempotency key.
         key: Option<String>,
+        /// How long it may take.
+        timeout_ms: Option<u64>,
+        /// What people call it by.
+        tags: Vec<String>,
         /// How long the caller waits for the end.
         wait_ms: u64,
     },
@@ -39,6 +46,22 @@ pub enum Operation {
         suffix: String,
         /// How long the caller waits for the end.
         wait_ms: u64,
+    },
+    /// Say why a run is where it is.
+    Why {
+        /// Its number.
+        number: u64,
+        /// The random part of its id.
+        suffix: String,
+    },
+    /// Show runs, newest first.
+    List {
+        /// Which ones.
+        filter: Filter,
+        /// Only those with a smaller number.
+        below: u64,
+        /// How many at the most.
+        limit: u32,
     },
     /// Show a run's history.
     History {
@@ -62,13 +85,67 @@ pub enum Operation {
         /// What comes with it.
         payload: Payload,
     },
-    /// Cancel a run.
-    Cancel {
+    /// Do something to a run.
+    Act {
         /// Its number.
         number: u64,
         /// The random part of its id.
         suffix: String,
+        /// What.
+        action: Action,
     },
+}
+
+/// What people do to a run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// End it.
+    Cancel,
+    /// Stop it for a while.
+    Pause,
+    /// Let it go on, after it was paused.
+    Resume,
+    /// Let it go on from the step that failed.
+    Retry,
+    /// Take it back to before a step, and let it go on from there.
+    Restart {
+        /// Before which step; before all of it, if none is named.
+        from: Option<StepName>,
+    },
+}
+
+/// Which runs to show: those that fit all that is given.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Filter {
+    /// Of this workflow.
+    pub workflow: Option<String>,
+    /// In this status.
+    pub status: Option<Status>,
+    /// With this tag.
+    pub tag: Option<String>,
+    /// Accepted at this time or later.
+    pub from: Option<Timestamp>,
+    /// Accepted before this time.
+    pub until: Option<Timestamp>,
+}
+
+/// A cell's part of a list.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Listed {
+    /// The runs, newest first.
+    pub runs: Vec<RunView>,
+    /// Where to go on; absent at the end.
+    pub next: Option<Reached>,
+}
+
+/// How far a cell has looked.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Reached {
+    /// The number of the last run that it has looked at.
+    pub number: u64,
+    /// When that run was accepted: all that is left is older.
+    pub created_at: Timestamp,
 }
 
 impl Call {

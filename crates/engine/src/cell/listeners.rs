@@ -1,7 +1,7 @@
 //! Who in this instance waits for what: programs for news, callers for the end. Only in memory: whoever
 //! waits is gone when the instance is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::channel::oneshot;
 
@@ -9,13 +9,20 @@ use futures::channel::oneshot;
 #[derive(Default)]
 pub struct Listeners {
     programs: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
+    /// Programs that were told while they did not listen: not all news is in the journal.
+    missed: BTreeSet<u64>,
     ends: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
 }
 
 impl Listeners {
-    /// Ready when a run's program should look for news, or its call is over.
+    /// Ready when a run's program should look for news, or its call is over; at once, if it was told since it
+    /// last listened.
     pub fn program(&mut self, number: u64) -> oneshot::Receiver<()> {
-        listen(&mut self.programs, number)
+        let receiver = listen(&mut self.programs, number);
+        if self.missed.remove(&number) {
+            self.tell_program(number);
+        }
+        receiver
     }
 
     /// Ready when a run ends.
@@ -25,12 +32,20 @@ impl Listeners {
 
     /// There is news for a run's program.
     pub fn tell_program(&mut self, number: u64) {
-        tell(&mut self.programs, number);
+        if !tell(&mut self.programs, number) {
+            self.missed.insert(number);
+        }
+    }
+
+    /// A run has no program to be told any more.
+    pub fn forget_program(&mut self, number: u64) {
+        let _ = tell(&mut self.programs, number);
+        self.missed.remove(&number);
     }
 
     /// A run has ended.
     pub fn tell_end(&mut self, number: u64) {
-        tell(&mut self.ends, number);
+        let _ = tell(&mut self.ends, number);
     }
 }
 
@@ -42,9 +57,9 @@ fn listen(who: &mut BTreeMap<u64, Vec<oneshot::Sender<()>>>, number: u64) -> one
     receiver
 }
 
-fn tell(who: &mut BTreeMap<u64, Vec<oneshot::Sender<()>>>, number: u64) {
-    for sender in who.remove(&number).unwrap_or_default() {
-        // Whoever has stopped waiting need not be told.
-        let _ = sender.send(());
-    }
+/// Tells everyone, and says whether anyone heard.
+fn tell(who: &mut BTreeMap<u64, Vec<oneshot::Sender<()>>>, number: u64) -> bool {
+    let waiting = who.remove(&number).unwrap_or_default();
+    // Whoever has stopped waiting need not be told.
+    waiting.into_iter().filter_map(|sender| sender.send(()).ok()).count() > 0
 }

@@ -16,16 +16,17 @@ mod tables;
 
 use std::{
     cell::{OnceCell, RefCell},
+    collections::BTreeSet,
     rc::Rc,
 };
 
 use stepwell_core::cell::{Cell as Machine, Order};
-use stepwell_protocol::Timestamp;
+use stepwell_protocol::{Epoch, Timestamp};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{DurableObject, Env, Request, Response, Result, State, durable_object};
 
 use crate::{runtime, settings::Settings};
-pub use call::{Call, Operation};
+pub use call::{Action, Call, Filter, Listed, Operation, Reached};
 use fault::Fault;
 use listeners::Listeners;
 use store::Store;
@@ -45,6 +46,8 @@ struct Host {
     store: Store,
     machine: RefCell<Machine>,
     listeners: RefCell<Listeners>,
+    /// Calls in which the storage has failed: whatever becomes of them is not their program's fault.
+    blameless: RefCell<BTreeSet<(u64, Epoch)>>,
     /// The function that all sessions call.
     session_call: OnceCell<JsValue>,
 }
@@ -63,6 +66,7 @@ impl DurableObject for Cell {
             storage,
             machine: RefCell::new(Machine::new(settings.window)),
             listeners: RefCell::default(),
+            blameless: RefCell::default(),
             session_call: OnceCell::new(),
         };
         Self { host: Rc::new(host) }

@@ -20,12 +20,16 @@ impl Host {
     pub(super) fn call_program(self: &Rc<Self>, number: u64, epoch: Epoch) {
         let host = self.clone();
         self.state.wait_until(async move {
-            let end = host.until_it_ends(number, epoch).await;
+            let mut end = host.until_it_ends(number, epoch).await;
+            if host.blameless.borrow_mut().remove(&(number, epoch)) {
+                end = CallEnd::Lost("the storage failed".into());
+            }
             if let CallEnd::Threw(message) | CallEnd::Lost(message) = &end {
                 worker::console_warn!("stepwell: the program of run {number} stopped: {message}");
             }
             let ended =
                 host.turn(|machine, store, now| Ok(machine.call_ended(store, now, number, epoch, end)?));
+            host.listeners.borrow_mut().forget_program(number);
             if let Err(fault) = ended {
                 worker::console_error!("stepwell: the end of run {number}'s call was not recorded: {fault}");
             }

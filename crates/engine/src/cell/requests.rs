@@ -10,14 +10,14 @@ use stepwell_core::{
     run::Run,
 };
 use stepwell_protocol::{
-    Payload, Place, RunId, Seq,
-    rest::{History, RunView, SignalReceipt},
+    Op, OpKind, Payload, RunId, Seq,
+    rest::{History, RunView, SignalReceipt, StepName},
 };
 use worker::{Delay, Headers, Request, Response, Result as WorkerResult};
 
 use super::{
     Host,
-    call::{Call, Operation},
+    call::{Action, Call, Operation},
     fault::Fault,
 };
 use crate::runtime;
@@ -65,14 +65,25 @@ impl Host {
         self.turn(|machine, store, now| Ok(machine.repair(store, now)?))?;
         let place = call.place();
         match call.operation {
-            Operation::Start { workflow, input, key, wait_ms } => {
-                self.start_run(&place, workflow, input, key, wait_ms).await
+            Operation::Start { workflow, input, key, timeout_ms, tags, wait_ms } => {
+                let key = key.map(|key| KeyRow { key, fingerprint: fingerprint(&workflow, &input) });
+                let (suffix, seed) = (RunId::suffix_from(runtime::random()), runtime::random());
+                let new = NewRun { place, suffix, seed, workflow, input, timeout_ms, tags, key };
+                self.start_run(new, wait_ms).await
             }
             Operation::Get { number, suffix, wait_ms } => {
                 let id = RunId { place, number, suffix };
                 let run = self.find(&id)?;
                 self.wait_for_end(&run, wait_ms).await;
                 Ok(Answered::new(200, &self.view(&id)?))
+            }
+            Operation::Why { number, suffix } => {
+                let id = RunId { place, number, suffix };
+                let why = self.turn(|machine, store, now| Ok(machine.why(store, now, &id)?))?;
+                Ok(Answered::new(200, &why))
+            }
+            Operation::List { filter, below, limit } => {
+                Ok(Answered::new(200, &self.store.list(&filter, below, limit)?))
             }
             Operation::History { number, suffix, after } => {
                 self.history(&RunId { place, number, suffix }, after)
@@ -83,26 +94,32 @@ impl Host {
                     self.turn(|machine, store, now| Ok(machine.signal(store, now, &to, name, id, payload)?))?;
                 Ok(Answered::new(if is_new { 202 } else { 200 }, &SignalReceipt { duplicate: !is_new }))
             }
-            Operation::Cancel { number, suffix } => {
+            Operation::Act { number, suffix, action } => {
                 let id = RunId { place, number, suffix };
-                self.turn(|machine, store, now| Ok(machine.cancel(store, now, &id)?))?;
+                self.act(&id, action)?;
                 Ok(Answered::new(200, &self.view(&id)?))
             }
         }
     }
 
-    async fn start_run(
-        self: &Rc<Self>,
-        place: &Place,
-        workflow: String,
-        input: Payload,
-        key: Option<String>,
-        wait_ms: u64,
-    ) -> Result<Answered, Fault> {
-        self.store.prepare(place)?;
-        let key = key.map(|key| KeyRow { key, fingerprint: fingerprint(&workflow, &input) });
-        let suffix = RunId::suffix_from(runtime::random());
-        let new = NewRun { place: place.clone(), suffix, seed: runtime::random(), workflow, input, key };
+    fn act(self: &Rc<Self>, id: &RunId, action: Action) -> Result<(), Fault> {
+        self.turn(|machine, store, now| {
+            Ok(match action {
+                Action::Cancel => machine.cancel(store, now, id),
+                Action::Pause => machine.pause(store, now, id),
+                Action::Resume => machine.resume(store, now, id),
+                Action::Retry => machine.retry(store, now, id),
+                Action::Restart { from: None } => machine.restart(store, now, id, None),
+                Action::Restart { from: Some(StepName { step: name, occurrence }) } => {
+                    let op = Op { kind: OpKind::Step, name, occurrence };
+                    machine.restart(store, now, id, Some(&op))
+                }
+            }?)
+        })
+    }
+
+    async fn start_run(self: &Rc<Self>, new: NewRun, wait_ms: u64) -> Result<Answered, Fault> {
+        self.store.prepare(&new.place)?;
         let Started { run, created } =
             self.turn(|machine, store, now| Ok(machine.start(store, now, new)?))?;
         if created && wait_ms == 0 {

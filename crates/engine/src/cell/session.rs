@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use sha2::{Digest, Sha256};
-use stepwell_core::cell::Rows as _;
 use stepwell_protocol::{
     Code, Epoch, Problem, Seq,
     program::{Answer, Commit},
@@ -48,8 +47,8 @@ impl Host {
         match method {
             "commit" => Ok(answer(self.commit(number, epoch, argument))),
             "page" => {
-                let page = self.store.page(number, after).map_err(|error| thrown(error.into()))?;
-                Ok(text(&page))
+                let page = self.machine.borrow().page(&self.store, number, after);
+                Ok(text(&page.map_err(|fault| thrown(fault.into()))?))
             }
             "listen" => {
                 let host = self.clone();
@@ -65,7 +64,12 @@ impl Host {
             Problem::new(Code::InvalidRequest, format!("The commit cannot be read: {error}."))
         })?;
         let hash = hash(argument);
-        self.turn(|machine, store, now| Ok(machine.commit(store, now, number, epoch, commit, hash)?))
+        let answer =
+            self.turn(|machine, store, now| Ok(machine.commit(store, now, number, epoch, commit, hash)?));
+        if let Err(Fault::Store(_)) = &answer {
+            self.blameless.borrow_mut().insert((number, epoch));
+        }
+        answer
     }
 
     /// Waits until something happens after a position, and says what.

@@ -18,6 +18,7 @@ use stepwell_protocol::{
 use wasm_bindgen::JsValue;
 
 use super::{
+    call::{Filter, Listed, Reached},
     fault::StoreError,
     tables::{Tables, number, time},
 };
@@ -25,7 +26,7 @@ use crate::runtime;
 
 /// Created at the first accepted write, so that asking an empty cell costs nothing. Later versions only
 /// ever add.
-const SCHEMA: [&str; 6] = [
+const SCHEMA: [&str; 7] = [
     "CREATE TABLE runs(number INTEGER PRIMARY KEY, suffix TEXT NOT NULL, workflow TEXT NOT NULL,
        status TEXT NOT NULL, created_at INTEGER NOT NULL, ended_at INTEGER, wake_at INTEGER,
        state TEXT NOT NULL, input TEXT NOT NULL, result TEXT)",
@@ -34,11 +35,15 @@ const SCHEMA: [&str; 6] = [
        event TEXT NOT NULL, mark TEXT, PRIMARY KEY(run, seq)) WITHOUT ROWID",
     "CREATE TABLE keys(key TEXT PRIMARY KEY, run INTEGER NOT NULL, fingerprint TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE signals(run INTEGER NOT NULL, id TEXT NOT NULL, PRIMARY KEY(run, id)) WITHOUT ROWID",
+    "CREATE TABLE tags(tag TEXT NOT NULL, run INTEGER NOT NULL, PRIMARY KEY(tag, run)) WITHOUT ROWID",
     "CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
 ];
 
 /// The version of [`SCHEMA`].
 const SCHEMA_VERSION: &str = "1";
+
+/// How many runs one list looks at.
+const SCANNED_MAX: u32 = 2_000;
 
 /// How many events one query reads.
 const RECORDS_MAX: u32 = 1_000;
@@ -85,6 +90,48 @@ impl Store {
         Ok(())
     }
 
+    /// Runs that fit a filter, newest first. Looks at a bounded number of rows: the caller goes on from `next`.
+    pub fn list(&self, filter: &Filter, below: u64, limit: u32) -> Result<Listed, StoreError> {
+        if !self.has_schema()? {
+            return Ok(Listed { runs: Vec::new(), next: None });
+        }
+        let mut query = String::from("SELECT number, status, workflow, created_at FROM runs");
+        let mut bindings = Vec::new();
+        if let Some(tag) = &filter.tag {
+            query.push_str(" JOIN tags ON tags.run = number AND tags.tag = ?");
+            bindings.push(tag.as_str().into());
+        }
+        query.push_str(" WHERE number < ? ORDER BY number DESC LIMIT ?");
+        bindings.extend([number(below), SCANNED_MAX.into()]);
+        let rows = self.tables.rows(&query, &bindings)?;
+        let (mut runs, mut next) = (Vec::new(), None);
+        let is_cut_off = rows.len() == SCANNED_MAX as usize;
+        for (index, row) in rows.iter().enumerate() {
+            let run_number = row.number(0, "number")?;
+            let (status, created_at) = (row.text(1, "status")?, row.time(3)?);
+            let fits = filter.status.is_none_or(|wanted| wanted.as_str() == status)
+                && filter.from.is_none_or(|from| created_at >= from)
+                && filter.until.is_none_or(|until| created_at < until)
+                && match &filter.workflow {
+                    Some(wanted) => *wanted == row.text(2, "workflow")?,
+                    None => true,
+                };
+            if fits && let Some(run) = self.run(run_number)? {
+                let mut view = RunView::from(&run);
+                self.add_result(&mut view)?;
+                // A list is for finding runs; what one gave is shown by the run itself.
+                view.output = None;
+                runs.push(view);
+            }
+            let is_last = index + 1 == rows.len();
+            if (runs.len() == limit as usize || is_last) && (is_cut_off || !is_last) {
+                next = Some(Reached { number: run_number, created_at });
+                break;
+            }
+        }
+        Ok(Listed { runs, next })
+    }
+
     /// Rows that this instance has written, alarms included.
     pub fn rows_written(&self) -> u64 {
         self.tables.rows_written()
@@ -105,22 +152,21 @@ impl Store {
     }
 
     fn write(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry]) -> Result<(), StoreError> {
-        let mut result = None;
+        let (mut result, mut reopened) = (None, false);
         for entry in entries {
-            match entry {
-                Entry::Recorded { record, mark } => self.insert_record(run.id.number, record, *mark)?,
-                Entry::Completed { output, .. } => result = Some(output.text().to_owned()),
-                Entry::Failed { failure, .. } => result = Some(json(failure)),
-                Entry::Marked(_)
-                | Entry::OpenChanged(_)
-                | Entry::Troubled(_)
-                | Entry::Queued { .. }
-                | Entry::Activated { .. }
-                | Entry::Orphaned { .. }
-                | Entry::Suspended
-                | Entry::Paused(_)
-                | Entry::Cancelled { .. } => {}
+            if let Entry::Recorded { record, mark } = entry {
+                self.insert_record(run.id.number, record, *mark)?;
+            } else if let Entry::Completed { output, .. } = entry {
+                result = Some(output.text().to_owned());
+            } else if let Entry::Failed { failure, .. } = entry {
+                result = Some(json(failure));
+            } else if let Entry::Reopened { .. } = entry {
+                reopened = true;
             }
+        }
+        if reopened {
+            let query = "UPDATE runs SET ended_at = NULL, result = NULL WHERE number = ?";
+            self.tables.execute(query, &[number(run.id.number)])?;
         }
         if entries.iter().any(Entry::changes_row) { self.update(run, wake_before, result) } else { Ok(()) }
     }
@@ -215,12 +261,20 @@ impl Rows for Store {
             )
         };
         // A single statement is atomic by itself.
-        let Some(key) = key else { return insert() };
+        if key.is_none() && run.tags.is_empty() {
+            return insert();
+        }
         self.tables.transaction(|| {
-            self.tables.execute(
-                "INSERT INTO keys VALUES(?, ?, ?)",
-                &[key.key.as_str().into(), number(run.id.number), key.fingerprint.as_str().into()],
-            )?;
+            if let Some(key) = key {
+                self.tables.execute(
+                    "INSERT INTO keys VALUES(?, ?, ?)",
+                    &[key.key.as_str().into(), number(run.id.number), key.fingerprint.as_str().into()],
+                )?;
+            }
+            for tag in &run.tags {
+                let values = [tag.as_str().into(), number(run.id.number)];
+                self.tables.execute("INSERT OR IGNORE INTO tags VALUES(?, ?)", &values)?;
+            }
             insert()
         })
     }
@@ -325,10 +379,7 @@ impl Rows for Store {
 }
 
 fn has_signal_id(entry: &Entry) -> bool {
-    matches!(
-        entry,
-        Entry::Recorded { record: Record { event: Event::SignalReceived { id: Some(_), .. }, .. }, .. }
-    )
+    entry.record().is_some_and(|record| matches!(record.event, Event::SignalReceived { id: Some(_), .. }))
 }
 
 fn json<T: serde::Serialize>(value: &T) -> String {

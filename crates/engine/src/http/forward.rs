@@ -1,10 +1,11 @@
 //! Passes a call on to a cell, and the cell's answer back.
 
-use std::{cell::RefCell, collections::BTreeSet};
+use std::{cell::RefCell, collections::BTreeMap};
 
-use axum::response::Response;
+use axum::{body::to_bytes, response::Response};
 use http::{HeaderName, HeaderValue, StatusCode};
-use stepwell_protocol::{Code, Place, RunId};
+use serde::de::DeserializeOwned;
+use stepwell_protocol::{Code, Place, RunId, program::Description};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{Env, Method, Request, RequestInit, send::SendWrapper};
 
@@ -23,8 +24,11 @@ const PASSED_ON: [&str; 2] = ["location", "stepwell-rows-written"];
 
 thread_local! {
     // The workflows of the app, for as long as this isolate lives.
-    static KNOWN: RefCell<BTreeSet<String>> = RefCell::default();
+    static KNOWN: RefCell<Workflows> = RefCell::default();
 }
+
+/// The app's workflows by name, and how long a run of each may take.
+type Workflows = BTreeMap<String, Option<u64>>;
 
 /// What the handlers know of the deployment.
 #[derive(Clone)]
@@ -61,22 +65,23 @@ impl Front {
 
     /// Refuses a workflow that the app does not have. What the app said once is remembered, so that a start
     /// costs no call; a name that is new is asked for again, so that a new deployment is noticed.
-    pub async fn check_workflow(&self, name: &str) -> Result<(), Refusal> {
-        if KNOWN.with_borrow(|known| known.contains(name)) {
-            return Ok(());
+    /// Gives how long a run of it may take.
+    pub async fn check_workflow(&self, name: &str) -> Result<Option<u64>, Refusal> {
+        if let Some(timeout_ms) = KNOWN.with_borrow(|known| known.get(name).copied()) {
+            return Ok(timeout_ms);
         }
         // An app that does not answer may be on its way: that refuses nobody.
-        let Some(workflows) = self.workflows().await else { return Ok(()) };
-        if workflows.contains(name) {
+        let Some(workflows) = self.workflows().await else { return Ok(None) };
+        if let Some(timeout_ms) = workflows.get(name).copied() {
             KNOWN.set(workflows);
-            return Ok(());
+            return Ok(timeout_ms);
         }
-        let names: Vec<_> = workflows.iter().map(String::as_str).collect();
+        let names: Vec<_> = workflows.keys().map(String::as_str).collect();
         let detail = format!("The app has no workflow '{name}'. It has: {}.", names.join(", "));
         Err(Refusal::new(Code::WorkflowNotFound, detail))
     }
 
-    async fn workflows(&self) -> Option<BTreeSet<String>> {
+    async fn workflows(&self) -> Option<Workflows> {
         let app = runtime::property(&self.env, APP_BINDING);
         let app = if app.is_undefined() { runtime::own_entrypoint() } else { app };
         if app.is_undefined() {
@@ -84,9 +89,26 @@ impl Front {
         }
         let answer = app.unchecked_into::<Program>().describe().ok()?;
         let text = runtime::settle(answer).await.ok()?.as_string()?;
-        let described: serde_json::Value = serde_json::from_str(&text).ok()?;
-        let names = described.get("workflows")?.as_array()?;
-        Some(names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect())
+        let description: Description = serde_json::from_str(&text).ok()?;
+        Some(description.workflows.into_iter().map(|workflow| (workflow.name, workflow.timeout_ms)).collect())
+    }
+
+    /// All cells.
+    pub fn cells(&self) -> impl Iterator<Item = Place> + use<> {
+        (0..self.settings.cells).map(|cell| Place { pool: DEFAULT_POOL.into(), generation: 1, cell })
+    }
+
+    /// Asks a cell for something that is not simply passed on.
+    pub async fn ask_json<T: DeserializeOwned>(
+        &self,
+        place: &Place,
+        operation: Operation,
+    ) -> Result<T, Refusal> {
+        let response = self.ask(place, operation).await?;
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default();
+        serde_json::from_slice(&body).map_err(|_| {
+            Refusal::new(Code::Internal, "A cell gave an answer that could not be read. Try again.")
+        })
     }
 
     /// Asks a cell.

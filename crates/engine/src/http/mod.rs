@@ -6,6 +6,7 @@
 mod auth;
 mod error;
 mod forward;
+mod list;
 mod runs;
 
 use std::cell::RefCell;
@@ -33,9 +34,15 @@ thread_local! {
 fn router() -> Router {
     Router::new()
         .route("/api/workflows/{workflow}/start", post(runs::start))
+        .route("/api/executions", get(list::list))
         .route("/api/executions/{id}", get(runs::show))
+        .route("/api/executions/{id}/why", get(runs::why))
         .route("/api/executions/{id}/history", get(runs::history))
         .route("/api/executions/{id}/cancel", post(runs::cancel))
+        .route("/api/executions/{id}/pause", post(runs::pause))
+        .route("/api/executions/{id}/resume", post(runs::resume))
+        .route("/api/executions/{id}/retry", post(runs::retry))
+        .route("/api/executions/{id}/restart", post(runs::restart))
         .route("/api/executions/{id}/signals/{name}", post(runs::signal))
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)

@@ -1,15 +1,17 @@
 //! The routes of runs.
 
+use std::collections::BTreeSet;
+
 use axum::{
     Extension,
     extract::{Path, RawQuery},
     response::Response,
 };
 use http::HeaderMap;
-use stepwell_protocol::{Code, Payload, Seq, program::PAYLOAD_BYTES_MAX};
+use stepwell_protocol::{Code, Payload, RunId, Seq, program::PAYLOAD_BYTES_MAX, rest::Restart};
 
 use super::{error::Refusal, forward::Front};
-use crate::cell::Operation;
+use crate::cell::{Action, Operation};
 
 /// The headers that the routes look at.
 pub const HEADERS: [&str; 2] = ["idempotency-key", "prefer"];
@@ -20,6 +22,12 @@ const WAIT_SECONDS_MAX: u64 = 300;
 /// The longest idempotency key or signal id.
 const KEY_LENGTH_MAX: usize = 256;
 
+/// The longest tag.
+const TAG_LENGTH_MAX: usize = 64;
+
+/// The most tags of a run: each is a row.
+const TAGS_MAX: usize = 8;
+
 /// The longest name of a workflow or signal.
 const NAME_LENGTH_MAX: usize = 128;
 
@@ -28,16 +36,18 @@ const NAME_LENGTH_MAX: usize = 128;
 pub async fn start(
     Extension(front): Extension<Front>,
     Path(workflow): Path<String>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: String,
 ) -> Result<Response, Refusal> {
     check_name("workflow", &workflow)?;
+    let tags = tags(query.as_deref().unwrap_or_default())?;
     let input = payload(body)?;
     let key = idempotency_key(&headers)?;
-    front.check_workflow(&workflow).await?;
+    let timeout_ms = front.check_workflow(&workflow).await?;
     let place = front.choose_cell(key.as_deref());
     let wait_ms = wait_ms(&headers)?;
-    front.ask(&place, Operation::Start { workflow, input, key, wait_ms }).await
+    front.ask(&place, Operation::Start { workflow, input, key, timeout_ms, tags, wait_ms }).await
 }
 
 /// `GET /api/executions/{id}`
@@ -50,6 +60,13 @@ pub async fn show(
     let id = front.locate(&id)?;
     let wait_ms = wait_ms(&headers)?;
     front.ask(&id.place, Operation::Get { number: id.number, suffix: id.suffix, wait_ms }).await
+}
+
+/// `GET /api/executions/{id}/why`
+#[worker::send]
+pub async fn why(Extension(front): Extension<Front>, Path(id): Path<String>) -> Result<Response, Refusal> {
+    let id = front.locate(&id)?;
+    front.ask(&id.place, Operation::Why { number: id.number, suffix: id.suffix }).await
 }
 
 /// `GET /api/executions/{id}/history`
@@ -83,8 +100,43 @@ pub async fn signal(
 /// `POST /api/executions/{id}/cancel`
 #[worker::send]
 pub async fn cancel(Extension(front): Extension<Front>, Path(id): Path<String>) -> Result<Response, Refusal> {
-    let id = front.locate(&id)?;
-    front.ask(&id.place, Operation::Cancel { number: id.number, suffix: id.suffix }).await
+    act(&front, &id, Action::Cancel).await
+}
+
+/// `POST /api/executions/{id}/pause`
+#[worker::send]
+pub async fn pause(Extension(front): Extension<Front>, Path(id): Path<String>) -> Result<Response, Refusal> {
+    act(&front, &id, Action::Pause).await
+}
+
+/// `POST /api/executions/{id}/resume`
+#[worker::send]
+pub async fn resume(Extension(front): Extension<Front>, Path(id): Path<String>) -> Result<Response, Refusal> {
+    act(&front, &id, Action::Resume).await
+}
+
+/// `POST /api/executions/{id}/retry`
+#[worker::send]
+pub async fn retry(Extension(front): Extension<Front>, Path(id): Path<String>) -> Result<Response, Refusal> {
+    act(&front, &id, Action::Retry).await
+}
+
+/// `POST /api/executions/{id}/restart`
+#[worker::send]
+pub async fn restart(
+    Extension(front): Extension<Front>,
+    Path(id): Path<String>,
+    body: String,
+) -> Result<Response, Refusal> {
+    let request = if body.trim().is_empty() { "{}" } else { &body };
+    let Restart { from } = serde_json::from_str(request)
+        .map_err(|error| Refusal::new(Code::InvalidRequest, format!("The body cannot be read: {error}.")))?;
+    act(&front, &id, Action::Restart { from }).await
+}
+
+async fn act(front: &Front, id: &str, action: Action) -> Result<Response, Refusal> {
+    let RunId { place, number, suffix } = front.locate(id)?;
+    front.ask(&place, Operation::Act { number, suffix, action }).await
 }
 
 /// A body that is one JSON value; no body at all is `null`.
@@ -131,6 +183,25 @@ fn wait_ms(headers: &HeaderMap) -> Result<u64, Refusal> {
         Refusal::new(Code::InvalidRequest, detail)
     })?;
     Ok(seconds.min(WAIT_SECONDS_MAX) * 1_000)
+}
+
+/// The tags of `?tag=a&tag=b`.
+fn tags(query: &str) -> Result<Vec<String>, Refusal> {
+    let tags: BTreeSet<_> = pairs(query).filter(|(name, _)| name == "tag").map(|(_, value)| value).collect();
+    let is_good =
+        |tag: &String| !tag.is_empty() && tag.len() <= TAG_LENGTH_MAX && !tag.chars().any(char::is_control);
+    if tags.len() > TAGS_MAX || !tags.iter().all(is_good) {
+        let detail = format!(
+            "A run has up to {TAGS_MAX} tags of 1 to {TAG_LENGTH_MAX} bytes, without control characters."
+        );
+        return Err(Refusal::new(Code::InvalidRequest, detail));
+    }
+    Ok(tags.into_iter().collect())
+}
+
+/// The names and values of a query, decoded.
+pub(super) fn pairs(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
+    form_urlencoded::parse(query.as_bytes()).into_owned()
 }
 
 /// The position of `?after=N`.

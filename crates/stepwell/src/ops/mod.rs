@@ -14,7 +14,7 @@ pub use wait::{Wait, WaitError};
 use std::time::Duration;
 
 /// Whole milliseconds, rounded up: a sleep is never shorter than it says.
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     let millis = duration.as_nanos().div_ceil(1_000_000);
     u64::try_from(millis).unwrap_or(u64::MAX)
 }

@@ -3,25 +3,23 @@
 use std::{
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use stepwell_protocol::Op;
 
-use super::millis;
-use crate::Ctx;
+use crate::{Ctx, vm::Length};
 
 /// A sleep that was named but not awaited yet, or is under way.
 #[must_use = "a sleep does nothing until it is awaited"]
 pub struct Sleep {
     ctx: Ctx,
     op: Op,
-    ms: u64,
+    length: Length,
 }
 
 impl Sleep {
-    pub(crate) fn new(ctx: Ctx, op: Op, duration: Duration) -> Self {
-        Self { ctx, op, ms: millis(duration) }
+    pub(crate) fn new(ctx: Ctx, op: Op, length: Length) -> Self {
+        Self { ctx, op, length }
     }
 }
 
@@ -29,7 +27,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.ctx.state.borrow_mut().poll_sleep(&self.op, self.ms, cx.waker())
+        self.ctx.state.borrow_mut().poll_sleep(&self.op, self.length, cx.waker())
     }
 }
 

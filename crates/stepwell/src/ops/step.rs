@@ -6,6 +6,7 @@ use std::{
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -14,6 +15,7 @@ use stepwell_protocol::{
     program::{PAYLOAD_BYTES_MAX, Retry},
 };
 
+use super::millis;
 use crate::{Ctx, Error, Result, Terminal, vm::Turn};
 
 /// A step that was named but not awaited yet, or is under way.
@@ -21,7 +23,7 @@ use crate::{Ctx, Error, Result, Terminal, vm::Turn};
 pub struct Step<'a, T> {
     ctx: Ctx,
     op: Op,
-    retry: Rc<RefCell<Retry>>,
+    policy: Rc<RefCell<Policy>>,
     future: Pin<Box<dyn Future<Output = Result<T, StepError>> + 'a>>,
 }
 
@@ -42,6 +44,8 @@ pub struct StepError {
     pub step: String,
     /// What its last attempt said.
     pub message: String,
+    /// Which of Stepwell's own problems it is, if it is one: a time-out, an interruption.
+    pub code: Option<Code>,
 }
 
 impl<'a, T: Serialize + DeserializeOwned + 'a> Step<'a, T> {
@@ -49,52 +53,102 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Step<'a, T> {
     where
         F: AsyncFnMut(StepInfo) -> Result<T> + 'a,
     {
-        let retry = Rc::new(RefCell::new(Retry::default()));
-        let future = Box::pin(run(ctx.clone(), op.clone(), retry.clone(), code));
-        Self { ctx, op, retry, future }
+        let policy = Rc::new(RefCell::new(Policy::default()));
+        let future = Box::pin(run(ctx.clone(), op.clone(), policy.clone(), code));
+        Self { ctx, op, policy, future }
     }
 }
 
 impl<T> Step<'_, T> {
     /// How often it is tried, and how long apart.
     pub fn retry(self, retry: Retry) -> Self {
-        self.retry.replace(retry);
+        self.policy.borrow_mut().retry = retry;
         self
     }
 
     /// How often it is tried, at the most.
     pub fn attempts(self, attempts: u32) -> Self {
-        self.retry.borrow_mut().attempts = attempts.max(1);
+        self.policy.borrow_mut().retry.attempts = attempts.max(1);
         self
+    }
+
+    /// How long one attempt may take. One that takes longer is dropped and counts as failed; what it has
+    /// begun outside may go on there.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.policy.borrow_mut().timeout_ms = Some(millis(timeout));
+        self
+    }
+
+    /// Never runs its code twice, whatever happens. If it is cut short, it fails and says that it was
+    /// interrupted: whether it has done its work, nobody knows. Costs one more row.
+    pub fn at_most_once(self) -> Self {
+        self.policy.borrow_mut().at_most_once = true;
+        self
+    }
+
+    /// Goes on without it when it fails: gives nothing instead of an error.
+    pub async fn or_none(self) -> Option<T> {
+        self.await.ok()
     }
 }
 
-async fn run<T, F>(ctx: Ctx, op: Op, retry: Rc<RefCell<Retry>>, mut code: F) -> Result<T, StepError>
+/// How a step is run.
+#[derive(Clone, Debug, Default)]
+struct Policy {
+    retry: Retry,
+    timeout_ms: Option<u64>,
+    at_most_once: bool,
+}
+
+async fn run<T, F>(ctx: Ctx, op: Op, policy: Rc<RefCell<Policy>>, mut code: F) -> Result<T, StepError>
 where
     T: Serialize + DeserializeOwned,
     F: AsyncFnMut(StepInfo) -> Result<T>,
 {
-    ctx.state.borrow_mut().begin_step(&op);
+    let Policy { mut retry, timeout_ms, at_most_once } = policy.borrow().clone();
+    if at_most_once {
+        retry.attempts = 1;
+    }
+    ctx.state.borrow_mut().begin_step(&op, at_most_once);
     loop {
         let turn = poll_fn(|cx| ctx.state.borrow_mut().poll_step(&op, cx.waker())).await;
         match turn {
             Turn::Finished(outcome) => return decode(&ctx, &op, outcome).await,
             Turn::Attempt(attempt) => {
                 let idempotency_key = format!("{}/{op}", ctx.run_id());
-                let mut code = pin!(code(StepInfo { idempotency_key, attempt }));
+                let info = StepInfo { idempotency_key, attempt };
+                let hook = ctx.state.borrow().hook();
+                if let Some(result) = hook.and_then(|hook| hook(&op, &info)) {
+                    ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone());
+                    continue;
+                }
+                let mut code = pin!(code(info));
+                let timer = ctx.state.borrow().timer();
+                let mut over = timeout_ms.zip(timer).map(|(ms, timer)| timer(ms));
                 let ended = poll_fn(|cx| {
                     let Some(waker) = ctx.state.borrow_mut().enter_code(&op, cx.waker()) else {
                         return Poll::Pending;
                     };
-                    let polled = code.as_mut().poll(&mut Context::from_waker(&waker));
+                    let mut cx = Context::from_waker(&waker);
+                    let polled = code.as_mut().poll(&mut cx);
                     ctx.state.borrow_mut().leave_code();
-                    polled
+                    match &mut over {
+                        Some(over) if polled.is_pending() => {
+                            over.as_mut().poll(&mut cx).map(|()| Err(timed_out(timeout_ms)))
+                        }
+                        Some(_) | None => polled,
+                    }
                 });
                 let result = ended.await.and_then(|value| encode(&value));
-                ctx.state.borrow_mut().report_step(&op, attempt, result, retry.borrow().clone());
+                ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone());
             }
         }
     }
+}
+
+fn timed_out(timeout_ms: Option<u64>) -> Error {
+    let error = Error::msg(format!("it took longer than {} ms", timeout_ms.unwrap_or_default()));
+    error.coded(Code::StepTimedOut)
 }
 
 fn encode<T: Serialize>(value: &T) -> Result<Payload> {
@@ -114,7 +168,9 @@ fn encode<T: Serialize>(value: &T) -> Result<Payload> {
 
 async fn decode<T: DeserializeOwned>(ctx: &Ctx, op: &Op, outcome: Outcome) -> Result<T, StepError> {
     match outcome {
-        Outcome::Err(failure) => Err(StepError { step: op.name.clone(), message: failure.message }),
+        Outcome::Err(failure) => {
+            Err(StepError { step: op.name.clone(), message: failure.message, code: failure.code })
+        }
         Outcome::Ok(output) => match output.decode() {
             Ok(value) => Ok(value),
             Err(error) => {

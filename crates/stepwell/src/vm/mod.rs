@@ -8,6 +8,7 @@
 //! Owns: replay, and what the program reports. Does not own: how messages travel ([`crate::drive`]), and
 //! when a step is tried again (the engine decides that).
 
+mod asides;
 mod bell;
 mod state;
 
@@ -27,8 +28,9 @@ use stepwell_protocol::{
     program::{Activation, Answer, Command, Commit, News, Open, Page, Then},
 };
 
+pub use asides::{Hook, Timer};
 use bell::Bell;
-pub(crate) use state::{State, Turn};
+pub(crate) use state::{Length, State, Turn};
 
 use crate::{App, Ctx, Result, Terminal, app::Running};
 
@@ -54,8 +56,8 @@ pub struct Vm {
     journal: Journal,
     /// The commit that has no answer yet.
     in_flight: Option<InFlight>,
-    /// What the engine was last told that the workflow waits for.
-    told: Vec<Open>,
+    /// What the engine was last told that the workflow waits for; nothing, if it has to be told again.
+    told: Option<Vec<Open>>,
 }
 
 #[derive(Default)]
@@ -63,6 +65,8 @@ struct InFlight {
     commands: Vec<Command>,
     /// Whether it says what the workflow waits for.
     tells: bool,
+    /// Whether it has new patches.
+    patches: bool,
 }
 
 enum Workflow {
@@ -90,7 +94,8 @@ pub enum Order {
 impl Vm {
     /// A VM for an activation.
     pub fn new(app: &App, activation: Activation) -> Self {
-        let state = Rc::new(RefCell::new(State::new(activation.started_at, activation.now)));
+        let state =
+            Rc::new(RefCell::new(State::new(activation.started_at, activation.now, activation.patches)));
         let ctx = Ctx::new(state.clone(), activation.run, activation.seed, activation.started_at);
         let workflow = match app.starter(&activation.workflow) {
             Some(start) => match start(ctx, &activation.input) {
@@ -102,6 +107,10 @@ impl Vm {
                 Workflow::Running(Box::pin(std::future::pending()))
             }
         };
+        if activation.epoch == Epoch(1) {
+            // Signals may have come, but no code of this run was anywhere before.
+            state.borrow_mut().end_of_replay();
+        }
         let bell = Arc::new(Bell::default());
         let mut vm = Self {
             state,
@@ -114,10 +123,24 @@ impl Vm {
             queue: VecDeque::new(),
             journal: Journal::More,
             in_flight: None,
-            told: Vec::new(),
+            told: Some(Vec::new()),
         };
         vm.page(activation.journal);
         vm
+    }
+
+    /// Gives it a way to wait, for steps with a time-out. Without one they have none.
+    #[must_use]
+    pub fn with_timer(self, timer: Timer) -> Self {
+        self.state.borrow_mut().set_timer(timer);
+        self
+    }
+
+    /// Gives it something to ask before it runs a step's code, for tests.
+    #[must_use]
+    pub fn with_hook(self, hook: Hook) -> Self {
+        self.state.borrow_mut().set_hook(hook);
+        self
     }
 
     /// Takes a page of the journal.
@@ -130,13 +153,13 @@ impl Vm {
 
     /// Takes the answer to the commit that was sent. Says whether to go on.
     pub fn answered(&mut self, answer: Answer) -> bool {
-        let InFlight { commands, tells } = self.in_flight.take().unwrap_or_default();
+        let InFlight { commands, tells, patches } = self.in_flight.take().unwrap_or_default();
         // There was news that it had not seen: the engine did not record what it says it waits for.
         if let Answer::Go { news, .. } = &answer
             && tells
             && news.len() > commands.len()
         {
-            self.told.clear();
+            self.told = (!patches).then(Vec::new);
         }
         self.take_news(answer, commands)
     }
@@ -153,7 +176,7 @@ impl Vm {
 
     /// Whether something from outside could make it go on: then the driver should listen.
     pub fn wants_news(&self) -> bool {
-        !self.told.is_empty()
+        self.told.as_ref().is_some_and(|told| !told.is_empty())
     }
 
     /// Goes on as far as possible.
@@ -201,6 +224,7 @@ impl Vm {
         if !self.begun || !self.queue.is_empty() {
             // The workflow has to reach its first await before anything can be delivered to it.
             self.begun = true;
+            self.tell_where_we_are();
             self.poll_workflow(TURNS_STILL_MAX);
         }
         while let Some(record) = self.queue.pop_front() {
@@ -210,7 +234,15 @@ impl Vm {
             }
             let ended = matches!(self.workflow, Workflow::Ended(_));
             self.state.borrow_mut().deliver(record, ended);
+            self.tell_where_we_are();
             self.poll_workflow(TURNS_STILL_MAX);
+        }
+    }
+
+    /// Whether the code goes where no activation has been before. Once it does, it always does.
+    fn tell_where_we_are(&self) {
+        if self.queue.is_empty() && self.journal == Journal::Complete {
+            self.state.borrow_mut().end_of_replay();
         }
     }
 
@@ -236,11 +268,14 @@ impl Vm {
         let is_at_work = if is_quiet { state.has_polled_step() } else { state.has_running_step() };
         // Code of another thread may have rung since: then the workflow is to be polled once more.
         if is_at_work || state.has_reports() || self.bell.has_rung() && state.has_running_step() {
-            if state.is_open(&self.told) {
+            // An earlier activation went another way than a new patch does: what it waited for must be forgotten.
+            let is_told = self.told.as_deref().is_some_and(|told| state.is_open(told));
+            if is_told && !state.has_new_patches() {
                 return state.has_reports().then_some(Then::Continue { open: None });
             }
-            self.told = state.open();
-            return Some(Then::Continue { open: Some(self.told.clone()) });
+            let open = state.open();
+            self.told = Some(open.clone());
+            return Some(Then::Continue { open: Some(open) });
         }
         if !is_quiet {
             return None;
@@ -251,7 +286,7 @@ impl Vm {
                           signal, so nothing can wake it. Move that code into a step.";
             return Some(Then::Pause { problem: Problem::new(Code::NotDurable, detail) });
         }
-        self.told.clone_from(&open);
+        self.told = Some(open.clone());
         Some(Then::Suspend { open })
     }
 
@@ -261,8 +296,10 @@ impl Vm {
             Then::Suspend { .. } => true,
             Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => false,
         };
-        self.in_flight = Some(InFlight { commands: commands.clone(), tells });
-        Poll::Ready(Order::Commit(Commit { epoch: self.epoch, base: self.known, commands, then }))
+        let (patches, progress) = self.state.borrow_mut().take_asides();
+        self.in_flight = Some(InFlight { commands: commands.clone(), tells, patches: !patches.is_empty() });
+        let base = self.known;
+        Poll::Ready(Order::Commit(Commit { epoch: self.epoch, base, commands, patches, progress, then }))
     }
 
     fn take_news(&mut self, answer: Answer, commands: Vec<Command>) -> bool {
@@ -315,7 +352,7 @@ fn recorded(command: Command) -> Option<Event> {
             Some(Event::StepFinished { op, attempt, outcome: Outcome::Ok(output) })
         }
         // What becomes of a failed attempt is the engine's decision; it sends the event itself.
-        Command::StepFailed { .. } => None,
+        Command::StepBegun { .. } | Command::StepFailed { .. } => None,
     }
 }
 

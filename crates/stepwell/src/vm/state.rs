@@ -7,11 +7,14 @@ use std::{
 };
 
 use stepwell_protocol::{
-    Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Timestamp,
-    program::{Command, Open, Retry},
+    Code, Event, Failure, Op, OpKind, Outcome, Payload, Problem, Record, Timestamp,
+    program::{Command, Open, Progress, Retry},
 };
 
-use super::bell::CodeBell;
+use super::{
+    asides::{Asides, Hook, Timer},
+    bell::CodeBell,
+};
 use crate::{Error, Result};
 
 /// How many things a person is shown of what a workflow waits for.
@@ -44,6 +47,7 @@ pub(crate) struct State {
     clock: Timestamp,
     randoms: u64,
     randoms_inside: u64,
+    asides: Asides,
     problem: Option<Problem>,
 }
 
@@ -54,9 +58,33 @@ struct Slot {
 }
 
 enum What {
-    Step { stage: Stage, failed_attempts: u32, retry_at: Timestamp },
-    Sleep { ms: u64, over: bool },
+    Step { stage: Stage, once: Once, failed_attempts: u32, retry_at: Timestamp },
+    Sleep { length: Length, over: bool },
     Wait { timeout_ms: Option<u64>, answer: Answer },
+}
+
+/// How far a step has come that must not run twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Once {
+    /// It may run again.
+    No,
+    /// It must not; the engine does not know yet that it is about to.
+    Wanted,
+    /// The engine was told and has not answered.
+    Asked,
+    /// The engine knows: this activation may run it.
+    Here,
+    /// The engine knows from an earlier activation, which has left no result.
+    Before,
+}
+
+/// How long a sleep is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// So many milliseconds from when the engine hears of it.
+    Ms(u64),
+    /// Until then.
+    Until(Timestamp),
 }
 
 enum Stage {
@@ -101,7 +129,7 @@ pub(crate) enum Turn {
 }
 
 impl State {
-    pub fn new(now: Timestamp, clock: Timestamp) -> Self {
+    pub fn new(now: Timestamp, clock: Timestamp, patches: Vec<String>) -> Self {
         Self {
             named: BTreeMap::new(),
             slots: BTreeMap::new(),
@@ -117,6 +145,7 @@ impl State {
             clock,
             randoms: 0,
             randoms_inside: 0,
+            asides: Asides::new(patches),
             problem: None,
         }
     }
@@ -155,20 +184,32 @@ impl State {
         Op { kind, name, occurrence }
     }
 
-    pub fn begin_step(&mut self, op: &Op) {
-        let retry_at = Timestamp::default();
-        self.begin(op, || What::Step { stage: Stage::Idle, failed_attempts: 0, retry_at });
+    pub fn begin_step(&mut self, op: &Op, at_most_once: bool) {
+        let (once, retry_at) = (if at_most_once { Once::Wanted } else { Once::No }, Timestamp::default());
+        self.begin(op, || What::Step { stage: Stage::Idle, once, failed_attempts: 0, retry_at });
     }
 
     pub fn poll_step(&mut self, op: &Op, waker: &Waker) -> Poll<Turn> {
         let may_run = self.live && self.problem.is_none();
         let clock = self.clock;
+        let mut report = None;
         let turn = self.change(op, |slot| {
             slot.waker = Some(waker.clone());
-            let What::Step { stage, failed_attempts, retry_at } = &mut slot.what else {
+            let What::Step { stage, once, failed_attempts, retry_at } = &mut slot.what else {
                 unreachable!("an operation named a step is a step");
             };
             match stage {
+                Stage::Idle if may_run && *once == Once::Wanted => {
+                    *once = Once::Asked;
+                    *stage = Stage::Reported;
+                    report = Some(Command::StepBegun { op: op.clone() });
+                    Poll::Pending
+                }
+                Stage::Idle if may_run && *once == Once::Before => {
+                    *stage = Stage::Reported;
+                    report = Some(interrupted(op));
+                    Poll::Pending
+                }
                 Stage::Finished(_) => {
                     let Stage::Finished(outcome) = std::mem::replace(stage, Stage::Reported) else {
                         unreachable!("matched just above");
@@ -182,6 +223,7 @@ impl State {
                 Stage::Idle | Stage::Running(_) | Stage::Reported => Poll::Pending,
             }
         });
+        self.outbox.extend(report);
         turn.expect("a step begins before it is polled")
     }
 
@@ -220,8 +262,8 @@ impl State {
         });
     }
 
-    pub fn poll_sleep(&mut self, op: &Op, ms: u64, waker: &Waker) -> Poll<()> {
-        let slot = self.begin(op, || What::Sleep { ms, over: false });
+    pub fn poll_sleep(&mut self, op: &Op, length: Length, waker: &Waker) -> Poll<()> {
+        let slot = self.begin(op, || What::Sleep { length, over: false });
         slot.waker = Some(waker.clone());
         match slot.what {
             What::Sleep { over: true, .. } => Poll::Ready(()),
@@ -276,13 +318,19 @@ impl State {
             }
             Event::StepRetrying { op, attempt, retry_at: at, .. } => {
                 self.deliver_to(&op, workflow_ended, |what| {
-                    if let What::Step { stage, failed_attempts, retry_at } = what {
+                    if let What::Step { stage, failed_attempts, retry_at, .. } = what {
                         *stage = Stage::Idle;
                         *failed_attempts = attempt;
                         *retry_at = at;
                     }
                 });
             }
+            Event::StepBegun { op } => self.deliver_to(&op, workflow_ended, |what| {
+                if let What::Step { once, stage, .. } = what {
+                    *once = if *once == Once::Asked { Once::Here } else { Once::Before };
+                    *stage = Stage::Idle;
+                }
+            }),
             Event::TimerFired { op } => self.deliver_to(&op, workflow_ended, |what| match what {
                 What::Sleep { over, .. } => *over = true,
                 // A signal that came first has won.
@@ -303,6 +351,8 @@ impl State {
         for op in self.waiting.values() {
             if let Some(Slot { what: What::Step { retry_at, .. }, waker, .. }) = self.slots.get_mut(op)
                 && *retry_at <= self.clock
+                // A step that may not run would only leave its waker again, and be woken for ever.
+                && self.problem.is_none()
                 // Only once: nobody may be polling it, and whoever does leaves a waker again.
                 && let Some(waker) = waker.take()
             {
@@ -333,8 +383,13 @@ impl State {
         })
     }
 
+    /// Whether there is something to tell the engine.
     pub fn has_reports(&self) -> bool {
-        !self.outbox.is_empty()
+        !self.outbox.is_empty() || !self.asides.is_empty()
+    }
+
+    pub fn has_new_patches(&self) -> bool {
+        self.asides.has_new_patches()
     }
 
     pub fn take_outbox(&mut self) -> Vec<Command> {
@@ -347,7 +402,8 @@ impl State {
             let op = op.clone();
             match what {
                 What::Step { retry_at, .. } => Open::Retry { op, at: *retry_at },
-                What::Sleep { ms, .. } => Open::Sleep { op, ms: *ms },
+                What::Sleep { length: Length::Ms(ms), .. } => Open::Sleep { op, ms: *ms },
+                What::Sleep { length: Length::Until(at), .. } => Open::SleepUntil { op, at: *at },
                 What::Wait { timeout_ms, .. } => {
                     Open::Wait { signal: op.name.clone(), op, timeout_ms: *timeout_ms }
                 }
@@ -365,8 +421,10 @@ impl State {
                 (None, None) => return true,
                 (Some(Open::Retry { op, at }), Some((actual, What::Step { retry_at, .. })))
                     if op == actual && at == retry_at => {}
-                (Some(Open::Sleep { op, .. } | Open::Wait { op, .. }), Some((actual, _))) if op == actual => {
-                }
+                (
+                    Some(Open::Sleep { op, .. } | Open::SleepUntil { op, .. } | Open::Wait { op, .. }),
+                    Some((actual, _)),
+                ) if op == actual => {}
                 (Some(_) | None, _) => return false,
             }
         }
@@ -378,6 +436,39 @@ impl State {
             What::Step { retry_at, .. } if *retry_at <= self.clock => None,
             what @ (What::Step { .. } | What::Sleep { .. } | What::Wait { .. }) => Some((op, what)),
         })
+    }
+
+    /// From here on the code does what no activation has done before.
+    pub fn end_of_replay(&mut self) {
+        self.asides.end_of_replay();
+    }
+
+    pub fn is_patched(&mut self, name: &str) -> bool {
+        self.asides.is_patched(name)
+    }
+
+    pub fn set_progress(&mut self, progress: Progress) {
+        self.asides.set_progress(progress);
+    }
+
+    pub fn take_asides(&mut self) -> (Vec<String>, Option<Progress>) {
+        self.asides.take()
+    }
+
+    pub fn set_timer(&mut self, timer: Timer) {
+        self.asides.timer = Some(timer);
+    }
+
+    pub fn timer(&self) -> Option<Timer> {
+        self.asides.timer.clone()
+    }
+
+    pub fn set_hook(&mut self, hook: Hook) {
+        self.asides.hook = Some(hook);
+    }
+
+    pub fn hook(&self) -> Option<Hook> {
+        self.asides.hook.clone()
     }
 
     /// The workflow cannot go on: a person has to look.
@@ -472,5 +563,16 @@ impl State {
             expected.occurrence
         );
         Problem::new(Code::Diverged, detail)
+    }
+}
+
+/// What is said of a step that must not run twice and was cut short.
+fn interrupted(op: &Op) -> Command {
+    let message = "it was cut short, and must not run twice: look whether it has done its work";
+    Command::StepFailed {
+        op: op.clone(),
+        attempt: 1,
+        failure: Failure::coded(Code::StepInterrupted, message),
+        retry: Retry { attempts: 1, ..Retry::default() },
     }
 }

@@ -43,6 +43,7 @@ impl Bench {
             now: at(0),
             started_at: at(0),
             input: Payload::null(),
+            patches: vec![],
             journal: Page { events: records(events, 1), more: false },
         };
         let wakes = Arc::new(Wakes::default());

@@ -17,17 +17,22 @@ use futures::{
     future::{Either, select},
     stream::FuturesUnordered,
 };
-use stepwell::{drive, prelude::*};
+use stepwell::{
+    drive,
+    prelude::*,
+    testing::{
+        engine::{Ended, Engine},
+        timer,
+    },
+    vm::Timer,
+};
 use stepwell_core::run::{CallEnd, Input, Phase, Slot};
 use stepwell_protocol::{
     Code, Problem, Seq,
     program::{Answer, Commit, Page},
 };
 
-use crate::{
-    engine::{Ended, Engine},
-    world::{takes, trace},
-};
+use crate::world::{takes, tick};
 
 /// A way to the cell on which every message takes this many ticks, each way.
 struct Slow {
@@ -53,6 +58,10 @@ impl drive::Session for Slow {
             takes(ticks).await;
             Ok(answer)
         }
+    }
+
+    fn timer(&self) -> Option<Timer> {
+        Some(timer())
     }
 
     fn page(&self, after: Seq) -> impl Future<Output = Result<Page, Self::Lost>> + 'static {
@@ -130,7 +139,7 @@ fn activation(
         while !woken.0.load(Ordering::Relaxed) {
             idle += 1;
             assert!(idle < 5_000, "nothing wakes the driver");
-            cell.borrow_mut().tick();
+            tick(&mut cell.borrow_mut());
             each_tick(&mut cell.borrow_mut());
         }
     }
@@ -146,7 +155,7 @@ fn drive_to_end(engine: Engine, app: &App, ticks: u64) -> (Ended, Engine) {
                 cell.borrow_mut().advance(not_before);
                 activation(&cell, app, ticks, None, |_| {}).expect("nothing breaks");
             }
-            Phase::Suspended => cell.borrow_mut().wake(),
+            Phase::Suspended => assert!(cell.borrow_mut().wake()),
             Phase::Ended { .. } | Phase::Paused { .. } => break,
             Phase::Running { .. } => panic!("its activation is over"),
         }
@@ -243,10 +252,12 @@ fn a_broken_session_ends_the_activation_and_the_next_one_goes_on() {
 #[workflow]
 async fn retry_beside_a_long_step(ctx: Ctx) -> Result<u64> {
     let retry = Retry { attempts: 3, initial_ms: 1_000, factor: 1.0, max_ms: 1_000, jitter: 0.0 };
-    let flaky = ctx.step_with("flaky", async |info| {
-        trace(&info);
-        if info.attempt < 3 { Err(Error::msg("not yet")) } else { Ok(()) }
-    });
+    let flaky = ctx.step_with(
+        "flaky",
+        async |info| {
+            if info.attempt < 3 { Err(Error::msg("not yet")) } else { Ok(()) }
+        },
+    );
     let long = ctx.step("long", async || {
         takes(1_000).await;
         Ok(())

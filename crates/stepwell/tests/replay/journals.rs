@@ -2,14 +2,14 @@
 
 use std::future::pending;
 
-use stepwell::prelude::*;
+use stepwell::{
+    prelude::*,
+    testing::engine::{Death, Ended, Engine},
+};
 use stepwell_core::run::Phase;
 use stepwell_protocol::Code;
 
-use crate::{
-    engine::{Death, Ended, Engine, dies_everywhere},
-    world::trace,
-};
+use crate::world::dies_everywhere;
 
 #[workflow(name = "order")]
 async fn order_before(ctx: Ctx) -> Result<u32> {
@@ -46,7 +46,7 @@ async fn another(ctx: Ctx) -> Result<()> {
 fn deployed_over(app: App, page_size: usize) -> Engine {
     let mut engine = Engine::start(App::new().workflow(order_before), "order", &());
     engine.sleep_first();
-    engine.app = app;
+    engine.app = app.into();
     engine.page_size = page_size;
     engine
 }
@@ -106,12 +106,7 @@ fn a_workflow_that_awaits_something_else_is_paused() {
 
 #[workflow]
 async fn nested(ctx: Ctx) -> Result<u32> {
-    let outer = ctx
-        .step_with("outer", async |info| {
-            trace(&info);
-            Ok(ctx.step("inner", async || Ok(1)).await?)
-        })
-        .await?;
+    let outer = ctx.step("outer", async || Ok(ctx.step("inner", async || Ok(1)).await?)).await?;
     Ok(outer)
 }
 
@@ -126,11 +121,7 @@ fn a_step_within_a_step_is_paused_before_it_can_diverge() {
 
 #[workflow]
 async fn nameless(ctx: Ctx, name: String) -> Result<()> {
-    ctx.step_with(name, async |info| {
-        trace(&info);
-        Ok(())
-    })
-    .await?;
+    ctx.step(name, async || Ok(())).await?;
     Ok(())
 }
 
@@ -149,12 +140,7 @@ fn what_the_engine_refuses_to_record_fails_the_run_with_its_words() {
 async fn long(ctx: Ctx, steps: u64) -> Result<u64> {
     let mut sum = 0;
     for n in 0..steps {
-        sum += ctx
-            .step_with("add", async |info| {
-                trace(&info);
-                Ok(n)
-            })
-            .await?;
+        sum += ctx.step("add", async || Ok(n)).await?;
     }
     ctx.sleep(Duration::from_secs(1)).await;
     Ok(sum)

@@ -7,22 +7,20 @@ use futures::{
     future::{Either, join_all, select},
     stream::FuturesUnordered,
 };
-use stepwell::prelude::*;
-
-use crate::{
-    engine::{Death, Ended, Engine, dies_everywhere},
-    world::{note, take_notes, takes, trace, yields},
+use stepwell::{
+    prelude::*,
+    testing::engine::{Death, Ended, Engine},
 };
+
+use crate::world::{dies_everywhere, note, take_notes, takes, yields};
 
 #[workflow]
 async fn pair(ctx: Ctx) -> Result<u32> {
-    let left = ctx.step_with("left", async |info| {
-        trace(&info);
+    let left = ctx.step("left", async || {
         takes(5).await;
         Ok(1)
     });
-    let right = ctx.step_with("right", async |info| {
-        trace(&info);
+    let right = ctx.step("right", async || {
         takes(2).await;
         Ok(2)
     });
@@ -42,8 +40,7 @@ fn joined_steps_both_give_their_results() {
 
 #[workflow]
 async fn race(ctx: Ctx, (ticks, sleep_ms): (u64, u64)) -> Result<String> {
-    let work = ctx.step_with("work", async |info| {
-        trace(&info);
+    let work = ctx.step("work", async || {
         takes(ticks).await;
         Ok("work".to_owned())
     });
@@ -101,8 +98,7 @@ async fn five(ctx: Ctx, ticks: Vec<u64>) -> Result<Vec<usize>> {
         .into_iter()
         .enumerate()
         .map(|(number, ticks)| {
-            ctx.step_with(format!("step {number}"), async move |info| {
-                trace(&info);
+            ctx.step(format!("step {number}"), async move || {
                 takes(ticks).await;
                 // Busy code asks to be called again and again.
                 yields(3).await;
@@ -123,12 +119,11 @@ fn unordered_steps_resolve_on_replay_in_the_order_in_which_they_ended() {
     for ticks in [[5, 4, 3, 2, 1], [3, 1, 4, 1, 5], [0, 0, 0, 0, 0], [1, 9, 2, 9, 2]] {
         let make = || Engine::start(App::new().workflow(five), "five", &ticks);
         let mut engine = make();
-        engine.finish();
-        // The engine's own last replay has checked the order; here, what was seen on the way.
-        let notes = take_notes();
-        assert_eq!(notes.len(), 5);
+        engine.run_to_end();
+        assert_eq!(take_notes().len(), 5);
         for number in 1..=engine.commits.len() {
             let mut engine = make().dies(Death::After(number));
+            // Its last replay checks the order of the whole; here, what was seen on the way.
             engine.finish();
             let notes = take_notes();
             let (before, after) = notes.split_at(notes.len() - 5);
@@ -142,8 +137,7 @@ async fn first_of_three(ctx: Ctx) -> Result<u64> {
     let mut steps: FuturesUnordered<_> = [30, 5, 20]
         .into_iter()
         .map(|ticks| {
-            ctx.step_with("try", async move |info| {
-                trace(&info);
+            ctx.step("try", async move || {
                 takes(ticks).await;
                 Ok(ticks)
             })
@@ -162,7 +156,7 @@ fn steps_that_were_dropped_do_not_hold_up_the_run_and_keep_their_place() {
     assert_eq!(dies_everywhere(make), Ended::Completed("5".into()));
     let mut engine = make();
     engine.finish();
-    assert_eq!(engine.ran.len(), 3, "the losers of the race do not run again");
+    assert_eq!(engine.ran.len(), 4, "the losers of the race do not run again");
     assert_eq!(engine.run.epoch.0, 2, "it sleeps although steps were under way");
 }
 
@@ -204,8 +198,7 @@ fn a_workflow_that_gives_way_is_not_taken_for_stuck() {
 
 #[workflow]
 async fn loser_in_scope(ctx: Ctx) -> Result<u32> {
-    let mut slow = pin!(ctx.step_with("slow", async |info| {
-        trace(&info);
+    let mut slow = pin!(ctx.step("slow", async || {
         takes(20).await;
         Ok(7)
     }));

@@ -1,34 +1,23 @@
 //! One thing after another: steps, retries, sleeps, and what is the same on every replay.
 
-use stepwell::prelude::*;
+use stepwell::{
+    prelude::*,
+    testing::engine::{Death, Ended, Engine},
+};
 use stepwell_protocol::{Event, program::Then};
 
-use crate::{
-    engine::{Death, Ended, Engine, dies_everywhere},
-    world::{note, take_notes, takes, trace},
-};
+use crate::world::{dies_everywhere, note, take_notes, takes};
 
 #[workflow]
 async fn three_steps(ctx: Ctx, start: u32) -> Result<u32> {
-    let one = ctx
-        .step_with("one", async |info| {
-            trace(&info);
-            Ok(start + 1)
-        })
-        .await?;
+    let one = ctx.step("one", async || Ok(start + 1)).await?;
     let two = ctx
-        .step_with("two", async |info| {
-            trace(&info);
+        .step("two", async || {
             takes(2).await;
             Ok(one * 2)
         })
         .await?;
-    let three = ctx
-        .step_with("three", async |info| {
-            trace(&info);
-            Ok(two + 3)
-        })
-        .await?;
+    let three = ctx.step("three", async || Ok(two + 3)).await?;
     Ok(three)
 }
 
@@ -59,13 +48,7 @@ fn a_step_whose_commit_was_lost_runs_again_and_others_do_not() {
 async fn count(ctx: Ctx, rounds: u32) -> Result<Vec<String>> {
     let mut keys = Vec::new();
     for _ in 0..rounds {
-        keys.push(
-            ctx.step_with("round", async |info| {
-                trace(&info);
-                Ok(info.idempotency_key)
-            })
-            .await?,
-        );
+        keys.push(ctx.step_with("round", async |info| Ok(info.idempotency_key)).await?);
     }
     Ok(keys)
 }
@@ -83,7 +66,6 @@ fn steps_of_one_name_are_told_apart_by_their_occurrence() {
 async fn stubborn(ctx: Ctx, succeeds_at: u32) -> Result<u32> {
     let retry = Retry { attempts: 4, initial_ms: 1_000, factor: 2.0, max_ms: 60_000, jitter: 0.0 };
     let step = ctx.step_with("try", async |info| {
-        trace(&info);
         if info.attempt < succeeds_at {
             return Err(Error::msg(format!("attempt {}", info.attempt)));
         }
@@ -119,11 +101,7 @@ fn a_step_that_never_succeeds_fails_after_its_last_attempt() {
 
 #[workflow]
 async fn hopeless(ctx: Ctx) -> Result<()> {
-    ctx.step_with("card", async |info| {
-        trace(&info);
-        Err::<(), _>(Terminal::new("the card was declined").into())
-    })
-    .await?;
+    ctx.step("card", async || Err::<(), _>(Terminal::new("the card was declined").into())).await?;
     Ok(())
 }
 
@@ -216,10 +194,7 @@ fn an_input_that_does_not_fit_fails_the_run() {
 
 #[workflow]
 async fn large(ctx: Ctx, bytes: usize) -> Result<String> {
-    let step = ctx.step_with("blob", async |info| {
-        trace(&info);
-        Ok("x".repeat(bytes))
-    });
+    let step = ctx.step("blob", async || Ok("x".repeat(bytes)));
     match step.await {
         Ok(_) => Ok("recorded".into()),
         Err(error) => Ok(error.message),

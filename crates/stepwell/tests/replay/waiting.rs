@@ -3,12 +3,12 @@
 use std::pin::pin;
 
 use futures::future::{Either, select};
-use stepwell::prelude::*;
-
-use crate::{
-    engine::{Ended, Engine, dies_everywhere},
-    world::{takes, trace},
+use stepwell::{
+    prelude::*,
+    testing::engine::{Ended, Engine},
 };
+
+use crate::world::{dies_everywhere, takes};
 
 #[workflow]
 async fn approval(ctx: Ctx, timeout_ms: Option<u64>) -> Result<String> {
@@ -62,8 +62,7 @@ fn a_signal_of_another_type_is_an_error_of_the_wait() {
 
 #[workflow]
 async fn late_wait(ctx: Ctx) -> Result<String> {
-    ctx.step_with("slow", async |info| {
-        trace(&info);
+    ctx.step("slow", async || {
         takes(50).await;
         Ok(())
     })
@@ -151,8 +150,7 @@ fn a_signal_for_a_wait_that_was_dropped_goes_to_the_next_one() {
 
 #[workflow]
 async fn interruptible(ctx: Ctx, ticks: u64) -> Result<String> {
-    let work = ctx.step_with("long", async |info| {
-        trace(&info);
+    let work = ctx.step("long", async || {
         takes(ticks).await;
         Ok(())
     });

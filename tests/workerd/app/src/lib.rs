@@ -24,13 +24,20 @@ pub struct Plan {
     pub items: u32,
 }
 
-/// Everything there is: steps, a sleep, retries, a signal, a loop, parallel steps, a race.
-#[workflow]
+/// Everything there is: steps, sleeps, retries, a signal, a loop, parallel steps, a race, a step that must not
+/// run twice, a patch, progress.
+#[workflow(timeout = "10m")]
 async fn mixed(ctx: Ctx, plan: Plan) -> Result<Vec<u64>> {
     let ledger = Ledger::new(&ctx, &plan.ledger);
     let mut results = vec![ctx.step_with("first", async |info| ledger.write("first", &info).await).await?];
 
     ctx.sleep(Duration::from_millis(plan.sleep_ms)).await;
+    ctx.sleep_until(stepwell::Timestamp::from_millis(ctx.now().as_millis() + 5)).await;
+    ctx.progress(20.0, "slept");
+
+    // Cut short by a kill, it is not run again, and the run goes on without it.
+    let once = ctx.step_with("once", async |info| ledger.write("once", &info).await).at_most_once();
+    results.extend(once.or_none().await);
 
     let policy = Retry { attempts: plan.failures + 1, initial_ms: 20, factor: 1.5, max_ms: 200, jitter: 0.5 };
     let flaky = async |info: stepwell::StepInfo| {
@@ -38,7 +45,8 @@ async fn mixed(ctx: Ctx, plan: Plan) -> Result<Vec<u64>> {
         let nonce = ledger.write("flaky", &info).await?;
         if info.attempt <= plan.failures { Err(Error::msg("not yet")) } else { Ok(nonce) }
     };
-    results.push(ctx.step_with("flaky", flaky).retry(policy).await?);
+    let flaky = ctx.step_with("flaky", flaky).retry(policy).timeout(Duration::from_secs(60));
+    results.push(flaky.await?);
 
     if plan.waits {
         results.push(ctx.wait::<u64>("go").timeout(Duration::from_secs(120)).await?);
@@ -67,7 +75,9 @@ async fn mixed(ctx: Ctx, plan: Plan) -> Result<Vec<u64>> {
         results.push(result?);
     }
 
-    results.push(ctx.step_with("last", async |info| ledger.write("last", &info).await).await?);
+    ctx.progress(90.0, "nearly there");
+    let last = if ctx.patched("last") { "last" } else { "last, the old way" };
+    results.push(ctx.step_with(last, async |info| ledger.write("last", &info).await).await?);
     Ok(results)
 }
 
@@ -110,6 +120,71 @@ async fn race(ctx: Ctx, step_ms: u64) -> Result<&'static str> {
     }
 }
 
+/// A step that takes longer than it may, until its third attempt.
+#[workflow]
+async fn slow(ctx: Ctx) -> Result<u32> {
+    let retry = Retry { attempts: 3, initial_ms: 10, factor: 1.0, max_ms: 10, jitter: 0.0 };
+    let attempt = ctx.step_with("slow", async |info: stepwell::StepInfo| {
+        if info.attempt < 3 {
+            worker::Delay::from(Duration::from_secs(30)).await;
+        }
+        Ok(info.attempt)
+    });
+    Ok(attempt.retry(retry).timeout(Duration::from_millis(100)).await?)
+}
+
+/// A run that takes longer than it may.
+#[workflow(timeout = "300ms")]
+async fn late(ctx: Ctx) -> Result<()> {
+    ctx.progress(50.0, "half way");
+    ctx.step("first", async || Ok(())).await?;
+    ctx.wait::<()>("never").await?;
+    Ok(())
+}
+
+/// Waits twice for the same signal, the first time only for a moment.
+#[workflow]
+async fn twice(ctx: Ctx, first_ms: u64) -> Result<(Option<u32>, u32)> {
+    let first = ctx.wait::<u32>("go").timeout(Duration::from_millis(first_ms)).await.ok();
+    Ok((first, ctx.wait::<u32>("go").timeout(Duration::from_secs(60)).await?))
+}
+
+/// Ignores every error that it can get hold of.
+#[workflow]
+async fn careless(ctx: Ctx) -> Result<u32> {
+    let mut count = 0;
+    for _ in 0..3 {
+        let _ = ctx.step("fails", async || Err::<(), _>(Terminal::new("no").into())).await;
+        ctx.sleep(Duration::from_millis(20)).await;
+        let _ = ctx.wait::<()>("never").timeout(Duration::from_millis(20)).await;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// A workflow whose code is another one in the bundle with the feature `changed`.
+#[workflow]
+async fn changing(ctx: Ctx) -> Result<&'static str> {
+    let name = if cfg!(feature = "changed") { "renamed" } else { "original" };
+    ctx.step(name, async || Ok(())).await?;
+    ctx.wait::<()>("go").await?;
+    Ok(name)
+}
+
+/// Fails until it is told that the world is better: for retries by hand.
+#[workflow]
+async fn mend(ctx: Ctx, ledger: String) -> Result<Vec<u64>> {
+    let ledger = Ledger::new(&ctx, &ledger);
+    let first = ctx.step_with("first", async |info| ledger.write("first", &info).await).await?;
+    let second = ctx.step_with("second", async |info| {
+        let nonce = ledger.write("second", &info).await?;
+        if nonce < 3 { Err(Terminal::new("not yet").into()) } else { Ok(nonce) }
+    });
+    let second = second.await?;
+    let third = ctx.step_with("third", async |info| ledger.write("third", &info).await).await?;
+    Ok(vec![first, second, third])
+}
+
 /// Fails in the way that it is told.
 #[workflow]
 async fn fail(ctx: Ctx, how: String) -> Result<()> {
@@ -127,5 +202,17 @@ async fn fail(ctx: Ctx, how: String) -> Result<()> {
 /// The app.
 #[stepwell::main]
 pub fn app() -> App {
-    App::new().workflow(mixed).workflow(ten).workflow(nap).workflow(wait).workflow(race).workflow(fail)
+    App::new()
+        .workflow(mixed)
+        .workflow(ten)
+        .workflow(nap)
+        .workflow(wait)
+        .workflow(race)
+        .workflow(slow)
+        .workflow(late)
+        .workflow(mend)
+        .workflow(twice)
+        .workflow(careless)
+        .workflow(changing)
+        .workflow(fail)
 }

@@ -4,7 +4,7 @@
 //! begins a step only after the one before was acknowledged; so a step that shows up in the ledger after
 //! its successor has run again although it was acknowledged.
 
-mod ledger;
+pub mod ledger;
 mod plan;
 mod report;
 mod verify;
@@ -24,24 +24,39 @@ use ledger::Ledger;
 pub use plan::Plan;
 pub use report::Report;
 
+/// How much of workerd's log is shown when something went wrong, in bytes.
+const LOG_SHOWN: usize = 4_000;
+
 /// How long runs may take to end after the last kill.
 const HEALED_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a client goes on trying to reach an engine that is being killed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs under kills, then the verdict.
+/// Runs under kills, then the verdict; with the end of workerd's log if it is a bad one.
 pub async fn run(form: Form, plan: &Plan) -> Result<Report> {
+    let engine = Arc::new(Mutex::new(Engine::start(form, plan.cells).await?));
+    let verdict = judge(form, plan, &engine).await;
+    match verdict {
+        Ok(report) => Ok(report),
+        Err(error) => {
+            let log = engine.lock().await.engine.log();
+            let from = log.len().saturating_sub(LOG_SHOWN);
+            let log = log.get(from..).unwrap_or(&log);
+            Err(error.context(format!("workerd's log ends with:\n{log}\n")))
+        }
+    }
+}
+
+async fn judge(form: Form, plan: &Plan, engine: &Mutex<Engine>) -> Result<Report> {
     let ledger = Ledger::start().await?;
-    let engine = Engine::start(form, plan.cells).await?;
-    let client = engine.client();
-    let engine = Arc::new(Mutex::new(engine));
+    let client = engine.lock().await.client();
 
     let mut clients = JoinSet::new();
     for (number, wish) in plan.wishes(&ledger.address()).into_iter().enumerate() {
         clients.spawn(one_run(client.clone(), number, wish));
     }
-    let kills = kill_repeatedly(&engine, plan).await?;
+    let kills = kill_repeatedly(engine, plan).await?;
     let last_kill = Instant::now();
 
     let mut runs = Vec::new();
@@ -80,18 +95,21 @@ pub struct Acknowledged {
 async fn one_run(client: Client, number: usize, wish: plan::Wish) -> Result<Acknowledged> {
     sleep(wish.start_after).await;
     let key = format!("run-{number}");
-    let (mut starts, mut id) = (0, None::<String>);
+    let (mut starts, mut id, mut last) = (0, None::<String>, String::new());
     let began = Instant::now();
     while id.is_none() {
-        ensure!(began.elapsed() < PATIENCE, "start {number} was never acknowledged");
+        ensure!(began.elapsed() < PATIENCE, "start {number} was never acknowledged; the last answer: {last}");
         starts += 1;
         match client.start("mixed", &wish.input, Some(&key), 0).await {
             Ok(answer) if answer.status < 300 => {
                 let run: Value = serde_json::from_str(&answer.body)?;
                 id = Some(run["id"].as_str().context("a run has an id")?.to_owned());
             }
-            Ok(answer) => ensure!(answer.status >= 500, "start {number}: {} {}", answer.status, answer.body),
-            Err(_) => {}
+            Ok(answer) => {
+                last = format!("{} {}", answer.status, answer.body);
+                ensure!(answer.status >= 500, "start {number}: {last}");
+            }
+            Err(error) => last = error.to_string(),
         }
         sleep(Duration::from_millis(50)).await;
     }
@@ -100,6 +118,12 @@ async fn one_run(client: Client, number: usize, wish: plan::Wish) -> Result<Ackn
     if number.is_multiple_of(5) {
         let again = repeat(|| client.start("mixed", &wish.input, Some(&key), 0)).await?;
         ensure!(serde_json::from_str::<Value>(&again)?["id"] == id.as_str(), "key {key} gave two runs");
+    }
+    if let Some(after) = wish.pause_after {
+        sleep(after).await;
+        repeat(|| client.pause(&id)).await?;
+        sleep(Duration::from_millis(300)).await;
+        repeat(|| client.resume(&id)).await?;
     }
     let signal = if wish.waits {
         sleep(wish.signal_after).await;
@@ -124,7 +148,7 @@ where
         ensure!(began.elapsed() < PATIENCE, "no answer in {PATIENCE:?}");
         match ask().await {
             Ok(answer) if answer.status < 300 => return Ok(answer.body),
-            // The run may be over before a repeat of its signal arrives.
+            // The run may be over before a repeat, or before it was paused.
             Ok(answer) if answer.status == 409 => return Ok(answer.body),
             Ok(answer) => ensure!(answer.status >= 500, "{} {}", answer.status, answer.body),
             Err(_) => {}

@@ -31,6 +31,8 @@ pub struct Wish {
     pub waits: bool,
     /// When the signal is sent, after the run was acknowledged; often before the run waits for it.
     pub signal_after: Duration,
+    /// When it is paused for a while, after it was acknowledged.
+    pub pause_after: Option<Duration>,
     /// How often its flaky step fails.
     pub failures: u32,
     /// How many steps its loop has.
@@ -56,6 +58,9 @@ impl Plan {
                     input,
                     waits,
                     signal_after: Duration::from_millis(random.random_range(0..2_500)),
+                    pause_after: random
+                        .random_bool(0.2)
+                        .then(|| Duration::from_millis(random.random_range(0..1_500))),
                     failures,
                     items,
                 }
@@ -69,7 +74,7 @@ impl Wish {
     /// group begins.
     pub fn stages(&self) -> Vec<Vec<String>> {
         let one = |name: &str| vec![format!("step:0:{name}")];
-        let mut stages = vec![one("first"), one("flaky")];
+        let mut stages = vec![one("first"), one("once"), one("flaky")];
         stages.extend((0..self.items).map(|n| vec![format!("step:{n}:item")]));
         stages.push(vec!["step:0:left".into(), "step:0:right".into()]);
         stages.push((0..3).map(|n| format!("step:0:race-{n}")).collect());

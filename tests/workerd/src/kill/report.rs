@@ -17,6 +17,8 @@ pub struct Report {
     pub attempts: u32,
     /// Attempts that were cut short by a kill before they were acknowledged, so that the step ran again.
     pub cut_short: u32,
+    /// Steps that must not run twice and were cut short: they did not run again.
+    pub interrupted: u32,
     /// Attempts that failed on purpose and were tried again.
     pub retries: u32,
     /// Signals that were accepted and received.
@@ -55,8 +57,8 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "  {} steps acknowledged, 0 run again; {} attempts in the ledger, of which {} failed on purpose \
-             and {} were cut short",
-            self.steps, self.attempts, self.retries, self.cut_short
+             and {} were cut short; {} at-most-once steps interrupted, 0 run twice",
+            self.steps, self.attempts, self.retries, self.cut_short, self.interrupted
         )?;
         write!(
             f,

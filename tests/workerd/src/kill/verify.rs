@@ -11,6 +11,9 @@ use serde_json::Value;
 use super::{Acknowledged, ledger::Entry, report::Report};
 use crate::engine::Client;
 
+/// The step that must not run twice.
+const ONCE: &str = "step:0:once";
+
 /// A run has completed by then.
 pub async fn ended(client: &Client, run: &Acknowledged, by: Instant) -> Result<()> {
     loop {
@@ -40,13 +43,23 @@ pub fn run(run: &Acknowledged, history: &[Value], ledger: &[Entry], report: &mut
             let key = format!("{}/{op}", run.id);
             let attempts: Vec<_> = mine.iter().filter(|(_, entry)| entry.key == key).collect();
             let numbers: Vec<_> = attempts.iter().map(|(number, _)| *number).collect();
-            let first = *numbers.first().with_context(|| format!("{op} is not in the ledger"))?;
+            if op == ONCE {
+                ensure!(numbers.len() <= 1, "{op} must not run twice: {numbers:?}");
+            }
+            // One that was interrupted may not have reached the ledger at all.
+            let Some(&first) = numbers.first() else {
+                ensure!(op == ONCE && recorded[op].is_none(), "{op} is not in the ledger");
+                report.interrupted += 1;
+                continue;
+            };
             ensure!(first >= after, "{op} began before the steps that it follows were acknowledged");
-            let outcome = recorded[op];
-            ensure!(
-                numbers.contains(&usize::try_from(outcome)?),
-                "{op}: {outcome} was recorded, which none of its attempts {numbers:?} gave"
-            );
+            match recorded[op] {
+                Some(outcome) => ensure!(
+                    numbers.contains(&usize::try_from(outcome)?),
+                    "{op}: {outcome} was recorded, which none of its attempts {numbers:?} gave"
+                ),
+                None => report.interrupted += 1,
+            }
             last = last.max(*numbers.last().unwrap_or(&first) + 1);
             count(op, &attempts, run.wish.failures, report)?;
         }
@@ -61,14 +74,16 @@ pub fn run(run: &Acknowledged, history: &[Value], ledger: &[Entry], report: &mut
     Ok(())
 }
 
-/// The recorded result of each step: at most one.
-fn recorded(history: &[Value]) -> Result<BTreeMap<String, u64>> {
+/// The recorded result of each step: at most one; none for the one that was interrupted.
+fn recorded(history: &[Value]) -> Result<BTreeMap<String, Option<u64>>> {
     let mut recorded = BTreeMap::new();
     for (record, expected) in history.iter().zip(1..) {
         ensure!(record["seq"] == expected, "the history has a hole at {expected}");
         let Some(finished) = record["event"].get("step_finished") else { continue };
         let op = finished["op"].as_str().context("a step has a name")?.to_owned();
-        let value = finished["outcome"]["ok"].as_u64().with_context(|| format!("{op}: {finished}"))?;
+        let value = finished["outcome"]["ok"].as_u64();
+        let was_interrupted = finished["outcome"]["err"]["code"] == "step_interrupted";
+        ensure!(value.is_some() || op == ONCE && was_interrupted, "{op}: {finished}");
         ensure!(recorded.insert(op.clone(), value).is_none(), "{op} was recorded twice");
     }
     Ok(recorded)

@@ -72,7 +72,7 @@ fn a_paused_run_stays_so_and_keeps_its_signals() {
     bench.give(Input::Wake { slot: Some(SLOT) }).expect("it is never refused");
     bench.signal("s", Some(SLOT)).expect("it is kept");
     bench.crash();
-    assert_eq!(bench.run.phase, Phase::Paused { problem: problem() });
+    assert_eq!(bench.run.phase, Phase::Paused { why: PauseWhy::Problem(problem()) });
     assert_eq!(bench.journal.len(), 1);
 }
 

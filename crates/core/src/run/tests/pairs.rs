@@ -9,7 +9,8 @@ fn stands(run: &Run) -> &'static str {
         Phase::Running { orphaned_until: None, .. } => "running",
         Phase::Running { orphaned_until: Some(_), .. } => "orphan",
         Phase::Suspended => "suspended",
-        Phase::Paused { .. } => "paused",
+        Phase::Paused { why: PauseWhy::Problem(_) } => "paused",
+        Phase::Paused { why: PauseWhy::Request } => "halted",
         Phase::Ended { how: End::Completed, .. } => "completed",
         Phase::Ended { how: End::Failed, .. } => "failed",
         Phase::Ended { how: End::Cancelled, .. } => "cancelled",
@@ -26,12 +27,18 @@ fn phases() -> Vec<Bench> {
     orphan.crash();
     let mut cancelled = Bench::running();
     cancelled.give(Input::Cancel).expect("it has not ended");
+    let halted = |mut bench: Bench| {
+        bench.give(Input::Pause).expect("it has not ended");
+        bench
+    };
     vec![
         Bench::start(None),
         Bench::running(),
         orphan,
         Bench::suspended(vec![wait("s", 0, None), sleep(0, 10)]),
         ended(Then::Pause { problem: problem() }),
+        halted(Bench::suspended(vec![sleep(0, 10)])),
+        halted(Bench::running()),
         ended(Then::Complete { output: Payload::null() }),
         ended(Then::Fail { failure: Failure::new("no") }),
         cancelled,
@@ -51,6 +58,7 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
     let pauses = commit(Then::Pause { problem: problem() });
     let epoch = bench.run.epoch;
     let signal = |slot| Input::Signal { name: "s".into(), id: None, payload: Payload::null(), slot };
+    let restart = |slot| Input::Restart { cuts: vec![], signals: vec![], slot };
     vec![
         ("activate", Input::Activate(SLOT)),
         ("continue", goes_on),
@@ -61,6 +69,11 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
         ("signal", signal(None)),
         ("signal, slot", signal(Some(SLOT))),
         ("cancel", Input::Cancel),
+        ("halt", Input::Pause),
+        ("resume", Input::Resume { slot: None }),
+        ("resume, slot", Input::Resume { slot: Some(SLOT) }),
+        ("restart", restart(None)),
+        ("restart, slot", restart(Some(SLOT))),
         ("wake", Input::Wake { slot: None }),
         ("wake, slot", Input::Wake { slot: Some(SLOT) }),
         ("returned", Input::ActivationEnded { epoch, end: CallEnd::Returned }),
@@ -72,24 +85,29 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
 
 #[test]
 fn every_input_in_every_phase_has_its_one_result() {
-    // Much later: whatever waits for a time is due.
+    // Much later: whatever waits for a time is due. Halted: by request, at rest and with its program at work.
     let table = "
-        input        pending   running   orphan    suspended paused    completed failed    cancelled
-        activate     running   running   orphan    suspended paused    completed failed    cancelled
-        continue     stale     running   orphan    stale     stale     stale     stale     stale
-        suspend      stale     suspended suspended stale     stale     stale     stale     stale
-        complete     stale     completed completed stale     stale     stale     stale     stale
-        fail         stale     failed    failed    stale     stale     stale     stale     stale
-        pause        stale     paused    paused    stale     stale     stale     stale     stale
-        signal       pending   running   orphan    pending   paused    ended     ended     ended
-        signal,slot  pending   running   orphan    running   paused    ended     ended     ended
-        cancel       cancelled cancelled cancelled cancelled cancelled ended     ended     cancelled
-        wake         pending   running   pending   pending   paused    completed failed    cancelled
-        wake,slot    running   running   pending   running   paused    completed failed    cancelled
-        returned     pending   pending   pending   suspended paused    completed failed    cancelled
-        threw        pending   pending   pending   suspended paused    completed failed    cancelled
-        lost         pending   pending   pending   suspended paused    completed failed    cancelled
-        reload       pending   pending   orphan    suspended paused    completed failed    cancelled
+        input        pending   running   orphan    suspended paused    halted    halted    completed failed    cancelled
+        activate     running   running   orphan    suspended paused    halted    halted    completed failed    cancelled
+        continue     stale     running   orphan    stale     stale     stale     halted    stale     stale     stale
+        suspend      stale     suspended suspended stale     stale     stale     halted    stale     stale     stale
+        complete     stale     completed completed stale     stale     stale     halted    stale     stale     stale
+        fail         stale     failed    failed    stale     stale     stale     halted    stale     stale     stale
+        pause        stale     paused    paused    stale     stale     stale     halted    stale     stale     stale
+        signal       pending   running   orphan    pending   paused    halted    halted    ended     ended     ended
+        signal,slot  pending   running   orphan    running   paused    halted    halted    ended     ended     ended
+        cancel       cancelled cancelled cancelled cancelled cancelled cancelled cancelled ended     ended     cancelled
+        halt         halted    halted    halted    halted    paused    halted    halted    ended     ended     ended
+        resume       pending   running   orphan    suspended pending   pending   pending   ended     ended     ended
+        resume,slot  pending   running   orphan    suspended running   running   running   ended     ended     ended
+        restart      wrong     wrong     wrong     wrong     pending   pending   pending   pending   pending   pending
+        restart,slot wrong     wrong     wrong     wrong     running   running   running   running   running   running
+        wake         pending   running   pending   pending   paused    halted    halted    completed failed    cancelled
+        wake,slot    running   running   pending   running   paused    halted    halted    completed failed    cancelled
+        returned     pending   pending   pending   suspended paused    halted    halted    completed failed    cancelled
+        threw        pending   pending   pending   suspended paused    halted    halted    completed failed    cancelled
+        lost         pending   pending   pending   suspended paused    halted    halted    completed failed    cancelled
+        reload       pending   pending   orphan    suspended paused    halted    halted    completed failed    cancelled
     ";
     let mut actual = vec![vec!["input".to_owned()]];
     for mut bench in phases() {
@@ -101,6 +119,7 @@ fn every_input_in_every_phase_has_its_one_result() {
                 Ok(_) => stands(&after.run),
                 Err(problem) if problem.code == Code::StaleEpoch => "stale",
                 Err(problem) if problem.code == Code::RunEnded => "ended",
+                Err(problem) if problem.code == Code::WrongStatus => "wrong",
                 Err(problem) => panic!("{name}: {problem}"),
             };
             if actual.len() < row + 2 {

@@ -1,0 +1,82 @@
+//! Stopping a run for a while, letting it go on, and taking it back.
+
+use stepwell_protocol::{Code, Event, Problem, Record, Seq, Timestamp};
+
+use super::{
+    Cut, Decision, Effect, Entry, PauseWhy, Phase, Rejection, Reply, Run, Signal, Slot, Trouble,
+    decide::deadline,
+};
+
+impl Run {
+    /// Nothing new is begun. What its program is doing at this moment may still be recorded.
+    pub(super) fn pause(&self) -> Result<Decision, Rejection> {
+        match self.phase {
+            Phase::Paused { .. } => Ok(Decision { reply: Reply::Unchanged, ..Decision::default() }),
+            Phase::Ended { .. } => Err(self.ended("be paused")),
+            Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended => Ok(Decision {
+                entries: vec![Entry::Paused(PauseWhy::Request)],
+                effects: vec![],
+                reply: Reply::Done,
+            }),
+        }
+    }
+
+    /// Goes on: its program is called and finds out what there is to do. What became due meanwhile happens
+    /// then.
+    pub(super) fn resume(&self, now: Timestamp, slot: Option<Slot>) -> Result<Decision, Rejection> {
+        match self.phase {
+            Phase::Ended { .. } => Err(self.ended("be resumed")),
+            Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended => {
+                Ok(Decision { reply: Reply::Unchanged, ..Decision::default() })
+            }
+            Phase::Paused { .. } => {
+                let mut decision = Decision {
+                    // Whatever was held against it, a person has looked at it.
+                    entries: vec![Entry::Troubled(Trouble::default())],
+                    // A program that was at work when it was paused and listens would hold its place for ever.
+                    effects: vec![Effect::TellProgram],
+                    reply: Reply::Done,
+                };
+                decision.extend(self.activate(now, slot));
+                Ok(decision)
+            }
+        }
+    }
+
+    /// Goes back to a position and on from there. Only a run that is at rest can be taken back.
+    pub(super) fn restart(
+        &self,
+        now: Timestamp,
+        cuts: Vec<Cut>,
+        signals: Vec<Signal>,
+        slot: Option<Slot>,
+    ) -> Result<Decision, Rejection> {
+        match self.phase {
+            Phase::Ended { .. } | Phase::Paused { .. } => {}
+            Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended => {
+                let detail = format!(
+                    "The run is {}. Pause or cancel it first, then restart it.",
+                    self.status().as_str()
+                );
+                return Err(Problem::new(Code::WrongStatus, detail));
+            }
+        }
+        // Whoever was at work when it was paused must hear that it is over.
+        let mut decision = Decision { effects: vec![Effect::TellProgram], ..Decision::default() };
+        if !cuts.is_empty() {
+            decision.entries.push(Entry::Rewound(cuts));
+        }
+        // A signal that was acknowledged is kept, whatever becomes of the steps after it.
+        for (Signal { name, payload }, seq) in signals.into_iter().zip(self.head.0 + 1..) {
+            let event = Event::SignalReceived { name, id: None, payload };
+            let record = Record { seq: Seq(seq), at: now, event };
+            decision.entries.push(Entry::Recorded { record, mark: None });
+        }
+        decision.entries.push(Entry::OpenChanged(Vec::new()));
+        decision.entries.push(Entry::Troubled(Trouble::default()));
+        // It gets as much time as it had at first.
+        decision.entries.push(Entry::Reopened { deadline: deadline(now, self.timeout_ms) });
+        decision.extend(self.activate(now, slot));
+        Ok(decision)
+    }
+}

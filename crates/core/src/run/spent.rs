@@ -1,0 +1,66 @@
+//! What a run costs: rows and requests, counted as the platform counts them.
+
+use serde::{Deserialize, Serialize};
+use stepwell_protocol::{Event, Seq, Timestamp, rest::Meter};
+
+use super::{Entry, Run};
+
+/// What a run has cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Rows written for it.
+    #[serde(default)]
+    pub rows: u32,
+    /// Requests that its cell got for it.
+    #[serde(default)]
+    pub requests: u32,
+    /// The journal's head when this was stored: whatever came after it is one row each.
+    #[serde(default)]
+    pub at: Seq,
+}
+
+impl Run {
+    /// Counts what storing entries costs; `wake_before` is the wake time before them.
+    pub fn spend(&mut self, wake_before: Option<Timestamp>, entries: &[Entry]) {
+        let mut rows: u32 = entries.iter().map(other_rows).sum();
+        if entries.iter().any(Entry::changes_row) {
+            let wake_at = self.wake_at();
+            // An entry that enters or moves within the index is a row; one that leaves it is not.
+            rows += 1 + u32::from(wake_at.is_some() && wake_at != wake_before);
+        }
+        let signals = entries.iter().filter(|entry| is_signal(entry)).count();
+        self.spent.requests += u32::try_from(signals).unwrap_or(u32::MAX);
+        self.spent.rows += rows;
+        self.spent.at = self.head;
+    }
+
+    /// Counts what its insertion costs: its row, its entry in the index, its key and its tags.
+    pub fn spend_start(&mut self, has_key: bool) {
+        let tags = u32::try_from(self.tags.len()).unwrap_or(u32::MAX);
+        self.spent.rows = 2 + u32::from(has_key) + tags;
+        self.spent.requests = 1;
+    }
+
+    /// Its bill, by the list prices.
+    pub fn meter(&self) -> Meter {
+        let Spent { rows, requests, .. } = self.spent;
+        let dollars =
+            f64::from(rows) * 1.00 + f64::from(requests) * 0.15 + f64::from(self.epoch.0 + requests) * 0.30;
+        let dollars_per_million = (dollars * 100.0).round() / 100.0;
+        Meter { rows_written: rows, requests, dollars_per_million }
+    }
+}
+
+/// The rows of an entry besides the run's own.
+fn other_rows(entry: &Entry) -> u32 {
+    let is_reopened = matches!(entry, Entry::Reopened { .. });
+    let of_record = entry.record().map_or(0, |record| {
+        // The id of a signal is a row of its own.
+        1 + u32::from(matches!(&record.event, Event::SignalReceived { id: Some(_), .. }))
+    });
+    u32::from(is_reopened) + of_record
+}
+
+fn is_signal(entry: &Entry) -> bool {
+    entry.record().is_some_and(|record| matches!(record.event, Event::SignalReceived { .. }))
+}

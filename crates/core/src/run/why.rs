@@ -1,0 +1,97 @@
+//! A run in words: what it is, and why it is where it is.
+
+use stepwell_protocol::{
+    OpKind, Timestamp,
+    rest::{RunView, TroubleView, WaitsFor, Why},
+};
+
+use super::{End, PauseWhy, Phase, Run, Trouble};
+
+impl From<&Run> for RunView {
+    /// A run as people see it, without its result, which is in the row.
+    fn from(run: &Run) -> Self {
+        let (mut ended_at, mut problem) = (None, None);
+        match &run.phase {
+            Phase::Ended { at, .. } => ended_at = Some(*at),
+            Phase::Paused { why: PauseWhy::Problem(at) } => problem = Some(at.clone()),
+            Phase::Paused { why: PauseWhy::Request }
+            | Phase::Pending { .. }
+            | Phase::Running { .. }
+            | Phase::Suspended => {}
+        }
+        Self {
+            id: run.id.clone(),
+            workflow: run.workflow.clone(),
+            status: run.status(),
+            created_at: run.created_at,
+            ended_at,
+            wakes_at: run.next_open(),
+            waits_for: run.open.iter().filter_map(|open| open.signal.clone()).collect(),
+            output: None,
+            error: None,
+            problem,
+            progress: run.progress.clone(),
+            deadline: run.deadline,
+            head: run.head,
+            activations: run.epoch.0,
+            tags: run.tags.clone(),
+            meter: run.meter(),
+        }
+    }
+}
+
+impl Run {
+    /// Why it is where it is.
+    pub fn why(&self, now: Timestamp) -> Why {
+        let waits_for: Vec<_> = self
+            .open
+            .iter()
+            .map(|open| WaitsFor {
+                kind: open.op.kind.as_str().into(),
+                name: open.op.name.clone(),
+                until: open.until,
+            })
+            .collect();
+        let next_wake = match self.phase {
+            Phase::Pending { not_before } => Some(not_before),
+            Phase::Running { .. } | Phase::Suspended => self.next_due(),
+            Phase::Paused { .. } | Phase::Ended { .. } => None,
+        };
+        let Trouble { strikes, suspicion, losses, .. } = self.current_trouble();
+        let trouble =
+            (strikes + suspicion + losses > 0).then_some(TroubleView { strikes, suspicion, losses });
+        Why { status: self.status(), because: self.because(now), waits_for, next_wake, trouble }
+    }
+
+    fn because(&self, now: Timestamp) -> String {
+        let ago = |since: Timestamp| now.as_millis().saturating_sub(since.as_millis());
+        match &self.phase {
+            Phase::Pending { not_before } if *not_before > now => {
+                "Its program stopped without a result; it is called again after a pause.".into()
+            }
+            Phase::Pending { .. } => {
+                "It is due, and waits for a place among the programs that its cell calls.".into()
+            }
+            Phase::Running { orphaned_until: Some(_), .. } => {
+                "Its cell came back and waits for its program to report; then it is called again.".into()
+            }
+            Phase::Running { since, .. } => format!("Its program has been at work for {} ms.", ago(*since)),
+            Phase::Suspended => {
+                let of = |kind| self.open.iter().filter(|open| open.op.kind == kind).count();
+                let (signals, sleeps, retries) = (of(OpKind::Wait), of(OpKind::Sleep), of(OpKind::Step));
+                let parts = [
+                    (signals, "for a signal"),
+                    (sleeps, "for a time"),
+                    (retries, "for the next attempt of a step"),
+                ];
+                let parts: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(_, what)| *what).collect();
+                format!("It waits {}.", parts.join(" or "))
+            }
+            Phase::Paused { why: PauseWhy::Request } => "Somebody has paused it. Resume it to go on.".into(),
+            Phase::Paused { why: PauseWhy::Problem(problem) } => problem.detail.clone(),
+            Phase::Ended { how: End::Completed, .. } => "It has returned.".into(),
+            Phase::Ended { how: End::Failed, .. } => "It has failed; its error says why.".into(),
+            Phase::Ended { how: End::Cancelled, .. } => "Somebody has cancelled it.".into(),
+        }
+    }
+}

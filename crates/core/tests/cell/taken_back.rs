@@ -1,0 +1,301 @@
+//! Pause, resume, retry and restart, as clients ask for them.
+
+use stepwell_core::{
+    cell::{Cell, Fault, Order},
+    run::{CallEnd, Phase},
+};
+use stepwell_protocol::{
+    Code, Epoch, Event, Failure, Op, OpKind, Payload, RunId, Seq,
+    program::{Answer, Command, Open, Retry, Then},
+    rest::Status,
+};
+
+use crate::{Memory, at, new_run, said};
+
+/// A cell with one run, and the program that it has called.
+struct Bench {
+    rows: Memory,
+    cell: Cell,
+    now_ms: u64,
+    hashes: u64,
+    id: RunId,
+}
+
+impl Bench {
+    fn start(timeout_ms: Option<u64>) -> Self {
+        let (rows, mut cell) = (Memory::default(), Cell::new(4));
+        let id = cell.start(&rows, at(0), new_run(timeout_ms)).expect("it is accepted").run.id;
+        Self { rows, cell, now_ms: 0, hashes: 0, id }
+    }
+
+    /// What the program knows: all that counts.
+    fn events(&self) -> Vec<(u32, Event)> {
+        let (mut events, mut after) = (Vec::new(), Seq(0));
+        loop {
+            let page = self.cell.page(&self.rows, 1, after).expect("it can be read");
+            for record in &page.events {
+                let event = serde_json::from_str(record.event.text()).expect("it is an event");
+                events.push((record.seq.0, event));
+                after = record.seq;
+            }
+            if !page.more {
+                return events;
+            }
+        }
+    }
+
+    /// The positions of what counts.
+    fn counted(&self) -> Vec<u32> {
+        self.events().iter().map(|(seq, _)| *seq).collect()
+    }
+
+    fn commit(&mut self, commands: Vec<Command>, then: Then) -> Answer {
+        let base = Seq(self.counted().last().copied().unwrap_or_default());
+        self.now_ms += 1;
+        self.hashes += 1;
+        let epoch = self.rows.get(1).epoch;
+        let commit = said(base, commands, then);
+        self.cell.commit(&self.rows, at(self.now_ms), 1, epoch, commit, self.hashes).expect("it is in turn")
+    }
+
+    fn fail(&mut self) {
+        assert_eq!(self.commit(vec![], Then::Fail { failure: Failure::new("no") }), Answer::Stop);
+        let epoch = self.rows.get(1).epoch;
+        self.cell.call_ended(&self.rows, at(self.now_ms), 1, epoch, CallEnd::Returned).expect("it is known");
+        let _ = self.cell.take_orders();
+    }
+
+    fn signal(&mut self, name: &str) {
+        let (now, payload) = (at(self.now_ms), Payload::null());
+        self.cell.signal(&self.rows, now, &self.id, name.into(), None, payload).expect("it is kept");
+    }
+
+    fn alarm_at(&mut self, ms: u64) {
+        self.now_ms = ms;
+        self.cell.alarm(&self.rows, at(ms)).expect("the rows can be read");
+    }
+
+    fn retry(&mut self) -> Result<(), Code> {
+        code(self.cell.retry(&self.rows, at(self.now_ms), &self.id))
+    }
+
+    fn restart(&mut self, from: Option<&Op>) -> Result<(), Code> {
+        code(self.cell.restart(&self.rows, at(self.now_ms), &self.id, from))
+    }
+
+    /// The cell dies: the next one knows only rows.
+    fn crash(&mut self) {
+        self.cell = Cell::new(4);
+        self.alarm_at(self.now_ms + 10);
+    }
+
+    fn is_called(&mut self) -> bool {
+        self.cell.take_orders().iter().any(|order| matches!(order, Order::Call { .. }))
+    }
+}
+
+fn code(result: Result<(), Fault<std::convert::Infallible>>) -> Result<(), Code> {
+    result.map_err(|fault| match fault {
+        Fault::Rejected(problem) => problem.code,
+        Fault::Storage(never) => match never {},
+    })
+}
+
+fn step(name: &str) -> Op {
+    Op { kind: OpKind::Step, name: name.into(), occurrence: 0 }
+}
+
+fn ok(name: &str) -> Command {
+    Command::StepSucceeded { op: step(name), attempt: 1, output: Payload::null() }
+}
+
+fn no(name: &str, attempt: u32) -> Command {
+    let retry = Retry { attempts: 2, ..Retry::default() };
+    Command::StepFailed { op: step(name), attempt, failure: Failure::new("no"), retry }
+}
+
+fn go_on() -> Then {
+    Then::Continue { open: None }
+}
+
+fn sleep() -> Then {
+    let op = Op { kind: OpKind::Sleep, name: "sleep".into(), occurrence: 0 };
+    Then::Suspend { open: vec![Open::Sleep { op, ms: 1_000 }] }
+}
+
+/// Fails at `charge`, which was tried twice; `stock` ran beside it.
+fn failed_run() -> Bench {
+    let mut bench = Bench::start(None);
+    bench.commit(vec![ok("price")], go_on());
+    bench.signal("early");
+    bench.commit(vec![no("charge", 1)], go_on());
+    bench.commit(vec![ok("stock")], go_on());
+    bench.commit(vec![no("charge", 2)], go_on());
+    bench.signal("late");
+    bench.fail();
+    assert_eq!(bench.counted(), [1, 2, 3, 4, 5, 6]);
+    bench
+}
+
+#[test]
+fn a_retried_run_forgets_the_attempts_of_its_failed_step_and_nothing_beside_them() {
+    for crashes in [false, true] {
+        let mut bench = failed_run();
+        bench.retry().expect("it has failed");
+        assert!(bench.is_called(), "its program is called at once");
+        if crashes {
+            bench.crash();
+        }
+        // The price, the early signal, the stock; and the late signal once more.
+        assert_eq!(bench.counted(), [1, 2, 4, 7]);
+        assert!(matches!(&bench.events()[3].1, Event::SignalReceived { name, .. } if name == "late"));
+        assert!(
+            matches!(bench.commit(vec![ok("charge")], go_on()), Answer::Go { news, .. } if news.len() == 1)
+        );
+        assert_eq!(bench.rows.history(1).len(), 8, "the history keeps all of it");
+    }
+}
+
+#[test]
+fn a_run_may_be_retried_as_often_as_it_fails() {
+    let mut bench = failed_run();
+    for _ in 0..3 {
+        bench.retry().expect("it has failed");
+        bench.commit(vec![no("charge", 1)], go_on());
+        bench.commit(vec![no("charge", 2)], go_on());
+        bench.fail();
+    }
+    bench.retry().expect("it has failed");
+    let names: Vec<_> = bench.events().into_iter().map(|(_, event)| event).collect();
+    assert_eq!(names.len(), 4, "price, early, stock, late: {names:?}");
+}
+
+#[test]
+fn a_run_that_failed_without_a_failed_step_goes_on_from_where_it_was() {
+    let mut bench = Bench::start(None);
+    bench.commit(vec![ok("price")], go_on());
+    bench.fail();
+    bench.retry().expect("it has failed");
+    assert_eq!(bench.counted(), [1]);
+    assert!(bench.is_called());
+}
+
+#[test]
+fn only_a_failed_run_can_be_retried() {
+    let mut bench = Bench::start(None);
+    assert_eq!(bench.retry(), Err(Code::WrongStatus));
+    bench.commit(vec![], Then::Complete { output: Payload::null() });
+    assert_eq!(bench.retry(), Err(Code::WrongStatus));
+}
+
+#[test]
+fn a_step_that_must_not_run_twice_begins_anew_when_a_person_retries_it() {
+    let mut bench = Bench::start(None);
+    bench.commit(vec![Command::StepBegun { op: step("pay") }], go_on());
+    let retry = Retry { attempts: 1, ..Retry::default() };
+    let failure = Failure::coded(Code::StepInterrupted, "it was cut short");
+    bench.commit(vec![Command::StepFailed { op: step("pay"), attempt: 1, failure, retry }], go_on());
+    bench.fail();
+    bench.retry().expect("it has failed");
+    assert!(bench.counted().is_empty(), "it does not look as if it had begun");
+}
+
+#[test]
+fn a_run_is_restarted_before_the_step_that_was_named() {
+    for (from, kept) in [("price", vec![]), ("charge", vec![1, 2]), ("stock", vec![1, 2, 3])] {
+        let mut bench = failed_run();
+        bench.restart(Some(&step(from))).expect("it has ended");
+        bench.crash();
+        let signals = if from == "price" { 2 } else { 1 };
+        let again: Vec<_> = (7..7 + signals).collect();
+        assert_eq!(bench.counted(), [kept, again].concat(), "from {from}");
+    }
+}
+
+#[test]
+fn a_run_is_restarted_from_its_beginning_with_its_signals() {
+    let mut bench = failed_run();
+    bench.restart(None).expect("it has ended");
+    bench.restart(None).expect_err("it is not at rest");
+    let names: Vec<_> = bench
+        .events()
+        .into_iter()
+        .map(|(_, event)| if let Event::SignalReceived { name, .. } = event { name } else { "?".into() })
+        .collect();
+    assert_eq!(names, ["early", "late"]);
+}
+
+#[test]
+fn a_run_may_be_restarted_twice_in_a_row() {
+    let mut bench = failed_run();
+    bench.restart(None).expect("it has ended");
+    bench.commit(vec![ok("price")], go_on());
+    bench.fail();
+    bench.restart(None).expect("it has ended");
+    bench.crash();
+    assert_eq!(bench.events().len(), 2, "two signals, once each: {:?}", bench.events());
+    bench.commit(vec![ok("price")], Then::Complete { output: Payload::null() });
+    assert_eq!(bench.rows.get(1).status(), Status::Completed);
+}
+
+#[test]
+fn a_step_that_the_journal_does_not_have_is_no_place_to_go_back_to() {
+    let mut bench = failed_run();
+    let before = bench.rows.get(1);
+    let second = Op { occurrence: 1, ..step("charge") };
+    for from in [step("nothing"), second] {
+        assert_eq!(bench.restart(Some(&from)), Err(Code::StepNotFound));
+    }
+    assert_eq!(bench.rows.get(1), before);
+    bench.restart(Some(&step("charge"))).expect("it has ended");
+    bench.fail();
+    assert_eq!(bench.restart(Some(&step("charge"))), Err(Code::StepNotFound), "what was cut is gone");
+}
+
+#[test]
+fn a_run_that_is_at_work_cannot_be_restarted() {
+    let mut bench = Bench::start(None);
+    assert_eq!(bench.restart(None), Err(Code::WrongStatus));
+    bench.commit(vec![], sleep());
+    assert_eq!(bench.restart(None), Err(Code::WrongStatus));
+}
+
+#[test]
+fn a_paused_sleep_fires_by_the_alarm_after_the_run_goes_on() {
+    let mut bench = Bench::start(None);
+    bench.commit(vec![], sleep());
+    bench.cell.pause(&bench.rows, at(10), &bench.id).expect("it has not ended");
+    bench.alarm_at(5_000);
+    assert_eq!(bench.rows.get(1).status(), Status::Paused);
+    bench.cell.resume(&bench.rows, at(6_000), &bench.id).expect("it is paused");
+    bench.now_ms = 6_000;
+    assert_eq!(bench.commit(vec![], sleep()), Answer::Stop);
+    bench.alarm_at(6_100);
+    assert!(matches!(&bench.events()[..], [(1, Event::TimerFired { .. })]));
+}
+
+#[test]
+fn a_run_that_was_paused_beyond_its_limit_is_not_lost_when_it_goes_on() {
+    let mut bench = Bench::start(Some(1_000));
+    bench.cell.pause(&bench.rows, at(10), &bench.id).expect("it has not ended");
+    // The alarm has looked at all that is due by then.
+    bench.alarm_at(5_000);
+    bench.cell.resume(&bench.rows, at(5_000), &bench.id).expect("it is paused");
+    bench.now_ms = 5_000;
+    bench.commit(vec![], sleep());
+    bench.alarm_at(5_100);
+    bench.alarm_at(10_000);
+    assert_eq!(bench.rows.get(1).status(), Status::Failed);
+}
+
+#[test]
+fn what_a_paused_program_was_doing_is_recorded_and_its_call_ends_without_trouble() {
+    let mut bench = Bench::start(None);
+    bench.cell.pause(&bench.rows, at(10), &bench.id).expect("it has not ended");
+    assert_eq!(bench.commit(vec![ok("price")], go_on()), Answer::Stop);
+    bench.cell.call_ended(&bench.rows, at(20), 1, Epoch(1), CallEnd::Returned).expect("it is known");
+    assert_eq!(bench.cell.calls(), 0);
+    bench.cell.resume(&bench.rows, at(30), &bench.id).expect("it is paused");
+    assert!(matches!(bench.rows.get(1).phase, Phase::Running { .. }));
+    assert_eq!(bench.counted(), [1]);
+}

@@ -1,0 +1,147 @@
+//! Lists of runs, over all cells: newest first, in a stable order, with a cursor for each cell.
+
+use std::collections::BTreeMap;
+
+use axum::{Extension, extract::RawQuery, response::Response};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use futures::future::join_all;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use stepwell_protocol::{
+    Code, Place, Timestamp,
+    rest::{RunList, RunView},
+};
+
+use super::{error::Refusal, forward::Front, json, runs::pairs};
+use crate::cell::{Filter, Listed, Operation, Reached};
+
+/// How many runs a page has, unless it says otherwise.
+const LIMIT_DEFAULT: u32 = 50;
+
+/// How many runs a page has at the most.
+const LIMIT_MAX: u32 = 200;
+
+/// Below which number each cell goes on; a cell that is not in it is at its end.
+#[derive(Default, Serialize, Deserialize)]
+struct Cursor(BTreeMap<u32, u64>);
+
+/// `GET /api/executions`
+#[worker::send]
+pub async fn list(
+    Extension(front): Extension<Front>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let (filter, limit, cursor) = read(query.as_deref().unwrap_or_default())?;
+    let places: Vec<_> = match cursor {
+        None => front.cells().map(|place| (place, 1 << 53)).collect(),
+        Some(Cursor(cells)) => {
+            let mut places = Vec::new();
+            for place in front.cells() {
+                places.extend(cells.get(&place.cell).map(|below| (place, *below)));
+            }
+            places
+        }
+    };
+    let parts = join_all(places.into_iter().map(|(place, below)| {
+        let (front, filter) = (front.clone(), filter.clone());
+        async move {
+            let listed: Listed = front.ask_json(&place, Operation::List { filter, below, limit }).await?;
+            Ok::<_, Refusal>((place, listed))
+        }
+    }))
+    .await;
+    let mut merged = Merged::default();
+    for part in parts {
+        let (place, listed) = part?;
+        merged.add(&place, listed);
+    }
+    let list = merged.page(limit as usize);
+    Ok(json(StatusCode::OK, serde_json::to_string(&list).expect("a list holds only what JSON can say")))
+}
+
+/// What the cells gave, on the way to one page.
+#[derive(Default)]
+struct Merged {
+    runs: Vec<RunView>,
+    /// Where each cell goes on after all that it gave.
+    next: BTreeMap<u32, u64>,
+    /// The latest time at which a cell has stopped looking: it may have runs that are older than this, but newer
+    /// than what others gave.
+    horizon: Timestamp,
+}
+
+impl Merged {
+    fn add(&mut self, place: &Place, listed: Listed) {
+        self.runs.extend(listed.runs);
+        if let Some(Reached { number, created_at }) = listed.next {
+            self.next.insert(place.cell, number);
+            self.horizon = self.horizon.max(created_at);
+        }
+    }
+
+    /// The newest of all; the others are left to the pages after it.
+    fn page(mut self, limit: usize) -> RunList {
+        self.runs.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
+        let certain = self.runs.iter().take_while(|run| run.created_at >= self.horizon).count();
+        let rest = self.runs.split_off(certain.min(limit));
+        for run in &rest {
+            // The newest that was left out is where its cell goes on.
+            let next = self.next.entry(run.id.place.cell).or_default();
+            *next = (*next).max(run.id.number + 1);
+        }
+        let cursor = (!self.next.is_empty()).then(|| {
+            let text = serde_json::to_string(&Cursor(self.next)).expect("a cursor holds only numbers");
+            URL_SAFE_NO_PAD.encode(text)
+        });
+        RunList { executions: self.runs, cursor }
+    }
+}
+
+fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal> {
+    let (mut filter, mut limit, mut cursor) = (Filter::default(), LIMIT_DEFAULT, None);
+    for (name, value) in pairs(query) {
+        let wrong = |what: &str| {
+            Refusal::new(Code::InvalidRequest, format!("`{name}` takes {what}, not '{}'.", shown(&value)))
+        };
+        match name.as_str() {
+            "workflow" => filter.workflow = Some(value),
+            "tag" => filter.tag = Some(value),
+            "status" => {
+                let quoted = serde_json::Value::String(value.clone());
+                let status =
+                    serde_json::from_value(quoted).map_err(|_| wrong("a status such as 'running'"))?;
+                filter.status = Some(status);
+            }
+            "from" | "until" => {
+                let millis = value.parse().map_err(|_| wrong("milliseconds since 1970"))?;
+                let time = Some(Timestamp::from_millis(millis));
+                if name == "from" { filter.from = time } else { filter.until = time }
+            }
+            "limit" => {
+                limit = value
+                    .parse()
+                    .ok()
+                    .filter(|limit| (1..=LIMIT_MAX).contains(limit))
+                    .ok_or_else(|| wrong("1 to 200"))?;
+            }
+            "cursor" => {
+                let bytes = URL_SAFE_NO_PAD.decode(&value).ok();
+                let read = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                cursor = Some(read.ok_or_else(|| wrong("the `cursor` of the page before"))?);
+            }
+            other => {
+                let detail = format!(
+                    "There is no parameter '{}'. There are workflow, status, tag, from, until, limit, cursor.",
+                    shown(other)
+                );
+                return Err(Refusal::new(Code::InvalidRequest, detail));
+            }
+        }
+    }
+    Ok((filter, limit, cursor))
+}
+
+/// As much of what somebody sent as fits into an answer.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(40).collect()
+}

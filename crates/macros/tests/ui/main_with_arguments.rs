@@ -1,0 +1,6 @@
+#[stepwell::main]
+fn app(name: String) -> stepwell::App {
+    stepwell::App::new()
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use stepwell::prelude::*;
+
+#[workflow]
+async fn greet(ctx: Ctx) {}
+
+fn main() {}

@@ -1,0 +1,194 @@
+//! The reference model: what clients were told, what programs did, what is on disk; and what must hold of it.
+//!
+//! Rules carry the number of the invariant that they check. Whatever needs the machine's own opinion is not
+//! here: the model knows only durable rows, answers that arrived, and effects that were had.
+
+mod acks;
+mod durable;
+mod end;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stepwell_core::{
+    cell::DEAD_MAN_MS,
+    run::{CallEnd, Phase},
+};
+use stepwell_protocol::{Epoch, Op, Place, RunId, Seq, Timestamp, rest::Status};
+
+pub use end::AtEnd;
+
+use crate::{outside::Effect, tables::Tables};
+
+/// A rule that was broken, and how.
+pub type Checked = Result<(), (&'static str, String)>;
+
+/// What is known beside the rows.
+pub struct Checker {
+    runs: BTreeMap<(usize, u64), Known>,
+    /// What a key stands for, and the run that its clients were told of.
+    keys: BTreeMap<String, (String, RunId)>,
+    acked: Vec<(usize, RunId)>,
+    signals: Vec<(RunId, Option<String>, u64)>,
+    cancelled: Vec<RunId>,
+    begun: BTreeSet<(usize, u64, Epoch)>,
+    cells: usize,
+}
+
+/// What is known of a run.
+#[derive(Debug, Default)]
+struct Known {
+    head: Seq,
+    steps: BTreeMap<Op, Step>,
+    timers: BTreeSet<Op>,
+    signal_ids: BTreeSet<String>,
+    ended: Option<Status>,
+    /// Times that its program has stopped by its own fault, at the most.
+    faults_of_its_own: u32,
+    /// The build of the app that has spoken its last word.
+    build: Option<usize>,
+    /// Whether it was taken back, and went on after it had ended.
+    reopened: bool,
+    /// Fingerprint of the journal so far.
+    journal: u64,
+}
+
+#[derive(Debug, Default)]
+struct Step {
+    /// The most attempts that its policy allows, once its code has run.
+    limit: Option<u32>,
+    failed: u32,
+    /// Where its outcome is recorded.
+    finished: Option<Seq>,
+}
+
+/// A program and what it was called with.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder {
+    /// The cell of its run.
+    pub cell: usize,
+    /// Its run.
+    pub number: u64,
+    /// Its activation.
+    pub epoch: Epoch,
+    /// How much of the journal it was called with.
+    pub head: Seq,
+}
+
+impl Checker {
+    /// Nothing is known yet.
+    pub fn new(cells: usize) -> Self {
+        Self {
+            runs: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            acked: Vec::new(),
+            signals: Vec::new(),
+            cancelled: Vec::new(),
+            begun: BTreeSet::new(),
+            cells,
+        }
+    }
+
+    /// A program was called: the intent is on disk, and nobody was called as the same activation.
+    pub fn begun(&mut self, disk: &Tables, place: &Place, cell: usize, number: u64, epoch: Epoch) -> Checked {
+        const RULE: &str = "8 nothing is dispatched before its intent is recorded";
+        let stored = disk.run(place, number);
+        if stored.is_none_or(|run| run.epoch < epoch) {
+            return Err((RULE, format!("cell {cell}, run {number}: activation {} is not on disk", epoch.0)));
+        }
+        if !self.begun.insert((cell, number, epoch)) {
+            return Err((
+                RULE,
+                format!("cell {cell}, run {number}: activation {} was called twice", epoch.0),
+            ));
+        }
+        Ok(())
+    }
+
+    /// A step's code began to run.
+    pub fn effect(&mut self, disk: &Tables, place: &Place, holder: Holder, effect: &Effect) -> Checked {
+        let Holder { cell, number, epoch, head } = holder;
+        let op: Op = effect
+            .key
+            .split_once('/')
+            .and_then(|(_, op)| op.parse().ok())
+            .expect("a key is a run's id and an operation");
+        let step = self.runs.entry((cell, number)).or_default().steps.entry(op).or_default();
+        step.limit = Some(effect.limit);
+        let run = disk.run(place, number);
+        let is_holder = run.as_ref().is_some_and(|run| run.is_held_by(epoch));
+        if let Some(finished) = step.finished
+            && (finished <= head || is_holder)
+        {
+            let detail = format!("{} is on record at {} and runs again", effect.key, finished.0);
+            return Err(("4 a recorded step never runs again", detail));
+        }
+        if effect.attempt > effect.limit {
+            let detail = format!("{}: attempt {} of {}", effect.key, effect.attempt, effect.limit);
+            return Err(("7 attempts never exceed the policy", detail));
+        }
+        if is_holder && effect.attempt != step.failed + 1 {
+            let detail =
+                format!("{}: attempt {} after {} that failed", effect.key, effect.attempt, step.failed);
+            return Err(("7 the count of attempts survives", detail));
+        }
+        if is_holder
+            && let Some(run) = run
+            && matches!(run.phase, Phase::Ended { .. })
+        {
+            return Err(("22 nothing starts after the end", effect.key.clone()));
+        }
+        Ok(())
+    }
+
+    /// An instance died, or lost its name, while these runs' programs were called.
+    pub fn instance_died(&mut self, cell: usize, calls: &[u64]) {
+        // Only who was alone can have been the cause.
+        if let [number] = calls {
+            self.runs.entry((cell, *number)).or_default().faults_of_its_own += 1;
+        }
+    }
+
+    /// The cell was told how a program's call ended.
+    pub fn call_ended(&mut self, cell: usize, number: u64, end: &CallEnd) {
+        match end {
+            CallEnd::Returned | CallEnd::Threw(_) => {
+                self.runs.entry((cell, number)).or_default().faults_of_its_own += 1;
+            }
+            CallEnd::Lost(_) => {}
+        }
+    }
+
+    /// The last word of a run was spoken by this build of the app.
+    pub fn built_by(&mut self, cell: usize, number: u64, build: usize) {
+        self.runs.entry((cell, number)).or_default().build = Some(build);
+    }
+
+    /// The alarm is never later than the earliest time at which something is due.
+    pub fn alarm(&self, cell: usize, disk: &Tables, alarm: Option<Timestamp>, latest: Timestamp) -> Checked {
+        const RULE: &str = "12 the alarm is never later than what is due";
+        let soon = latest.plus_millis(DEAD_MAN_MS + 1);
+        for (wake_at, number) in &disk.by_wake {
+            let status = disk.runs.get(number).map_or("", |row| row.status);
+            // What is due is under way, or in the window's queue until somebody's call ends; the dead man's
+            // switch is set while anybody is called.
+            let by = if status == "running" {
+                soon.max(*wake_at)
+            } else if *wake_at > latest {
+                *wake_at
+            } else {
+                soon
+            };
+            if alarm.is_none_or(|alarm| alarm > by) {
+                let alarm = alarm.map(Timestamp::as_millis);
+                let detail = format!(
+                    "cell {cell}: run {number} ({status}) is due at {}, the alarm is set to {alarm:?}, the \
+                     time is {}",
+                    wake_at.as_millis(),
+                    latest.as_millis()
+                );
+                return Err((RULE, detail));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! Which pairs of phase and input the run machine has met.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stepwell_core::run::{CallEnd, End, Entry, Phase, Run};
+use stepwell_protocol::program::Then;
+
+use crate::tables::Batch;
+
+/// The phases, by name.
+pub const PHASES: [&str; 7] =
+    ["pending", "running", "suspended", "paused", "completed", "failed", "cancelled"];
+
+/// The inputs, by name.
+pub const INPUTS: [&str; 16] = [
+    "activate", "continue", "suspend", "complete", "fail", "pause", "signal", "cancel", "wake", "returned",
+    "threw", "lost", "reload", "hold", "resume", "restart",
+];
+
+/// Pairs that cannot happen, and why.
+pub const IMPOSSIBLE: &[(&str, &str, &str)] = &[
+    ("running", "activate", "a run leaves the queue when it is activated, and nothing else activates it"),
+    (
+        "suspended",
+        "activate",
+        "only an activation leads out of pending to there, and takes it from the queue",
+    ),
+    ("paused", "activate", "only an activation leads out of pending to there, and takes it from the queue"),
+    (
+        "completed",
+        "activate",
+        "only an activation leads out of pending to there, and takes it from the queue",
+    ),
+    ("suspended", "reload", "only a running run is reloaded"),
+    ("pending", "reload", "only a running run is reloaded"),
+    ("paused", "reload", "only a running run is reloaded"),
+    ("completed", "reload", "only a running run is reloaded"),
+    ("failed", "reload", "only a running run is reloaded"),
+    ("cancelled", "reload", "only a running run is reloaded"),
+    ("paused", "wake", "a paused run has no wake time"),
+    ("completed", "wake", "a run that has ended has no wake time"),
+    ("failed", "wake", "a run that has ended has no wake time"),
+    ("cancelled", "wake", "a run that has ended has no wake time"),
+];
+
+/// How often each pair of phase and input came up.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage(BTreeMap<(&'static str, &'static str), u64>);
+
+impl Coverage {
+    /// An input met a run.
+    pub fn note(&mut self, run: &Run, input: &'static str) {
+        *self.0.entry((phase(run), input)).or_default() += 1;
+    }
+
+    /// Runs that a turn has activated without speaking to them: the window had a place for them.
+    pub fn note_writes(&mut self, batch: Option<&Batch>, addressed: &BTreeSet<u64>) {
+        for write in batch.into_iter().flat_map(|batch| &batch.writes) {
+            let activated = write.entries.iter().any(|entry| matches!(entry, Entry::Activated { .. }));
+            if activated && !addressed.contains(&write.number) {
+                *self.0.entry(("pending", "activate")).or_default() += 1;
+            }
+        }
+    }
+
+    /// A run that a turn has read without speaking to it: it was in the window's queue and had moved on.
+    pub fn note_idle_grant(&mut self, run: &Run) {
+        match run.phase {
+            Phase::Ended { .. } => self.note(run, "activate"),
+            Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended | Phase::Paused { .. } => {}
+        }
+    }
+
+    /// Adds what another world has met.
+    pub fn add(&mut self, other: &Self) {
+        for (pair, count) in &other.0 {
+            *self.0.entry(*pair).or_default() += count;
+        }
+    }
+
+    /// Pairs that can happen and did not.
+    pub fn missing(&self) -> Vec<(&'static str, &'static str)> {
+        let pairs = PHASES.iter().flat_map(|phase| INPUTS.iter().map(|input| (*phase, *input)));
+        pairs
+            .filter(|(phase, input)| {
+                !IMPOSSIBLE.iter().any(|(of, by, _)| of == phase && by == input)
+                    && !self.0.contains_key(&(*phase, *input))
+            })
+            .collect()
+    }
+
+    /// Pairs that came up although they cannot.
+    pub fn surprising(&self) -> Vec<(&'static str, &'static str)> {
+        let pairs = self.0.keys().copied();
+        pairs
+            .filter(|(phase, input)| IMPOSSIBLE.iter().any(|(of, by, _)| of == phase && by == input))
+            .collect()
+    }
+
+    /// How many pairs came up.
+    pub fn met(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The pairs and how often they came up.
+    pub fn pairs(&self) -> impl Iterator<Item = (&(&'static str, &'static str), &u64)> {
+        self.0.iter()
+    }
+}
+
+/// Where a run stands, in a word.
+pub fn phase(run: &Run) -> &'static str {
+    match run.phase {
+        Phase::Pending { .. } => "pending",
+        Phase::Running { .. } => "running",
+        Phase::Suspended => "suspended",
+        Phase::Paused { .. } => "paused",
+        Phase::Ended { how: End::Completed, .. } => "completed",
+        Phase::Ended { how: End::Failed, .. } => "failed",
+        Phase::Ended { how: End::Cancelled, .. } => "cancelled",
+    }
+}
+
+/// What a commit does next, in a word.
+pub fn then(then: &Then) -> &'static str {
+    match then {
+        Then::Continue { .. } => "continue",
+        Then::Suspend { .. } => "suspend",
+        Then::Complete { .. } => "complete",
+        Then::Fail { .. } => "fail",
+        Then::Pause { .. } => "pause",
+    }
+}
+
+/// How a call ended, in a word.
+pub fn end(end: &CallEnd) -> &'static str {
+    match end {
+        CallEnd::Returned => "returned",
+        CallEnd::Threw(_) => "threw",
+        CallEnd::Lost(_) => "lost",
+    }
+}

@@ -1,0 +1,174 @@
+//! The command `stepwell-sim`.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use anyhow::bail;
+use clap::{Parser, Subcommand};
+use stepwell_sim::{
+    Sabotage, Script, World, coverage, shrink, simulate,
+    sweep::{Sweep, sweep},
+};
+
+/// Small worlds in which everything breaks, and the rules that must hold in them.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs many seeds.
+    Run {
+        /// How many.
+        #[arg(long, default_value_t = 1_000)]
+        seeds: u64,
+        /// The first one.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+        /// How many at a time.
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
+    /// Counts the rules that many seeds break, with the first seed of each.
+    Survey {
+        /// How many.
+        #[arg(long, default_value_t = 1_000)]
+        seeds: u64,
+        /// The first one.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+    },
+    /// Plants each bug in turn and says whether it was noticed.
+    Planted {
+        /// How many seeds each gets.
+        #[arg(long, default_value_t = 300)]
+        seeds: u64,
+    },
+    /// Runs one seed, prints what happened; if a rule is broken, also the smallest world that breaks it.
+    Seed {
+        /// The seed.
+        seed: u64,
+        /// Leaves the world as it is.
+        #[arg(long)]
+        whole: bool,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Run { seeds, first, threads } => run(first, seeds, threads),
+        Command::Seed { seed, whole } => one(seed, whole),
+        Command::Planted { seeds } => planted(seeds),
+        Command::Survey { seeds, first } => {
+            survey(first, seeds);
+            Ok(())
+        }
+    }
+}
+
+fn run(first: u64, seeds: u64, threads: usize) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let sum = sweep(first, seeds, threads, None, |done| {
+        if done.is_multiple_of(250) {
+            eprint!("\r{done} of {seeds} seeds, {:.0} s ", began.elapsed().as_secs_f64());
+        }
+    });
+    eprintln!();
+    print(&sum, began.elapsed().as_secs_f64());
+    if let Some((seed, violation)) = &sum.failure {
+        println!("seed {seed} breaks a rule: {}\n  {}", violation.rule, violation.detail);
+        println!("to see it again: just sim-seed {seed}");
+        bail!("a rule is broken");
+    }
+    let missing = sum.coverage.missing();
+    for (phase, input) in &missing {
+        println!("never met: input '{input}' in phase '{phase}'");
+    }
+    for (phase, input) in sum.coverage.surprising() {
+        println!("met although it is said to be impossible: input '{input}' in phase '{phase}'");
+    }
+    if !missing.is_empty() {
+        bail!(
+            "{} pairs of phase and input were never met: run more seeds, or make them happen",
+            missing.len()
+        );
+    }
+    if sum.transitions_min < 200 || sum.faults_min < 20 {
+        bail!("a world was too quiet: at least 200 transitions and 20 faults make one");
+    }
+    Ok(())
+}
+
+fn print(sum: &Sweep, seconds: f64) {
+    #[expect(clippy::cast_precision_loss, reason = "for people to read")]
+    let each_second = sum.seeds as f64 / seconds;
+    println!("{} seeds in {seconds:.1} s ({each_second:.0} a second), {} runs", sum.seeds, sum.runs);
+    println!("{} transitions, at least {} in a world", sum.transitions, sum.transitions_min);
+    println!("{} faults, at least {} in a world:", sum.faults.values().sum::<u64>(), sum.faults_min);
+    for (kind, count) in &sum.faults {
+        println!("  {count:>9} {kind}");
+    }
+    let possible = coverage::PHASES.len() * coverage::INPUTS.len() - coverage::IMPOSSIBLE.len();
+    println!("{} of {possible} pairs of phase and input were met", possible - sum.coverage.missing().len());
+}
+
+fn planted(seeds: u64) -> anyhow::Result<()> {
+    let mut missed = 0;
+    for sabotage in Sabotage::ALL {
+        match sweep(1, seeds, 2, Some(sabotage), |_| ()).failure {
+            Some((seed, violation)) => println!("{sabotage:?}: seed {seed}: {}", violation.rule),
+            None => {
+                missed += 1;
+                println!("{sabotage:?}: NOT NOTICED");
+            }
+        }
+    }
+    if missed > 0 {
+        bail!("{missed} of {} planted bugs were not noticed", Sabotage::ALL.len());
+    }
+    Ok(())
+}
+
+fn survey(first: u64, seeds: u64) {
+    let mut broken = BTreeMap::new();
+    for seed in first..first + seeds {
+        if let Some(violation) = simulate(seed, None, false).violation {
+            broken.entry(violation.rule).or_insert((0, seed, violation.detail)).0 += 1;
+        }
+    }
+    for (rule, (count, seed, detail)) in &broken {
+        println!("{count:>6} seeds, first {seed}: {rule}\n         {detail}");
+    }
+    println!("{} rules are broken", broken.len());
+}
+
+fn one(seed: u64, whole: bool) -> anyhow::Result<()> {
+    let outcome = simulate(seed, None, true);
+    let Some(violation) = outcome.violation else {
+        for line in &outcome.transcript {
+            println!("{line}");
+        }
+        println!("seed {seed}: no rule is broken; {} transitions", outcome.transitions);
+        return Ok(());
+    };
+    let transcript = if whole {
+        outcome.transcript
+    } else {
+        let script = shrink::shrink(seed, Script::of(seed), None, &violation);
+        println!("the smallest script that breaks it:");
+        for (at, action) in &script.actions {
+            println!("  {at:>7} {action:?}");
+        }
+        for (at, fault) in &script.faults {
+            println!("  {at:>7} {fault:?}");
+        }
+        println!("  network: {:?}\nwhat happened:", script.noise);
+        World::new(seed, script, None, true).run().transcript
+    };
+    for line in &transcript {
+        println!("{line}");
+    }
+    println!("seed {seed} breaks a rule: {}\n  {}", violation.rule, violation.detail);
+    bail!("a rule is broken")
+}

@@ -1,0 +1,99 @@
+//! Planted bugs: each switches off one mechanism, so that a test can see the checker notice.
+//!
+//! They live in the simulator's own host and storage, around the machines: the code that is shipped has no
+//! switch for them.
+
+/// A mechanism that is switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sabotage {
+    /// A commit counts for the run's latest activation, whoever sends it.
+    NoFence,
+    /// An identical repeat of a commit is not known as one.
+    RepeatUnknown,
+    /// An identical repeat of a commit is recorded a second time.
+    RepeatRecorded,
+    /// A commit is taken as if its program had seen all of the journal.
+    NewsSkipped,
+    /// A fresh instance trusts that its alarm is set.
+    NoRepair,
+    /// The alarm waits until the programs that it calls are done.
+    AlarmAwaitsDispatch,
+    /// No alarm is ever set.
+    NeverArmed,
+    /// The alarm that fires sets no other.
+    AlarmNotRearmed,
+    /// After a crash, failed attempts are forgotten.
+    AttemptsForgotten,
+    /// A signal that nobody waits for yet is acknowledged and dropped.
+    EarlySignalDropped,
+    /// A reset by the platform is reported as the program's own failure.
+    ResetIsAStrike,
+    /// Whoever was at work when a cell died is convicted, alone or not.
+    NeighbourConvicted,
+    /// The alarm looks at a clock that is ahead.
+    TimerEarly,
+    /// A late commit to a run that has ended is written.
+    EndedRunWritten,
+    /// A cancellation is acknowledged and not written.
+    CancelLost,
+    /// Reading a journal skips an event where a page begins.
+    PageSkipped,
+    /// An idempotency key is not stored.
+    KeyLost,
+    /// A signal's id is not looked up.
+    SignalIdLost,
+    /// A crash loses the last row of a journal.
+    JournalRowLost,
+    /// Answers and calls leave before the commit is durable.
+    GateOpen,
+    /// A program that listens is not told.
+    ListenerNotTold,
+    /// Whoever waits for the end is not told.
+    EndNotTold,
+    /// A superseded instance can still write.
+    StaleInstanceWrites,
+    /// The row does not say that a program was called.
+    IntentLost,
+    /// The row keeps its old wake time.
+    WakeTimeLost,
+    /// A step's result reads back differently than it was written.
+    ResultAltered,
+    /// A program that keeps stopping is called again for ever.
+    StrikesForgotten,
+    /// The call of a program that is over is not reported to the machine.
+    EndOfCallLost,
+}
+
+impl Sabotage {
+    /// All of them.
+    pub const ALL: [Self; 28] = [
+        Self::NoFence,
+        Self::RepeatUnknown,
+        Self::RepeatRecorded,
+        Self::NewsSkipped,
+        Self::NoRepair,
+        Self::AlarmAwaitsDispatch,
+        Self::NeverArmed,
+        Self::AlarmNotRearmed,
+        Self::AttemptsForgotten,
+        Self::EarlySignalDropped,
+        Self::ResetIsAStrike,
+        Self::NeighbourConvicted,
+        Self::TimerEarly,
+        Self::EndedRunWritten,
+        Self::CancelLost,
+        Self::PageSkipped,
+        Self::KeyLost,
+        Self::SignalIdLost,
+        Self::JournalRowLost,
+        Self::GateOpen,
+        Self::ListenerNotTold,
+        Self::EndNotTold,
+        Self::StaleInstanceWrites,
+        Self::IntentLost,
+        Self::WakeTimeLost,
+        Self::ResultAltered,
+        Self::StrikesForgotten,
+        Self::EndOfCallLost,
+    ];
+}

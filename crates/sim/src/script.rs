@@ -1,0 +1,323 @@
+//! What will be done to a world: client actions, faults, and how bad the network is. Made from the seed alone,
+//! so a failing script can be made smaller piece by piece.
+
+use crate::{
+    flows::{BUILDS, Job, NAMES},
+    rng::{Rng, hash},
+};
+
+/// Everything that happens to a world from outside.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// How many cells there are.
+    pub cells: usize,
+    /// How many programs a cell calls at once.
+    pub window: usize,
+    /// How many events go into a page.
+    pub page_events: usize,
+    /// What clients do.
+    pub actions: Vec<(u64, Action)>,
+    /// What breaks.
+    pub faults: Vec<(u64, Fault)>,
+    /// What the network does, in percent of all messages.
+    pub noise: Noise,
+    /// When faults stop.
+    pub heal_at_ms: u64,
+}
+
+/// What a client does. Runs are named by the start that made them.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Starts a run.
+    Start {
+        /// The cell that it goes to.
+        cell: usize,
+        /// Its idempotency key.
+        key: Option<String>,
+        /// The workflow.
+        workflow: &'static str,
+        /// The input.
+        job: Job,
+        /// How long it may take.
+        timeout_ms: Option<u64>,
+    },
+    /// Sends a signal.
+    Signal {
+        /// The action that has started the run.
+        start: usize,
+        /// The signal's name.
+        name: &'static str,
+        /// Its id.
+        id: Option<String>,
+        /// What comes with it.
+        payload: u64,
+    },
+    /// Cancels.
+    Cancel {
+        /// The action that has started the run.
+        start: usize,
+    },
+    /// Takes a run in hand.
+    Manage {
+        /// The action that has started the run.
+        start: usize,
+        /// What is done to it.
+        how: Manage,
+    },
+    /// Looks at a run, and may wait for its end.
+    Show {
+        /// The action that has started the run.
+        start: usize,
+        /// For how long.
+        wait_ms: u64,
+    },
+}
+
+/// What a person can do to a run by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manage {
+    /// Stops it for a while.
+    Pause,
+    /// Lets it go on.
+    Resume,
+    /// Lets it go on from the step that failed.
+    Retry,
+    /// Lets it begin anew.
+    Restart,
+}
+
+/// Something that breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The cell's instance dies at once.
+    Crash(usize),
+    /// It dies before its next commit is durable.
+    CrashBeforeCommit(usize),
+    /// It dies after its next commit is durable, before anything leaves.
+    CrashAfterCommit(usize),
+    /// It dies, and the next instance with its first commit.
+    CrashInRecovery(usize),
+    /// The next write is done, but answered with an error; the instance is reset.
+    CommitThenError(usize),
+    /// Nothing can be written for so long.
+    RefuseWrites(usize, u64),
+    /// The next alarm is late by so much.
+    AlarmLate(usize, u64),
+    /// The alarm fires, and it was not its time.
+    AlarmTwice(usize),
+    /// The alarm is gone, and the instance too.
+    AlarmDropped(usize),
+    /// The next alarm fires so much too early.
+    AlarmEarly(usize, u64),
+    /// Another instance takes over while the first does not know.
+    SecondInstance(usize),
+    /// The cell's clock jumps forward.
+    ClockForward(usize, u64),
+    /// The cell's clock jumps back.
+    ClockBack(usize, u64),
+    /// A program does nothing for so long, and is then killed.
+    ProgramHangs(u64),
+    /// A program throws.
+    ProgramThrows,
+    /// A program's connection breaks.
+    ProgramDies,
+    /// A program returns without a word.
+    ProgramReturns,
+    /// A program reports what makes no sense.
+    ProgramGarbage,
+    /// Somebody speaks for an activation that is over.
+    OldWord(usize),
+    /// Programs that outlive their cell's instance can still reach the next one.
+    ProgramsSurvive,
+    /// Another build of the app is deployed.
+    Deploy(usize),
+    /// Cancel, signal and time-out of a run come in one tick.
+    OneTick(usize),
+}
+
+impl Fault {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crash(_) => "crash",
+            Self::CrashBeforeCommit(_) => "crash before a commit",
+            Self::CrashAfterCommit(_) => "crash after a commit",
+            Self::CrashInRecovery(_) => "crash in recovery",
+            Self::CommitThenError(_) => "commit done, error returned",
+            Self::RefuseWrites(..) => "writes refused",
+            Self::AlarmLate(..) => "alarm late",
+            Self::AlarmTwice(_) => "alarm twice",
+            Self::AlarmDropped(_) => "alarm dropped",
+            Self::AlarmEarly(..) => "alarm early",
+            Self::SecondInstance(_) => "second instance",
+            Self::ClockForward(..) => "clock forward",
+            Self::ClockBack(..) => "clock back",
+            Self::ProgramHangs(_) => "program hangs",
+            Self::ProgramThrows => "program throws",
+            Self::ProgramDies => "program dies",
+            Self::ProgramReturns => "program returns early",
+            Self::ProgramGarbage => "program reports garbage",
+            Self::OldWord(_) => "word of an activation that is over",
+            Self::ProgramsSurvive => "programs outlive their cell",
+            Self::Deploy(_) => "deploy or rollback",
+            Self::OneTick(_) => "cancel, signal, time-out at once",
+        }
+    }
+}
+
+/// What the network does to messages, in percent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Noise {
+    /// Lost.
+    pub lose: u64,
+    /// Sent twice.
+    pub duplicate: u64,
+    /// Long under way, so that others overtake it.
+    pub delay: u64,
+}
+
+impl Script {
+    /// The script of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let cells = usize::try_from(rng.between(2, 3)).expect("small");
+        let heal_at_ms = rng.between(15_000, 30_000);
+        let actions = actions(&mut rng, cells, heal_at_ms);
+        let faults = faults(&mut rng, cells, heal_at_ms, &actions);
+        Self {
+            cells,
+            window: usize::try_from(rng.between(2, 6)).expect("small"),
+            page_events: usize::try_from(rng.between(1, 6)).expect("small"),
+            actions,
+            faults,
+            noise: Noise { lose: rng.below(4), duplicate: rng.below(6), delay: rng.below(6) },
+            heal_at_ms,
+        }
+    }
+}
+
+fn actions(rng: &mut Rng, cells: usize, heal_at_ms: u64) -> Vec<(u64, Action)> {
+    let mut actions: Vec<(u64, Action)> = Vec::new();
+    let runs = rng.between(14, 22);
+    // Now and then a program that kills its cell, or one that throws, with all the time that it needs to be
+    // found out.
+    let villain = match rng.below(4) {
+        0 => Some("poison"),
+        1 => Some("thrower"),
+        _ => None,
+    };
+    for n in 0..runs {
+        let at = if rng.percent(40) { rng.between(0, 50) } else { rng.between(0, heal_at_ms * 2 / 3) };
+        let (at, workflow) = match villain {
+            Some(villain) if n == 0 => (0, villain),
+            Some(_) | None => (at, NAMES[usize::try_from(rng.below(14)).expect("small")]),
+        };
+        let tag = format!("r{n}");
+        let job = Job { tag, n: 1 + small(rng, 7), ms: rng.between(1, 120), fails: small(rng, 6) };
+        let key = rng.percent(50).then(|| format!("k{n}"));
+        let cell = match &key {
+            Some(key) => home(key, cells),
+            None => usize::try_from(rng.below(cells as u64)).expect("small"),
+        };
+        let start = actions.len();
+        let timeout_ms = (rng.percent(12) && n > 0).then(|| rng.between(100, 5_000));
+        actions.push((at, Action::Start { cell, key: key.clone(), workflow, job: job.clone(), timeout_ms }));
+        if let Some(key) = key {
+            for _ in 0..rng.below(3) {
+                let again = at + rng.below(2_000);
+                let job = if rng.percent(25) { Job { n: job.n + 1, ..job.clone() } } else { job.clone() };
+                actions
+                    .push((again, Action::Start { cell, key: Some(key.clone()), workflow, job, timeout_ms }));
+            }
+        }
+        follow(rng, start, at, workflow, &mut actions);
+    }
+    actions
+}
+
+/// What clients do to a run after it was started.
+fn follow(rng: &mut Rng, start: usize, at: u64, workflow: &str, actions: &mut Vec<(u64, Action)>) {
+    let (name, signals) = match workflow {
+        "approval" | "patience" | "race_signal" | "three_ways" | "stuck" => ("go", rng.below(3)),
+        "collect" => ("item", rng.below(4)),
+        _ => ("go", u64::from(rng.percent(15))),
+    };
+    for n in 0..signals {
+        let id = rng.percent(70).then(|| format!("s{start}.{n}"));
+        let signal = |payload| Action::Signal { start, name, id: id.clone(), payload };
+        let sent = at + rng.below(3_000);
+        let payload = rng.below(1_000);
+        actions.push((sent, signal(payload)));
+        if id.is_some() && rng.percent(40) {
+            actions.push((sent + rng.below(1_500), signal(payload)));
+        }
+    }
+    if rng.percent(14) {
+        let sent = at + rng.below(2_500);
+        actions.push((sent, Action::Cancel { start }));
+        if rng.percent(30) {
+            actions.push((sent + rng.below(500), Action::Cancel { start }));
+        }
+    }
+    if rng.percent(15) {
+        let sent = at + rng.below(1_500);
+        actions.push((sent, Action::Manage { start, how: Manage::Pause }));
+        if rng.percent(80) {
+            let resumed = sent + rng.between(1, 3_000);
+            actions.push((resumed, Action::Manage { start, how: Manage::Resume }));
+        }
+    }
+    if rng.percent(if matches!(workflow, "doomed" | "sequential" | "looping") { 40 } else { 12 }) {
+        let how = *rng.pick(&[Manage::Resume, Manage::Retry, Manage::Retry, Manage::Restart]);
+        actions.push((at + rng.between(1, 6_000), Action::Manage { start, how }));
+    }
+    if rng.percent(40) {
+        let wait_ms = if rng.percent(60) { rng.between(500, 8_000) } else { 0 };
+        actions.push((at + rng.below(4_000), Action::Show { start, wait_ms }));
+    }
+}
+
+fn faults(rng: &mut Rng, cells: usize, heal_at_ms: u64, actions: &[(u64, Action)]) -> Vec<(u64, Fault)> {
+    let count = rng.between(28, 50);
+    (0..count)
+        .map(|_| {
+            // Most of them while most is going on.
+            let at = if rng.percent(50) { rng.between(1, 4_000) } else { rng.between(1, heal_at_ms - 1) };
+            let cell = usize::try_from(rng.below(cells as u64)).expect("small");
+            let fault = match rng.below(34) {
+                0..=2 => Fault::Crash(cell),
+                3..=5 => Fault::CrashBeforeCommit(cell),
+                6..=8 => Fault::CrashAfterCommit(cell),
+                9 => Fault::CrashInRecovery(cell),
+                10 => Fault::CommitThenError(cell),
+                11 => Fault::RefuseWrites(cell, rng.between(5, 3_000)),
+                12 => Fault::AlarmLate(cell, rng.between(1, 4_000)),
+                13 => Fault::AlarmTwice(cell),
+                14 => Fault::AlarmDropped(cell),
+                15 => Fault::AlarmEarly(cell, rng.between(1, 20)),
+                16..=17 => Fault::SecondInstance(cell),
+                18 => Fault::ClockForward(cell, rng.between(1, 5_000)),
+                19 => Fault::ClockBack(cell, rng.between(1, 5_000)),
+                20 => Fault::ProgramHangs(rng.between(100, 6_000)),
+                21..=22 => Fault::ProgramThrows,
+                23..=24 => Fault::ProgramDies,
+                25 => Fault::ProgramReturns,
+                26 => Fault::ProgramGarbage,
+                27..=28 => Fault::ProgramsSurvive,
+                30..=31 => Fault::OldWord(cell),
+                29 => Fault::Deploy(usize::try_from(rng.below(BUILDS as u64)).expect("small")),
+                _ => Fault::OneTick(usize::try_from(rng.below(actions.len() as u64)).expect("small")),
+            };
+            (at, fault)
+        })
+        .collect()
+}
+
+/// The cell that a key belongs to.
+fn home(key: &str, cells: usize) -> usize {
+    usize::try_from(hash(key) % cells as u64).expect("below the number of cells")
+}
+
+fn small(rng: &mut Rng, limit: u64) -> u32 {
+    u32::try_from(rng.below(limit)).expect("small")
+}

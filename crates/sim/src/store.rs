@@ -1,0 +1,379 @@
+//! The storage that an instance of a cell sees: what is on disk and what it has written since.
+//!
+//! Everything that is written here is in the instance's own view at once, and in a [`Batch`] that the world
+//! makes durable later, or never.
+
+use std::{cell::RefCell, rc::Rc};
+
+use stepwell_core::{
+    cell::{KeyRow, Rows, StoredRun},
+    run::{Entry, Mark, Run},
+};
+use stepwell_protocol::{
+    Event, Payload, Place, Record, Seq, Timestamp,
+    program::{RawPage, RawRecord},
+};
+
+use crate::{
+    sabotage::Sabotage,
+    tables::{Batch, Cause, JournalRow, Row, Tables, Write},
+};
+
+/// The storage did not do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
+/// What one instance sees.
+#[derive(Debug)]
+pub struct Store {
+    place: Place,
+    sabotage: Option<Sabotage>,
+    /// How many events go into a page.
+    page_events: usize,
+    inner: RefCell<Inner>,
+}
+
+#[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fault of its own, and they go together in any way"
+)]
+struct Inner {
+    view: Tables,
+    batch: Batch,
+    /// Nothing can be written for the time being.
+    refuses: bool,
+    /// The next write is done and answered with an error.
+    fails_after: bool,
+    /// Nothing can be done any more: the instance is to be reset.
+    broken: bool,
+    /// Runs whose rows were read in this turn.
+    reads: Vec<u64>,
+    /// Whether another instance was there before.
+    is_second: bool,
+}
+
+impl Store {
+    /// A store on what is on disk.
+    pub fn new(
+        place: Place,
+        disk: Tables,
+        page_events: usize,
+        is_second: bool,
+        sabotage: Option<Sabotage>,
+    ) -> Self {
+        let batch = Batch { cause: Cause::Request, writes: Vec::new(), alarm: None };
+        let inner = Inner {
+            view: disk,
+            batch,
+            refuses: false,
+            fails_after: false,
+            broken: false,
+            reads: Vec::new(),
+            is_second,
+        };
+        Self { place, sabotage, page_events, inner: RefCell::new(inner) }
+    }
+
+    /// A turn begins.
+    pub fn begin(&self, cause: Cause, refuses: bool) {
+        let mut inner = self.inner.borrow_mut();
+        inner.batch.cause = cause;
+        inner.refuses = refuses;
+        inner.reads.clear();
+    }
+
+    /// What was written since the last time, if anything was; and the runs that were read.
+    pub fn take(&self) -> (Option<Batch>, Vec<u64>) {
+        let mut inner = self.inner.borrow_mut();
+        let reads = std::mem::take(&mut inner.reads);
+        if inner.batch.writes.is_empty() && inner.batch.alarm.is_none() {
+            return (None, reads);
+        }
+        let empty = Batch { cause: inner.batch.cause, writes: Vec::new(), alarm: None };
+        (Some(std::mem::replace(&mut inner.batch, empty)), reads)
+    }
+
+    /// The next write is done and answered with an error, and the instance is lost with it.
+    pub fn fail_after_next(&self) {
+        self.inner.borrow_mut().fails_after = true;
+    }
+
+    /// Takes that back, if it has not happened. Says whether there was anything to take back.
+    pub fn forget_failure(&self) -> bool {
+        std::mem::take(&mut self.inner.borrow_mut().fails_after)
+    }
+
+    /// Whether the instance is to be reset.
+    pub fn is_broken(&self) -> bool {
+        self.inner.borrow().broken
+    }
+
+    /// Sets the alarm.
+    pub fn set_alarm(&self, at: Timestamp) -> Result<(), Refused> {
+        let mut inner = self.inner.borrow_mut();
+        inner.may_write()?;
+        inner.batch.alarm = Some(at);
+        Ok(())
+    }
+
+    /// A run as its rows say, past everything that could fail.
+    pub fn peek(&self, number: u64) -> Option<Run> {
+        self.inner.borrow().view.run(&self.place, number)
+    }
+
+    /// The runs that are due by a time.
+    pub fn due_by(&self, clock: Timestamp) -> Vec<Run> {
+        let inner = self.inner.borrow();
+        let due = inner.view.by_wake.iter().take_while(|(at, _)| *at <= clock);
+        due.filter_map(|(_, number)| inner.view.run(&self.place, *number)).collect()
+    }
+
+    /// What a run gave.
+    pub fn result(&self, number: u64) -> Option<Rc<str>> {
+        self.inner.borrow().view.runs.get(&number).and_then(|row| row.result.clone())
+    }
+
+    /// Writes past the machine: what a planted bug does.
+    pub fn write_anyway(&self, number: u64, at: Timestamp, event: &Event) {
+        let seq = self.inner.borrow().view.journal(number).last().map_or(Seq(1), |last| last.seq.next());
+        let record = journal_row(&Record { seq, at, event: event.clone() }, None);
+        let write = Write {
+            number,
+            row: None,
+            is_new: false,
+            records: vec![record],
+            signal_ids: Vec::new(),
+            key: None,
+            entries: Vec::new(),
+        };
+        // A bug that is planted does not care whether it succeeds.
+        let _ = self.inner.borrow_mut().write(write);
+    }
+
+    fn is(&self, sabotage: Sabotage) -> bool {
+        self.sabotage == Some(sabotage)
+    }
+
+    fn may_read(&self) -> Result<(), Refused> {
+        if self.inner.borrow().broken { Err(Refused) } else { Ok(()) }
+    }
+
+    fn row(&self, run: &Run, before: &Row, result: Option<Rc<str>>) -> Row {
+        let columns = run.to_row();
+        let mut state = columns.state;
+        if self.is(Sabotage::NeighbourConvicted) {
+            state = convict(&state);
+        }
+        if self.is(Sabotage::StrikesForgotten) {
+            state = without_strikes(&state);
+        }
+        Row {
+            status: columns.status,
+            wake_at: if self.is(Sabotage::WakeTimeLost) { before.wake_at } else { columns.wake_at },
+            state: state.into(),
+            result: if columns.ended_at.is_some() { result } else { before.result.clone() },
+            ..before.clone()
+        }
+    }
+
+    /// What a planted bug keeps from the disk.
+    fn is_lost(&self, entries: &[Entry]) -> bool {
+        entries.iter().any(|entry| {
+            (self.is(Sabotage::CancelLost) && matches!(entry, Entry::Cancelled { .. }))
+                || (self.is(Sabotage::IntentLost) && matches!(entry, Entry::Activated { .. }))
+        })
+    }
+}
+
+impl Inner {
+    fn may_write(&self) -> Result<(), Refused> {
+        if self.broken || self.refuses { Err(Refused) } else { Ok(()) }
+    }
+
+    fn write(&mut self, write: Write) -> Result<(), Refused> {
+        self.may_write()?;
+        // The machine alone writes here: what a constraint refuses shows when it reaches the disk.
+        let _ = self.view.apply(&write);
+        self.batch.writes.push(write);
+        if std::mem::take(&mut self.fails_after) {
+            self.broken = true;
+            return Err(Refused);
+        }
+        Ok(())
+    }
+}
+
+impl Rows for Store {
+    type Error = Refused;
+
+    fn run(&self, number: u64) -> Result<Option<Run>, Refused> {
+        self.may_read()?;
+        self.inner.borrow_mut().reads.push(number);
+        Ok(self.peek(number))
+    }
+
+    fn last_number(&self) -> Result<u64, Refused> {
+        self.may_read()?;
+        Ok(self.inner.borrow().view.runs.last_key_value().map_or(0, |(number, _)| *number))
+    }
+
+    fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), Refused> {
+        let columns = run.to_row();
+        let row = Row {
+            suffix: run.id.suffix.as_str().into(),
+            workflow: run.workflow.as_str().into(),
+            status: columns.status,
+            created_at: run.created_at,
+            wake_at: columns.wake_at,
+            state: columns.state.into(),
+            input: Rc::new(input.clone()),
+            result: None,
+        };
+        self.inner.borrow_mut().write(Write {
+            number: run.id.number,
+            row: Some(row),
+            is_new: true,
+            records: Vec::new(),
+            signal_ids: Vec::new(),
+            key: key.filter(|_| !self.is(Sabotage::KeyLost)).cloned(),
+            entries: Vec::new(),
+        })
+    }
+
+    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Refused> {
+        let number = run.id.number;
+        let (mut records, mut signal_ids, mut result) = (Vec::new(), Vec::new(), None);
+        for entry in entries {
+            if let Entry::Recorded { record, mark } = entry {
+                records.push(journal_row(record, *mark));
+                if let Event::SignalReceived { id: Some(id), .. } = &record.event {
+                    signal_ids.push(id.clone());
+                }
+            } else if let Entry::Completed { output, .. } = entry {
+                result = Some(output.text().into());
+            } else if let Entry::Failed { failure, .. } = entry {
+                let failure = serde_json::to_string(failure).expect("a failure is JSON");
+                result = Some(failure.into());
+            }
+        }
+        let changes_row = entries.iter().any(Entry::changes_row) && !self.is_lost(entries);
+        let mut inner = self.inner.borrow_mut();
+        let row = changes_row.then(|| inner.view.runs.get(&number).map(|row| self.row(run, row, result)));
+        let row = row.flatten();
+        inner.write(Write {
+            number,
+            row,
+            is_new: false,
+            records,
+            signal_ids,
+            key: None,
+            entries: entries.to_vec(),
+        })
+    }
+
+    fn key(&self, key: &str) -> Result<Option<StoredRun>, Refused> {
+        self.may_read()?;
+        Ok(self.inner.borrow().view.keys.get(key).cloned())
+    }
+
+    fn has_signal(&self, number: u64, id: &str) -> Result<bool, Refused> {
+        self.may_read()?;
+        let known = self.inner.borrow().view.signals.contains(&(number, id.to_owned()));
+        Ok(known && !self.is(Sabotage::SignalIdLost))
+    }
+
+    fn input(&self, number: u64) -> Result<Payload, Refused> {
+        self.may_read()?;
+        let inner = self.inner.borrow();
+        inner.view.runs.get(&number).map(|row| Payload::clone(&row.input)).ok_or(Refused)
+    }
+
+    fn page(&self, number: u64, after: Seq) -> Result<RawPage, Refused> {
+        self.may_read()?;
+        let inner = self.inner.borrow();
+        let skipped = usize::from(self.is(Sabotage::PageSkipped) && after.0 > 0);
+        let rest = inner.view.journal(number).get(after.0 as usize + skipped..).unwrap_or_default();
+        let forgets = self.is(Sabotage::AttemptsForgotten) && inner.is_second;
+        let events = rest.iter().take(self.page_events);
+        let events = events.filter(|row| !forgets || !row.event.contains("step_retrying")).map(|row| {
+            let text =
+                if self.is(Sabotage::ResultAltered) { altered(&row.event) } else { row.event.to_string() };
+            let event = Payload::from_text(text).expect("only JSON is written here");
+            RawRecord { seq: row.seq, at: row.at, event }
+        });
+        Ok(RawPage { events: events.collect(), more: rest.len() > self.page_events })
+    }
+
+    fn records(&self, number: u64, after: Seq, through: Seq) -> Result<Vec<Record>, Refused> {
+        self.may_read()?;
+        let inner = self.inner.borrow();
+        let journal = inner.view.journal(number);
+        let through = journal.len().min(through.0 as usize);
+        Ok(journal
+            .get(after.0 as usize..through)
+            .unwrap_or_default()
+            .iter()
+            .map(JournalRow::record)
+            .collect())
+    }
+
+    fn due(
+        &self,
+        after: (Timestamp, u64),
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, u64)>, Refused> {
+        self.may_read()?;
+        let inner = self.inner.borrow();
+        let due = inner.view.by_wake.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded));
+        Ok(due.take_while(|(at, _)| *at <= now).take(limit).copied().collect())
+    }
+
+    fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Refused> {
+        self.may_read()?;
+        let inner = self.inner.borrow();
+        let mut due =
+            inner.view.by_wake.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded));
+        Ok(due.next().map(|(at, _)| *at))
+    }
+}
+
+fn journal_row(record: &Record, mark: Option<Mark>) -> JournalRow {
+    let event = serde_json::to_string(&record.event).expect("an event is JSON");
+    JournalRow { seq: record.seq, at: record.at, event: event.into(), mark }
+}
+
+/// A state in which every suspicion is a strike.
+fn convict(state: &str) -> String {
+    edit_trouble(state, |trouble| {
+        let suspicion = trouble.get("suspicion").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let strikes = trouble.get("strikes").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        trouble.insert("strikes".into(), suspicion.max(strikes).into());
+    })
+}
+
+fn without_strikes(state: &str) -> String {
+    edit_trouble(state, |trouble| {
+        trouble.insert("strikes".into(), 0.into());
+    })
+}
+
+fn edit_trouble(state: &str, edit: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>)) -> String {
+    let mut state: serde_json::Value = serde_json::from_str(state).expect("a state is JSON");
+    if let Some(trouble) = state.get_mut("trouble").and_then(serde_json::Value::as_object_mut) {
+        edit(trouble);
+    }
+    state.to_string()
+}
+
+/// An event whose step gave something else: the same length, another digit.
+fn altered(event: &str) -> String {
+    match event.find("\"ok\":") {
+        Some(at) if event[at + 5..].starts_with(|c: char| c.is_ascii_digit()) => {
+            let digit = if event[at + 5..].starts_with('1') { '2' } else { '1' };
+            format!("{}{digit}{}", &event[..at + 5], &event[at + 6..])
+        }
+        Some(_) | None => event.to_owned(),
+    }
+}

@@ -1,0 +1,175 @@
+//! The tables of one cell, as they are on disk: rows, journal, keys, signals.
+//!
+//! What the engine's SQL does, in maps. A [`Write`] is one transaction, a [`Batch`] what one turn has written,
+//! its alarm included: a disk takes all of a batch or nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use stepwell_core::{
+    cell::{KeyRow, StoredRun},
+    run::{Entry, Mark, Run, Tail},
+};
+use stepwell_protocol::{Event, Payload, Place, Record, RunId, Seq, Timestamp};
+
+/// A run row.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The random part of the run's id.
+    pub suffix: Rc<str>,
+    /// Its workflow.
+    pub workflow: Rc<str>,
+    /// Its status, in the word that people see.
+    pub status: &'static str,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When its cell must look at it.
+    pub wake_at: Option<Timestamp>,
+    /// The rest, as JSON.
+    pub state: Rc<str>,
+    /// What it was started with.
+    pub input: Rc<Payload>,
+    /// What it gave.
+    pub result: Option<Rc<str>>,
+}
+
+/// A row of a journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JournalRow {
+    /// Its position.
+    pub seq: Seq,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// The text of the event.
+    pub event: Rc<str>,
+    /// The commit that it ends.
+    pub mark: Option<Mark>,
+}
+
+impl JournalRow {
+    /// The event with its place.
+    pub fn record(&self) -> Record {
+        let event: Event = serde_json::from_str(&self.event).expect("only events are written here");
+        Record { seq: self.seq, at: self.at, event }
+    }
+}
+
+/// One transaction.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The run.
+    pub number: u64,
+    /// Its whole row, when that is new or changed.
+    pub row: Option<Row>,
+    /// Whether the row is new.
+    pub is_new: bool,
+    /// What is added to its journal.
+    pub records: Vec<JournalRow>,
+    /// The ids of signals among that.
+    pub signal_ids: Vec<String>,
+    /// An idempotency key.
+    pub key: Option<KeyRow>,
+    /// What the machine had decided, for whoever checks.
+    pub entries: Vec<Entry>,
+}
+
+/// Who has caused a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A client.
+    Request,
+    /// A program, by its number.
+    Program(u32),
+    /// The end of a program's call.
+    CallEnded,
+    /// The alarm.
+    Alarm,
+}
+
+/// What one turn has written.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Who has caused it.
+    pub cause: Cause,
+    /// In order.
+    pub writes: Vec<Write>,
+    /// What the alarm was set to.
+    pub alarm: Option<Timestamp>,
+}
+
+/// The tables of one cell.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    /// Runs by number.
+    pub runs: BTreeMap<u64, Row>,
+    /// Journals by run.
+    pub journal: BTreeMap<u64, Vec<JournalRow>>,
+    /// Keys and what they have started.
+    pub keys: BTreeMap<String, StoredRun>,
+    /// Ids of signals by run.
+    pub signals: BTreeSet<(u64, String)>,
+    /// Runs by when they are due.
+    pub by_wake: BTreeSet<(Timestamp, u64)>,
+}
+
+impl Tables {
+    /// Takes a transaction. Says what is wrong with it, if a constraint would have refused it.
+    pub fn apply(&mut self, write: &Write) -> Result<(), String> {
+        let mut refused = None;
+        if let Some(row) = &write.row {
+            if write.is_new && self.runs.contains_key(&write.number) {
+                refused = Some(format!("run {} is inserted twice", write.number));
+            }
+            if let Some(wake_at) = self.runs.get(&write.number).and_then(|row| row.wake_at) {
+                self.by_wake.remove(&(wake_at, write.number));
+            }
+            if let Some(wake_at) = row.wake_at {
+                self.by_wake.insert((wake_at, write.number));
+            }
+            self.runs.insert(write.number, row.clone());
+        }
+        if let Some(key) = &write.key {
+            let stored = StoredRun { number: write.number, fingerprint: key.fingerprint.clone() };
+            if self.keys.insert(key.key.clone(), stored).is_some() {
+                refused = Some(format!("key {} is inserted twice", key.key));
+            }
+        }
+        if !write.records.is_empty() {
+            let journal = self.journal.entry(write.number).or_default();
+            for record in &write.records {
+                let next = journal.last().map_or(Seq(1), |last| last.seq.next());
+                if record.seq != next {
+                    refused = Some(format!(
+                        "the journal of run {} goes on with {} and not with {}",
+                        write.number, record.seq.0, next.0
+                    ));
+                }
+                journal.push(record.clone());
+            }
+        }
+        for id in &write.signal_ids {
+            self.signals.insert((write.number, id.clone()));
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// A run's journal.
+    pub fn journal(&self, number: u64) -> &[JournalRow] {
+        self.journal.get(&number).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// A run's state, as a fresh instance would read it.
+    pub fn run(&self, place: &Place, number: u64) -> Option<Run> {
+        let row = self.runs.get(&number)?;
+        let journal = self.journal(number);
+        let tail = Tail {
+            head: journal.last().map_or(Seq(0), |last| last.seq),
+            mark: journal.iter().rev().find_map(|row| row.mark),
+        };
+        let id = RunId { place: place.clone(), number, suffix: row.suffix.to_string() };
+        let run = Run::from_row(id, row.workflow.to_string(), row.created_at, &row.state, tail);
+        Some(run.expect("only states are written here"))
+    }
+}

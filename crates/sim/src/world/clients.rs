@@ -1,0 +1,382 @@
+//! Clients: what they ask, what they are told, and what they make of silence.
+
+use std::collections::BTreeMap;
+
+use stepwell_core::{
+    cell::{Cell as Machine, Fault, KeyRow, NewRun, Rows as _},
+    run::{PauseWhy, Phase},
+};
+use stepwell_protocol::{Code, Payload, RunId, Timestamp, rest::Status};
+
+use super::{
+    World,
+    events::{Event, Outgoing, Response},
+};
+use crate::{
+    sabotage::Sabotage,
+    script::{Action, Manage},
+    store::Refused,
+    tables::Cause,
+};
+
+/// How long a client waits for an answer.
+const PATIENCE_MS: u64 = 3_000;
+
+/// How often it asks again.
+const TRIES_MAX: u32 = 6;
+
+/// What clients know.
+#[derive(Default)]
+pub(super) struct Clients {
+    last: u32,
+    open: BTreeMap<u32, Request>,
+    /// Which run a start has made, once its client was told.
+    runs: BTreeMap<usize, (usize, RunId)>,
+}
+
+#[derive(Clone)]
+struct Request {
+    /// The action, and how often it was tried.
+    action: Option<(usize, u32)>,
+    cell: usize,
+    ask: Ask,
+    answered: bool,
+}
+
+#[derive(Clone)]
+enum Ask {
+    Manage(RunId, Manage),
+    Start {
+        key: Option<String>,
+        workflow: &'static str,
+        input: Payload,
+        timeout_ms: Option<u64>,
+    },
+    Signal {
+        run: RunId,
+        name: &'static str,
+        id: Option<String>,
+        payload: u64,
+    },
+    Cancel(RunId),
+    Show {
+        run: RunId,
+        wait_ms: u64,
+    },
+    /// Anything at all: it wakes the cell.
+    Touch,
+}
+
+impl World {
+    /// A client does what the script says.
+    pub(super) fn act(&mut self, index: usize, times: u32) {
+        let action = self.script.actions[index].1.clone();
+        let run_of = |start: usize| self.clients.runs.get(&start).cloned();
+        let (cell, ask) = match action {
+            Action::Start { cell, key, workflow, job, timeout_ms } => {
+                let input = Payload::encode(&job).expect("a job is JSON");
+                (cell, Some(Ask::Start { key, workflow, input, timeout_ms }))
+            }
+            Action::Manage { start, how } => match run_of(start) {
+                Some((cell, run)) => (cell, Some(Ask::Manage(run, how))),
+                None => (0, None),
+            },
+            Action::Signal { start, name, id, payload } => match run_of(start) {
+                Some((cell, run)) => (cell, Some(Ask::Signal { run, name, id, payload })),
+                None => (0, None),
+            },
+            Action::Cancel { start } => match run_of(start) {
+                Some((cell, run)) => (cell, Some(Ask::Cancel(run))),
+                None => (0, None),
+            },
+            Action::Show { start, wait_ms } => match run_of(start) {
+                Some((cell, run)) => (cell, Some(Ask::Show { run, wait_ms })),
+                None => (0, None),
+            },
+        };
+        match ask {
+            Some(ask) => self.ask(cell, Some((index, times)), ask),
+            // The run's id is not known yet.
+            None if times < TRIES_MAX => self.put(400, Event::Act(index, times + 1)),
+            None => {}
+        }
+    }
+
+    /// Wakes a cell.
+    pub(super) fn touch(&mut self, cell: usize) {
+        self.ask(cell, None, Ask::Touch);
+    }
+
+    /// Lets everything go on that somebody has paused: a step without end that is paused would keep its place
+    /// in the window, and its neighbours waiting.
+    pub(super) fn resume_all(&mut self, cell: usize) {
+        let site = &self.sites[cell];
+        let paused = site.disk.runs.iter().filter(|(_, row)| row.status == Status::Paused.as_str());
+        let paused: Vec<_> = paused.filter_map(|(number, _)| site.disk.run(&site.place, *number)).collect();
+        for run in paused {
+            if matches!(run.phase, Phase::Paused { why: PauseWhy::Request }) {
+                self.ask(cell, None, Ask::Manage(run.id, Manage::Resume));
+            }
+        }
+    }
+
+    /// Cancel, signal and whatever is due come at once.
+    pub(super) fn all_at_once(&mut self, index: usize) {
+        let start = match &self.script.actions[index].1 {
+            Action::Start { .. } => index,
+            Action::Signal { start, .. }
+            | Action::Cancel { start }
+            | Action::Manage { start, .. }
+            | Action::Show { start, .. } => *start,
+        };
+        let Some((cell, run)) = self.clients.runs.get(&start).cloned() else { return };
+        let site = &mut self.sites[cell];
+        // At the very millisecond at which the run is due, if it is.
+        let due = site.disk.runs.get(&run.number).and_then(|row| row.wake_at);
+        let at_ms =
+            due.map_or(self.now_ms, |due| site.world_time(due)).clamp(self.now_ms, self.now_ms + 5_000);
+        let id = Some(format!("tick{index}"));
+        let asks = if self.rng.percent(50) {
+            vec![Ask::Signal { run: run.clone(), name: "go", id, payload: 7 }, Ask::Cancel(run)]
+        } else {
+            vec![Ask::Signal { run, name: "go", id, payload: 7 }]
+        };
+        for ask in asks {
+            let request = self.open_request(cell, None, ask);
+            self.put_at(at_ms, Event::Request(request));
+        }
+    }
+
+    fn open_request(&mut self, cell: usize, action: Option<(usize, u32)>, ask: Ask) -> u32 {
+        self.clients.last += 1;
+        let request = self.clients.last;
+        self.clients.open.insert(request, Request { action, cell, ask, answered: false });
+        request
+    }
+
+    fn ask(&mut self, cell: usize, action: Option<(usize, u32)>, ask: Ask) {
+        let patience_ms = match &ask {
+            Ask::Show { wait_ms, .. } => PATIENCE_MS + wait_ms,
+            Ask::Start { .. } | Ask::Signal { .. } | Ask::Cancel(_) | Ask::Manage(..) | Ask::Touch => {
+                PATIENCE_MS
+            }
+        };
+        let request = self.open_request(cell, action, ask);
+        self.put(patience_ms, Event::GiveUp(request));
+        let copies = self.network();
+        for delay_ms in copies {
+            self.put(delay_ms, Event::Request(request));
+        }
+    }
+
+    /// What becomes of a message: the delays of its copies.
+    pub(super) fn network(&mut self) -> Vec<u64> {
+        let noise = if self.healed { crate::script::Noise::default() } else { self.script.noise };
+        if self.rng.percent(noise.lose) {
+            self.count("message lost");
+            return Vec::new();
+        }
+        let mut copies = vec![self.rng.between(1, 4)];
+        if self.rng.percent(noise.delay) {
+            self.count("message delayed, so that others overtake it");
+            copies[0] += self.rng.between(20, 2_500);
+        }
+        if self.rng.percent(noise.duplicate) {
+            self.count("message twice");
+            copies.push(self.rng.between(1, 800));
+        }
+        copies
+    }
+
+    /// A request arrives at its cell.
+    pub(super) fn on_request(&mut self, request: u32) {
+        let Some(Request { cell, ask, .. }) = self.clients.open.get(&request).cloned() else { return };
+        let stale = self.sites[cell].stale.as_ref().map(|stale| stale.id);
+        let id = match stale {
+            // Whoever still has the old address asks the instance that has lost the name.
+            Some(stale) if self.rng.percent(30) => stale,
+            Some(_) | None => self.load(cell),
+        };
+        let answered = self.repair(cell, id).and_then(|()| self.answer(cell, id, request, ask));
+        let response = match answered {
+            Ok(Some(response)) => response,
+            Ok(None) => return,
+            // Whoever has lost the name may not know of anything that came after: its word proves nothing.
+            Err(Fault::Rejected(_)) if self.sites[cell].is_stale(id) => Response::Problem(Code::Internal),
+            Err(Fault::Rejected(problem)) => Response::Problem(problem.code),
+            Err(Fault::Storage(Refused)) => Response::Problem(Code::Internal),
+        };
+        self.send(cell, id, Outgoing::Response(request, response));
+    }
+
+    /// What a host does first at every request.
+    pub(super) fn repair(&mut self, cell: usize, id: u64) -> Result<(), Fault<Refused>> {
+        if self.is(Sabotage::NoRepair) {
+            self.sites[cell].alarm_lost = false;
+            return Ok(());
+        }
+        let repaired = self.turn(cell, id, Cause::Request, Machine::repair);
+        if repaired.is_ok() && !self.sites[cell].is_stale(id) {
+            self.sites[cell].alarm_lost = false;
+        }
+        repaired
+    }
+
+    fn answer(
+        &mut self,
+        cell: usize,
+        id: u64,
+        request: u32,
+        ask: Ask,
+    ) -> Result<Option<Response>, Fault<Refused>> {
+        if self.sites[cell].instance(id).is_none() {
+            // It was reset while it repaired its alarm: nobody answers.
+            return Ok(None);
+        }
+        match ask {
+            Ask::Manage(run, how) => {
+                self.manage(cell, id, &run, how)?;
+                Ok(Some(Response::Managed))
+            }
+            Ask::Start { key, workflow, input, timeout_ms } => {
+                let fingerprint = fingerprint(workflow, &input);
+                if let Some(key) = &key
+                    && let Some(instance) = self.sites[cell].instance(id)
+                    && let Ok(Some(stored)) = instance.store.key(key)
+                {
+                    self.addressed.insert(stored.number);
+                }
+                let new = NewRun {
+                    place: self.sites[cell].place.clone(),
+                    suffix: RunId::suffix_from(self.rng.bits()),
+                    seed: self.rng.bits(),
+                    workflow: workflow.to_owned(),
+                    input,
+                    timeout_ms,
+                    tags: Vec::new(),
+                    key: key.map(|key| KeyRow { key, fingerprint }),
+                };
+                let started = self
+                    .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;
+                Ok(Some(Response::Started(started.run.id)))
+            }
+            Ask::Signal { run, name, id: signal_id, payload } => {
+                if self.is(Sabotage::EarlySignalDropped) && !self.waits_for(cell, id, &run, name) {
+                    return Ok(Some(Response::Signalled));
+                }
+                self.cover(cell, id, run.number, "signal");
+                let payload = Payload::encode(&payload).expect("a number is JSON");
+                self.turn(cell, id, Cause::Request, |machine, store, now| {
+                    machine.signal(store, now, &run, name.to_owned(), signal_id, payload)
+                })?;
+                Ok(Some(Response::Signalled))
+            }
+            Ask::Cancel(run) => {
+                self.cover(cell, id, run.number, "cancel");
+                self.turn(cell, id, Cause::Request, |machine, store, now| machine.cancel(store, now, &run))?;
+                Ok(Some(Response::Cancelled))
+            }
+            Ask::Show { run, wait_ms } => {
+                let Some(instance) = self.sites[cell].instance(id) else { return Ok(None) };
+                let found = instance.machine.find(&instance.store, &run)?;
+                if wait_ms > 0 && !found.status().is_terminal() {
+                    instance.waiters.entry(run.number).or_default().push(request);
+                    self.put(wait_ms, Event::WaitOver(cell, id, run.number, request));
+                    return Ok(None);
+                }
+                Ok(Some(Response::Shown(found.status())))
+            }
+            Ask::Touch => Ok(Some(Response::Problem(Code::RunNotFound))),
+        }
+    }
+
+    fn manage(&mut self, cell: usize, id: u64, run: &RunId, how: Manage) -> Result<(), Fault<Refused>> {
+        let input = match how {
+            Manage::Pause => "hold",
+            Manage::Resume => "resume",
+            Manage::Retry | Manage::Restart => "restart",
+        };
+        self.cover(cell, id, run.number, input);
+        self.turn(cell, id, Cause::Request, |machine, store, now| match how {
+            Manage::Pause => machine.pause(store, now, run),
+            Manage::Resume => machine.resume(store, now, run),
+            Manage::Retry => machine.retry(store, now, run),
+            Manage::Restart => machine.restart(store, now, run, None),
+        })
+    }
+
+    fn waits_for(&mut self, cell: usize, id: u64, run: &RunId, name: &str) -> bool {
+        let run = self.sites[cell].instance(id).and_then(|instance| instance.store.peek(run.number));
+        run.is_some_and(|run| run.open.iter().any(|open| open.signal.as_deref() == Some(name)))
+    }
+
+    /// A response arrives at its client.
+    pub(super) fn on_response(&mut self, request: u32, response: &Response) {
+        let Some(open) = self.clients.open.get_mut(&request) else { return };
+        if std::mem::replace(&mut open.answered, true) {
+            return;
+        }
+        let Request { action, cell, ask, .. } = open.clone();
+        self.note(|| format!("request {request} to cell {cell}: {response:?}"));
+        let disk = &self.sites[cell].disk;
+        let checked = match (&ask, response) {
+            (Ask::Start { key, workflow, input, .. }, Response::Started(run)) => {
+                if let Some((index, _)) = action {
+                    self.clients.runs.insert(index, (cell, run.clone()));
+                }
+                let fingerprint = fingerprint(workflow, input);
+                self.check.started(disk, cell, key.as_deref(), &fingerprint, run)
+            }
+            (Ask::Start { key, workflow, input, .. }, Response::Problem(Code::IdempotencyKeyReused)) => {
+                self.check.key_refused(disk, key.as_deref(), &fingerprint(workflow, input))
+            }
+            (Ask::Signal { run, id, payload, .. }, Response::Signalled) => {
+                self.check.signalled(disk, run, id.as_deref(), *payload)
+            }
+            (Ask::Cancel(run), Response::Cancelled) => {
+                self.check.cancelled(disk, cell, &self.sites[cell].place, run)
+            }
+            (Ask::Show { run, .. }, Response::Shown(status)) => self.check.shown(disk, cell, run, *status),
+            (
+                Ask::Show { .. } | Ask::Signal { .. } | Ask::Cancel(_),
+                Response::Problem(Code::RunNotFound),
+            ) => Err((
+                "1 no run is lost",
+                format!("request {request}: a run that was acknowledged is unknown"),
+            )),
+            (_, Response::Problem(Code::Internal)) => {
+                self.try_again(action, cell, ask);
+                Ok(())
+            }
+            (_, _) => Ok(()),
+        };
+        self.must(checked);
+    }
+
+    /// A client has waited long enough.
+    pub(super) fn give_up(&mut self, request: u32) {
+        let Some(open) = self.clients.open.remove(&request) else { return };
+        if !open.answered {
+            self.try_again(open.action, open.cell, open.ask);
+        }
+    }
+
+    fn try_again(&mut self, action: Option<(usize, u32)>, cell: usize, ask: Ask) {
+        match action {
+            Some((index, times)) if times < TRIES_MAX => self.put(200, Event::Act(index, times + 1)),
+            // What wakes a cell must get there.
+            None if matches!(ask, Ask::Touch) => self.ask(cell, None, ask),
+            Some(_) | None => {}
+        }
+    }
+
+    /// When a run is due, by the world's time.
+    pub(super) fn due_ms(&self, cell: usize, at: Timestamp) -> u64 {
+        self.sites[cell].world_time(at)
+    }
+}
+
+/// What a key stands for.
+fn fingerprint(workflow: &str, input: &Payload) -> String {
+    format!("{workflow} {}", input.text())
+}

@@ -1,0 +1,88 @@
+//! What can happen next, and when.
+
+use stepwell_core::run::CallEnd;
+use stepwell_protocol::{Code, Epoch, RunId, Seq, rest::Status};
+
+use crate::outside::{Message, Received};
+
+/// Something that will happen.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A client acts: the action of this index, for the n-th time.
+    Act(usize, u32),
+    /// The fault of this index.
+    Fault(usize),
+    /// Somebody asks a cell something.
+    Touch(usize),
+    /// A request arrives at its cell.
+    Request(u32),
+    /// A response arrives at its client.
+    Response(u32, Response),
+    /// A client gives up on a request.
+    GiveUp(u32),
+    /// What an instance has written becomes durable.
+    Flush(usize, u64),
+    /// The cell's alarm, as it was set.
+    Alarm(usize, u64),
+    /// The call of a program arrives there.
+    Begin(u32),
+    /// A program's message arrives at its cell.
+    ToCell(u32, u32, Message),
+    /// An answer arrives at a program.
+    ToProgram(u32, u32, Received),
+    /// A listener was told to look.
+    Hear(usize, u64, Listener),
+    /// A caller has waited long enough for a run's end.
+    WaitOver(usize, u64, u64, u32),
+    /// A piece of a program's work is over.
+    Work(u32),
+    /// The end of a program's call arrives at its cell.
+    CallEnded(usize, u64, u64, Epoch, CallEnd),
+    /// A program comes to an end from outside.
+    Kill(u32, CallEnd),
+    /// Faults stop.
+    Heal,
+}
+
+/// A program that listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Listener {
+    /// The program.
+    pub program: u32,
+    /// Its call.
+    pub call: u32,
+    /// Its run.
+    pub number: u64,
+    /// Its activation.
+    pub epoch: Epoch,
+    /// What it knows.
+    pub after: Seq,
+}
+
+/// What a client is told.
+#[derive(Clone, Debug)]
+pub enum Response {
+    /// A run was started, now or before.
+    Started(RunId),
+    /// A signal was received, now or before.
+    Signalled,
+    /// A run was paused, resumed or taken back.
+    Managed,
+    /// A run was cancelled.
+    Cancelled,
+    /// Where a run stands, and whether the caller was told of its end in time.
+    Shown(Status),
+    /// Refused.
+    Problem(Code),
+}
+
+/// What leaves an instance once its commits are durable.
+#[derive(Clone, Debug)]
+pub enum Outgoing {
+    /// To a client.
+    Response(u32, Response),
+    /// To a program.
+    ToProgram(u32, u32, Received),
+    /// The call of a program.
+    Begin(u32),
+}

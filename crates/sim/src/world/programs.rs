@@ -1,0 +1,462 @@
+//! Programs: the app's side of an activation, run by the real driver and the real replay VM.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use stepwell::drive;
+use stepwell_core::{
+    cell::Fault,
+    run::{CallEnd, Run},
+};
+use stepwell_protocol::{
+    Code, Epoch, Event as JournalEvent, Failure, Op, OpKind, Payload, Problem, RunId, Seq,
+    program::{Activation, Answer, Commit, Page, Then},
+};
+
+use super::{
+    Called, World,
+    events::{Event, Listener, Outgoing},
+};
+use crate::{
+    check::Holder,
+    outside::{self, Deed, Message, Received, Wire},
+    rng::hash64,
+    sabotage::Sabotage,
+    store::Refused,
+    tables::Cause,
+};
+
+/// How often a program may wake itself before something else happens.
+const TURNS_MAX: u32 = 1_000;
+
+type Running = Pin<Box<dyn Future<Output = Result<(), ()>>>>;
+
+/// One call of a program.
+pub(super) struct Program {
+    pub number_of: u32,
+    pub cell: usize,
+    /// The instance that has called it.
+    pub instance: u64,
+    pub run: RunId,
+    pub epoch: Epoch,
+    /// How much of the journal it was called with.
+    pub head: Seq,
+    /// Whether it does nothing any more.
+    pub hung: bool,
+    /// Whether it reaches whichever instance has the name.
+    pub survives: bool,
+    activation: Option<Activation>,
+    future: Option<Running>,
+    woken: Arc<Woken>,
+    work_at_ms: Option<u64>,
+}
+
+/// What was answered to a commit, and how the run stood after that.
+pub(super) struct Committed {
+    answer: &'static str,
+    run: Option<Run>,
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl World {
+    /// The machine has ordered a call: what it is called with is read at once, and leaves with the commit.
+    pub(super) fn call_program(&mut self, cell: usize, id: u64, number: u64, epoch: Epoch, cause: Cause) {
+        self.addressed.insert(number);
+        let activation =
+            self.turn(cell, id, cause, |machine, store, now| machine.activation(store, now, number));
+        if self.sites[cell].instance(id).is_none() {
+            return;
+        }
+        let Ok(activation) = activation else {
+            let end = CallEnd::Lost("its journal could not be read".into());
+            self.put(1, Event::CallEnded(cell, id, number, epoch, end));
+            return;
+        };
+        self.last_program += 1;
+        let name = self.last_program;
+        let text = serde_json::to_string(&activation).expect("an activation is JSON");
+        let activation: Activation = serde_json::from_str(&text).expect("it was written as one");
+        let Some(instance) = self.sites[cell].instance(id) else { return };
+        instance.calls.insert(number, (epoch, name));
+        let head = instance.store.peek(number).map_or(Seq(0), |run| run.head);
+        let program = Program {
+            number_of: name,
+            cell,
+            instance: id,
+            run: activation.run.clone(),
+            epoch,
+            head,
+            hung: false,
+            survives: false,
+            activation: Some(activation),
+            future: None,
+            woken: Arc::default(),
+            work_at_ms: None,
+        };
+        self.programs.insert(name, program);
+        if cause == Cause::Alarm && self.is(Sabotage::AlarmAwaitsDispatch) {
+            self.sites[cell].awaited.push(name);
+        }
+        self.send(cell, id, Outgoing::Begin(name));
+    }
+
+    /// Something leaves for good.
+    pub(super) fn release(&mut self, outgoing: Outgoing) {
+        let copies = self.network();
+        match outgoing {
+            Outgoing::Response(request, response) => {
+                for delay_ms in copies {
+                    self.put(delay_ms, Event::Response(request, response.clone()));
+                }
+            }
+            Outgoing::ToProgram(program, call, received) => {
+                if copies.is_empty() {
+                    self.put(200, Event::ToProgram(program, call, Received::Lost));
+                }
+                for delay_ms in copies {
+                    self.put(delay_ms, Event::ToProgram(program, call, received.clone()));
+                }
+            }
+            Outgoing::Begin(program) => match copies.first() {
+                Some(delay_ms) => self.put(*delay_ms, Event::Begin(program)),
+                None => self.put(200, Event::Kill(program, CallEnd::Lost("it was not reached".into()))),
+            },
+        }
+    }
+
+    /// The call arrives at the app.
+    pub(super) fn begin(&mut self, name: u32) {
+        let (build, app) = (self.build, self.apps[self.build].clone());
+        let Some(program) = self.programs.get_mut(&name) else { return };
+        let Some(activation) = program.activation.take() else { return };
+        program.future = Some(Box::pin(async move { drive::drive(&app, activation, &Wire(name)).await }));
+        let (cell, number, epoch) = (program.cell, program.run.number, program.epoch);
+        self.called.insert(name, Called { number, epoch, build });
+        let checked = self.check.begun(&self.sites[cell].disk, &self.sites[cell].place, cell, number, epoch);
+        self.must(checked);
+        self.note(|| format!("program {name} begins: cell {cell}, run {number}, activation {}", epoch.0));
+        self.poll(name);
+    }
+
+    /// Lets a program go on as far as it can.
+    pub(super) fn poll(&mut self, name: u32) {
+        let Some(program) = self.programs.get_mut(&name) else { return };
+        if program.hung {
+            return;
+        }
+        let Some(mut future) = program.future.take() else { return };
+        let woken = program.woken.clone();
+        let waker = Waker::from(woken.clone());
+        outside::enter(name);
+        let mut turns = 0;
+        let polled = loop {
+            turns += 1;
+            woken.0.store(false, Ordering::Relaxed);
+            let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+            if polled.is_ready() || !woken.0.load(Ordering::Relaxed) || turns == TURNS_MAX {
+                break polled;
+            }
+        };
+        let (mail, effects) = outside::leave();
+        program.future = Some(future);
+        let work_at_ms = outside::next_work(name);
+        if let Some(at_ms) = work_at_ms
+            && program.work_at_ms != Some(at_ms)
+        {
+            program.work_at_ms = Some(at_ms);
+            self.put_at(at_ms, Event::Work(name));
+        }
+        if turns == TURNS_MAX {
+            self.fail("a program that waits is quiet", format!("program {name} wakes itself for ever"));
+        }
+        for effect in effects {
+            self.on_effect(name, &effect);
+        }
+        for mail in mail {
+            let copies = self.network();
+            if copies.is_empty() {
+                self.put(200, Event::ToProgram(name, mail.call, Received::Lost));
+            }
+            for delay_ms in copies {
+                self.put(delay_ms, Event::ToCell(name, mail.call, mail.message.clone()));
+            }
+        }
+        match polled {
+            Poll::Pending => {}
+            Poll::Ready(Ok(())) => self.end_program(name, CallEnd::Returned),
+            Poll::Ready(Err(())) => self.end_program(name, CallEnd::Lost("its session broke".into())),
+        }
+    }
+
+    fn on_effect(&mut self, name: u32, effect: &outside::Effect) {
+        let Some(program) = self.programs.get(&name) else { return };
+        let (cell, number, id) = (program.cell, program.run.number, program.instance);
+        let holder = Holder { cell, number, epoch: program.epoch, head: program.head };
+        self.note(|| format!("program {name} runs {} (attempt {})", effect.key, effect.attempt));
+        let checked = self.check.effect(&self.sites[cell].disk, &self.sites[cell].place, holder, effect);
+        self.must(checked);
+        if self.healed {
+            return;
+        }
+        match effect.deed {
+            Deed::Plain => {}
+            Deed::Poison => {
+                self.count("poison kills its cell");
+                self.crash(cell, id);
+            }
+            Deed::Throws => {
+                self.put(10, Event::Kill(name, CallEnd::Threw("it threw".into())));
+            }
+        }
+    }
+
+    /// A program comes to an end from outside.
+    pub(super) fn kill(&mut self, name: u32, end: CallEnd) {
+        self.end_program(name, end);
+    }
+
+    fn end_program(&mut self, name: u32, end: CallEnd) {
+        let Some(program) = self.programs.remove(&name) else { return };
+        self.note(|| format!("program {name} ends: {end:?}"));
+        let (cell, id, number, epoch) = (program.cell, program.instance, program.run.number, program.epoch);
+        drop(program);
+        outside::forget(name);
+        let delay_ms = self.rng.between(1, 4);
+        self.put(delay_ms, Event::CallEnded(cell, id, number, epoch, end));
+    }
+
+    /// The instance that has called a program is gone: the program is cancelled, or goes on and does not know.
+    pub(super) fn orphan(&mut self, name: u32) {
+        let (dies, survives) = (self.rng.percent(45), self.survive);
+        let Some(program) = self.programs.get_mut(&name) else { return };
+        program.survives = survives;
+        if dies || program.hung || (program.future.is_none() && !survives) {
+            self.programs.remove(&name);
+            outside::forget(name);
+        }
+    }
+
+    /// A program's message arrives at its cell.
+    pub(super) fn on_message(&mut self, name: u32, asked: u32, message: Message) {
+        let Some(program) = self.programs.get(&name) else { return };
+        let (cell, survives, epoch, number) =
+            (program.cell, program.survives, program.epoch, program.run.number);
+        let mut id = program.instance;
+        if self.sites[cell].instance(id).is_none() {
+            if !survives {
+                self.put(1, Event::ToProgram(name, asked, Received::Lost));
+                return;
+            }
+            // A session that outlives the instance finds the next one, as any other caller does.
+            id = self.load(cell);
+            if self.repair(cell, id).is_err() || self.sites[cell].instance(id).is_none() {
+                self.put(1, Event::ToProgram(name, asked, Received::Lost));
+                return;
+            }
+            self.count("late commit of an old activation");
+        }
+        match message {
+            Message::Commit(text) => self.on_commit(cell, id, name, asked, &text),
+            Message::Page(after) => {
+                let Some(instance) = self.sites[cell].instance(id) else { return };
+                let received = match instance.machine.page(&instance.store, number, after) {
+                    Ok(page) => {
+                        let text = serde_json::to_string(&page).expect("a page is JSON");
+                        let page: Page = serde_json::from_str(&text).expect("it was written as one");
+                        Received::Page(page)
+                    }
+                    Err(_) => Received::Lost,
+                };
+                self.send(cell, id, Outgoing::ToProgram(name, asked, received));
+            }
+            Message::Listen(after) => {
+                self.addressed.insert(number);
+                let listener = Listener { program: name, call: asked, number, epoch, after };
+                let news = self.turn(cell, id, Cause::Program(name), |machine, store, now| {
+                    machine.news(store, now, number, epoch, after)
+                });
+                let answer = refused(news);
+                if matches!(&answer, Answer::Go { news, .. } if news.is_empty()) {
+                    if let Some(instance) = self.sites[cell].instance(id) {
+                        instance.listeners.entry(number).or_default().push(listener);
+                    }
+                    return;
+                }
+                self.send(cell, id, Outgoing::ToProgram(name, asked, Received::Answer(answer)));
+            }
+        }
+    }
+
+    /// A listener looks again after it was told.
+    pub(super) fn answer_listener(&mut self, cell: usize, id: u64, listener: Listener) {
+        let Listener { program, call, number, epoch, after } = listener;
+        self.addressed.insert(number);
+        let news = self.turn(cell, id, Cause::Program(program), |machine, store, now| {
+            machine.news(store, now, number, epoch, after)
+        });
+        self.send(cell, id, Outgoing::ToProgram(program, call, Received::Answer(refused(news))));
+    }
+
+    fn on_commit(&mut self, cell: usize, id: u64, name: u32, asked: u32, text: &str) {
+        let Some(program) = self.programs.get(&name) else { return };
+        let (number, mut epoch) = (program.run.number, program.epoch);
+        let mut commit: Commit = serde_json::from_str(text).expect("the driver writes commits");
+        let mut hash = hash64(text);
+        let before = self.sites[cell].instance(id).and_then(|instance| instance.store.peek(number));
+        let is_repeat = self.commits.contains_key(&(name, asked));
+        if let Some(before) = &before {
+            if self.is(Sabotage::NoFence) {
+                epoch = before.epoch;
+            }
+            if self.is(Sabotage::NewsSkipped) {
+                commit.base = before.head;
+            }
+            if self.is(Sabotage::RepeatRecorded) && is_repeat {
+                commit.base = before.head;
+                hash ^= 1;
+            }
+        }
+        if self.is(Sabotage::RepeatUnknown) {
+            hash ^= self.transitions;
+        }
+        self.cover(cell, id, number, crate::coverage::then(&commit.then));
+        let pending = self.sites[cell].instance(id).map_or(0, |instance| instance.pending.len());
+        let answered = self.turn(cell, id, Cause::Program(name), |machine, store, now| {
+            machine.commit(store, now, number, epoch, commit, hash)
+        });
+        let answer = refused(answered);
+        self.note(|| format!("program {name} commits (call {asked}): {}", short(&answer)));
+        if self.is(Sabotage::EndedRunWritten) && matches!(answer, Answer::Refused { .. }) {
+            self.write_to_ended(cell, id, number);
+        }
+        let Some(instance) = self.sites[cell].instance(id) else { return };
+        let after = instance.store.peek(number);
+        let wrote = instance
+            .pending
+            .iter()
+            .skip(pending)
+            .any(|batch| batch.writes.iter().any(|write| write.number == number));
+        let kind = short(&answer);
+        if let Some(first) = self.commits.get(&(name, asked)) {
+            // The repeat of a commit that is on record gets the same answer, and changes nothing.
+            let failed = matches!(&answer, Answer::Refused { problem } if problem.code == Code::Internal);
+            if first.run == before && !failed && first.answer != "refused" && (first.answer != kind || wrote)
+            {
+                let detail = format!(
+                    "cell {cell}, run {number}: a commit was answered '{}', its repeat '{kind}'{}",
+                    first.answer,
+                    if wrote { " and written again" } else { "" }
+                );
+                self.fail("6 a repeat is known", detail);
+            }
+        } else {
+            self.commits.insert((name, asked), Committed { answer: kind, run: after });
+        }
+        self.send(cell, id, Outgoing::ToProgram(name, asked, Received::Answer(answer)));
+    }
+
+    /// What a planted bug does with a commit that came too late.
+    fn write_to_ended(&mut self, cell: usize, id: u64, number: u64) {
+        let clock = self.sites[cell].clock(self.now_ms);
+        let op = Op { kind: OpKind::Step, name: "late".into(), occurrence: 0 };
+        let _ = self.turn(cell, id, Cause::Request, |_, store, _| {
+            store.write_anyway(number, clock, &JournalEvent::TimerFired { op });
+            Ok(())
+        });
+    }
+
+    /// An activation that is over has a last word about some run: nothing of it may be recorded.
+    pub(super) fn old_word(&mut self, cell: usize) -> bool {
+        let numbers: Vec<_> = self.sites[cell].disk.runs.keys().copied().collect();
+        let Some(id) = self.sites[cell].live.as_ref().map(|live| live.id) else { return false };
+        if numbers.is_empty() {
+            return false;
+        }
+        let number = *self.rng.pick(&numbers);
+        let Some(run) = self.sites[cell].instance(id).and_then(|instance| instance.store.peek(number)) else {
+            return false;
+        };
+        let is_over = !run.is_held_by(run.epoch) && !run.draining;
+        let epoch = if is_over { run.epoch } else { Epoch(run.epoch.0.saturating_sub(1)) };
+        let then = match self.rng.below(5) {
+            0 => Then::Complete { output: Payload::null() },
+            1 => Then::Fail { failure: Failure::new("an old word") },
+            2 => Then::Pause { problem: Problem::new(Code::NotDurable, "an old word") },
+            3 => Then::Suspend { open: Vec::new() },
+            _ => Then::Continue { open: None },
+        };
+        self.cover(cell, id, number, crate::coverage::then(&then));
+        let (commands, patches) = (Vec::new(), Vec::new());
+        let commit = Commit { epoch, base: run.head, commands, patches, progress: None, then };
+        let answered = self.turn(cell, id, Cause::Request, |machine, store, now| {
+            machine.commit(store, now, number, epoch, commit, 0)
+        });
+        if answered.is_ok() {
+            let detail = format!("cell {cell}, run {number}: activation {} had a last word", epoch.0);
+            self.fail("6 a superseded activation is refused", detail);
+        }
+        true
+    }
+
+    /// A program says what makes no sense: nothing of it may be recorded.
+    pub(super) fn garbage(&mut self, name: u32) {
+        let Some(program) = self.programs.get(&name) else { return };
+        let (cell, id, number, epoch) = (program.cell, program.instance, program.run.number, program.epoch);
+        let Some(instance) = self.sites[cell].instance(id) else { return };
+        let Some(run) = instance.store.peek(number) else { return };
+        let nameless = Op { kind: OpKind::Sleep, name: String::new(), occurrence: 0 };
+        let open = vec![stepwell_protocol::program::Open::Sleep { op: nameless, ms: 5 }];
+        let (base, then) = match self.rng.below(3) {
+            0 => (Seq(run.head.0 + 3), Then::Continue { open: None }),
+            1 => (run.head, Then::Suspend { open: Vec::new() }),
+            _ => (run.head, Then::Suspend { open }),
+        };
+        let commit = Commit {
+            epoch: Epoch(epoch.0 + 9),
+            base,
+            commands: Vec::new(),
+            patches: Vec::new(),
+            progress: None,
+            then,
+        };
+        self.addressed.insert(number);
+        let answered = self.turn(cell, id, Cause::Program(name), |machine, store, now| {
+            machine.commit(store, now, number, epoch, commit, 0)
+        });
+        if answered.is_ok() {
+            self.fail("6 nonsense is refused", format!("cell {cell}, run {number}: nonsense was accepted"));
+        }
+    }
+}
+
+/// What a program is told when its cell could not do it.
+fn refused(answer: Result<Answer, Fault<Refused>>) -> Answer {
+    answer.unwrap_or_else(|fault| Answer::Refused {
+        problem: match fault {
+            Fault::Rejected(problem) => problem,
+            Fault::Storage(Refused) => Problem::new(Code::Internal, "Nothing was recorded."),
+        },
+    })
+}
+
+fn short(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Go { .. } => "go",
+        Answer::Stop => "stop",
+        Answer::Refused { .. } => "refused",
+    }
+}

@@ -1,0 +1,62 @@
+//! Virtual time: it passes only when nothing else is left to do, and then at once.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future::poll_fn,
+    rc::Rc,
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use crate::{ops::millis, vm::Timer};
+
+thread_local! {
+    static NOW_MS: Cell<u64> = const { Cell::new(0) };
+    static SLEEPERS: RefCell<BTreeMap<u64, Vec<Waker>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// What a step's code takes in a test: virtual time, which is over at once when nothing else happens.
+///
+/// For the code of steps and for mocks. A workflow itself sleeps with [`crate::Ctx::sleep`].
+pub async fn takes(duration: Duration) {
+    wait_ms(millis(duration)).await;
+}
+
+async fn wait_ms(ms: u64) {
+    let end = NOW_MS.get().saturating_add(ms);
+    poll_fn(|cx| {
+        if NOW_MS.get() >= end {
+            return Poll::Ready(());
+        }
+        SLEEPERS.with_borrow_mut(|sleepers| sleepers.entry(end).or_default().push(cx.waker().clone()));
+        Poll::Pending
+    })
+    .await;
+}
+
+/// For steps with a time-out.
+pub fn timer() -> Timer {
+    Rc::new(|ms| Box::pin(wait_ms(ms)))
+}
+
+/// A run begins at this time, or goes on after all that was under way was lost.
+pub(super) fn reset(now_ms: u64) {
+    NOW_MS.set(now_ms);
+    SLEEPERS.take();
+}
+
+/// When the next code has waited long enough.
+pub(super) fn next() -> Option<u64> {
+    SLEEPERS.with_borrow(|sleepers| sleepers.keys().next().copied())
+}
+
+/// Time passes: whoever has waited long enough goes on.
+pub(super) fn advance_to(now_ms: u64) {
+    NOW_MS.set(now_ms);
+    let due = SLEEPERS.with_borrow_mut(|sleepers| {
+        let later = sleepers.split_off(&now_ms.saturating_add(1));
+        std::mem::replace(sleepers, later)
+    });
+    due.into_values().flatten().for_each(Waker::wake);
+}

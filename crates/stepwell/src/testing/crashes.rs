@@ -1,0 +1,97 @@
+//! The same run with a crash at every commit.
+
+use serde::Serialize;
+use stepwell_protocol::program::{Command, Commit, Then};
+
+use super::{
+    Outcome, Scenario, Test,
+    engine::{Death, Ended},
+};
+use crate::App;
+
+/// What to look at when two runs of the same differ.
+const LIKELY_CAUSE: &str = "A likely cause is code outside of steps that does not do the same each time: the clock, \
+                            random numbers, the order of a HashMap, a static or thread-local variable, or an await of \
+                            something that is neither a step, a sleep nor a wait. Move it into a step, or use \
+                            ctx.now(), ctx.random(), ctx.uuid() and a BTreeMap.";
+
+/// [`Test::crash_everywhere`] for a workflow that needs neither mocks nor signals.
+#[track_caller]
+pub fn crash_everywhere<I: Serialize + ?Sized>(app: App, workflow: &str, input: &I) -> Outcome {
+    Test::new(app).crash_everywhere(workflow, input)
+}
+
+impl Scenario {
+    #[track_caller]
+    pub(super) fn crash_everywhere(&self) -> Outcome {
+        let calm = self.play(Death::Never);
+        if let Ended::Paused(_) | Ended::Waiting(_) = &calm.ended {
+            panic!("without any crash, the run does not end: {}", calm.describe());
+        }
+        if let Err(difference) = &calm.replay {
+            panic!("without any crash, {difference}.\n{LIKELY_CAUSE}");
+        }
+        for (number, commit) in (1..).zip(&calm.commits) {
+            for (death, when) in [(Death::Before(number), "before"), (Death::After(number), "after")] {
+                let crashed = self.play(death);
+                if let Some(difference) = difference(&calm, &crashed) {
+                    panic!(
+                        "with a crash {when} commit {number} of {} ({}), {difference}.\n{LIKELY_CAUSE}",
+                        calm.commits.len(),
+                        describe(commit),
+                    );
+                }
+            }
+        }
+        calm
+    }
+}
+
+/// How a run with a crash differs from the one without, if it does.
+fn difference(calm: &Outcome, crashed: &Outcome) -> Option<String> {
+    if let Some(contradiction) = crashed.effects.contradiction() {
+        return Some(contradiction);
+    }
+    if crashed.is_interrupted() && !matches!(crashed.ended, Ended::Paused(_) | Ended::Waiting(_)) {
+        // A step that must not run twice has gone the way that it goes then, and the workflow with it.
+        return crashed.replay.clone().err();
+    }
+    if crashed.ended != calm.ended {
+        return Some(format!(
+            "the run ends otherwise: {}; without it, {}",
+            crashed.describe(),
+            calm.describe()
+        ));
+    }
+    if let Err(difference) = &crashed.replay {
+        return Some(difference.clone());
+    }
+    crashed.effects.difference(&calm.effects)
+}
+
+/// What a commit says, for a person who looks for the place in the code.
+fn describe(commit: &Commit) -> String {
+    let mut parts: Vec<_> = commit
+        .commands
+        .iter()
+        .map(|command| match command {
+            Command::StepBegun { op } => format!("step '{}' is about to run", op.name),
+            Command::StepSucceeded { op, .. } => format!("the result of step '{}'", op.name),
+            Command::StepFailed { op, attempt, .. } => {
+                format!("attempt {attempt} of step '{}' has failed", op.name)
+            }
+        })
+        .collect();
+    match &commit.then {
+        Then::Suspend { open } => {
+            let open = open.iter().map(|open| format!("{} '{}'", open.op().kind.as_str(), open.op().name));
+            parts.push(format!("it waits for {}", open.collect::<Vec<_>>().join(", ")));
+        }
+        Then::Complete { .. } => parts.push("it returns".into()),
+        Then::Fail { .. } => parts.push("it fails".into()),
+        Then::Pause { .. } => parts.push("it cannot go on".into()),
+        Then::Continue { .. } if parts.is_empty() => parts.push("it goes on".into()),
+        Then::Continue { .. } => {}
+    }
+    parts.join(", ")
+}

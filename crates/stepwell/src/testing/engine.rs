@@ -1,0 +1,555 @@
+//! A cell in memory with one run: the real machine, a journal in a vector, virtual time, and deaths at chosen
+//! commits. What [`super::Test`] and Stepwell's own tests run on.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use serde::Serialize;
+use stepwell_core::run::{
+    CallEnd, Decision, Effect, End, Entry, Input, Mark, PauseWhy, Phase, Reply, Run, RunRow, Session, Slot,
+    Start, Tail,
+};
+use stepwell_protocol::{
+    Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
+    program::{Activation, Answer, Commit, News, Page, Then},
+};
+
+pub use super::script::{Death, Ended, Outside};
+use super::{Mocks, clock, woken::Woken};
+use crate::{
+    App,
+    vm::{Hook, Order, Vm},
+};
+
+/// How often an activation may be woken without a commit: one that turns in circles shows here.
+const TURNS_MAX: usize = 1_000_000;
+
+/// When every run of a test starts.
+const START_MS: u64 = 1_700_000_000_000;
+
+/// A cell with one run.
+pub struct Engine {
+    /// Its program.
+    pub app: Rc<App>,
+    /// The virtual time.
+    pub now: Timestamp,
+    /// The run.
+    pub run: Run,
+    row: RunRow,
+    input: Payload,
+    /// The run's journal, with the marks of its commits.
+    pub journal: Vec<(Record, Option<Mark>)>,
+    result: Option<Ended>,
+    /// What will be done to it, in the order of time.
+    outside: VecDeque<(Timestamp, Outside)>,
+    /// Signals to be sent as soon as somebody waits for them.
+    when_waiting: Vec<(String, Payload)>,
+    mocks: Rc<Mocks>,
+    /// How many events go into a page.
+    pub page_size: usize,
+    /// When it dies.
+    pub death: Death,
+    /// What the program has reported.
+    pub commits: Vec<Commit>,
+    /// The operation of each step whose code ran, in order.
+    pub ran: Vec<String>,
+    just_ran: Rc<RefCell<Vec<String>>>,
+    /// How much time has passed while no program was at work.
+    pub(super) asleep_ms: u64,
+    /// How often a program that listens was told to look.
+    pub tells: u64,
+    /// The steps that are on record.
+    finished: BTreeSet<String>,
+}
+
+impl Engine {
+    /// A run that was just accepted.
+    pub fn start<I: Serialize + ?Sized>(app: impl Into<Rc<App>>, workflow: &str, input: &I) -> Self {
+        let input = Payload::encode(input).expect("an input can be written as JSON");
+        let app = app.into();
+        let timeout_ms = app.timeout_ms(workflow);
+        Self::accept(app, workflow, input, timeout_ms)
+    }
+
+    /// A run that may take so long.
+    pub(super) fn accept(app: Rc<App>, workflow: &str, input: Payload, timeout_ms: Option<u64>) -> Self {
+        clock::reset(START_MS);
+        let now = Timestamp::from_millis(START_MS);
+        let start = Start {
+            id: RunId {
+                place: Place { pool: "default".into(), generation: 1, cell: 0 },
+                number: 1,
+                suffix: RunId::suffix_from(7),
+            },
+            workflow: workflow.into(),
+            seed: 0xfeed,
+            timeout_ms,
+            tags: Vec::new(),
+            slot: None,
+        };
+        let (mut run, decision) = Run::start(now, start);
+        run.apply_all(&decision.entries);
+        Self {
+            app,
+            now,
+            row: run.to_row(),
+            run,
+            input,
+            journal: Vec::new(),
+            result: None,
+            outside: VecDeque::new(),
+            when_waiting: Vec::new(),
+            mocks: Rc::new(BTreeMap::new()),
+            page_size: usize::MAX,
+            death: Death::Never,
+            commits: Vec::new(),
+            ran: Vec::new(),
+            just_ran: Rc::default(),
+            asleep_ms: 0,
+            tells: 0,
+            finished: BTreeSet::new(),
+        }
+    }
+
+    /// Somebody will send a signal, this long from now.
+    #[must_use]
+    pub fn signal<P: Serialize>(self, after_ms: u64, name: &str, payload: &P) -> Self {
+        let payload = Payload::encode(payload).expect("a signal can be written as JSON");
+        self.happens(after_ms, Outside::Signal(name.to_owned(), payload))
+    }
+
+    /// Somebody will do something, this long from now.
+    #[must_use]
+    pub fn happens(mut self, after_ms: u64, what: Outside) -> Self {
+        self.outside.push_back((self.now.plus_millis(after_ms), what));
+        self.outside.make_contiguous().sort_by_key(|(at, _)| *at);
+        self
+    }
+
+    pub(super) fn signals_when_waiting(mut self, signals: Vec<(String, Payload)>) -> Self {
+        self.when_waiting = signals;
+        self
+    }
+
+    pub(super) fn mocks(mut self, mocks: Rc<Mocks>) -> Self {
+        self.mocks = mocks;
+        self
+    }
+
+    /// It will die at this moment.
+    #[must_use]
+    pub fn dies(mut self, death: Death) -> Self {
+        self.death = death;
+        self
+    }
+
+    /// It gives out its journal in pages of so many events.
+    #[must_use]
+    pub fn pages_of(mut self, events: usize) -> Self {
+        self.page_size = events;
+        self
+    }
+
+    /// Lets time pass until the run is over, and checks that its journal gives the same end once more.
+    pub fn finish(&mut self) -> Ended {
+        let ended = self.run_to_end();
+        if let Err(difference) = self.replay_once_more() {
+            panic!("{difference}");
+        }
+        ended
+    }
+
+    /// Lets time pass until the run is over.
+    pub fn run_to_end(&mut self) -> Ended {
+        for _ in 0..1_000_000 {
+            match self.run.phase {
+                Phase::Paused { why: PauseWhy::Request } if !self.outside.is_empty() => {
+                    let at = self.outside[0].0;
+                    self.advance(at);
+                }
+                Phase::Ended { .. } | Phase::Paused { .. } => {
+                    return self.result.clone().expect("it ended in some way");
+                }
+                Phase::Pending { not_before } => self.activate(not_before),
+                Phase::Suspended => {
+                    if !self.wake() {
+                        let signals = self.run.open.iter().filter_map(|open| open.signal.clone());
+                        return Ended::Waiting(signals.collect());
+                    }
+                }
+                Phase::Running { .. } => unreachable!("its activation is over"),
+            }
+        }
+        panic!("the run does not end; it is {}", self.run.status().as_str());
+    }
+
+    /// Goes on until the run sleeps.
+    pub fn sleep_first(&mut self) {
+        while let Phase::Pending { not_before } = self.run.phase {
+            self.activate(not_before);
+        }
+        assert_eq!(self.run.phase, Phase::Suspended);
+    }
+
+    fn activate(&mut self, not_before: Timestamp) {
+        self.advance(not_before);
+        let slot = Slot { session: Session::Capability, alone: true };
+        let decision = self.give(Input::Activate(slot)).expect("it is never refused");
+        if decision.effects.iter().any(|effect| matches!(effect, Effect::Activate { .. })) {
+            self.activation();
+        }
+    }
+
+    /// The next thing happens to a run that waits; says whether there is one.
+    pub fn wake(&mut self) -> bool {
+        if self.signal_a_wait() {
+            return true;
+        }
+        match (self.run.wake_at(), self.outside.front()) {
+            (Some(at), _) => {
+                self.advance(at);
+                self.give(Input::Wake { slot: None }).expect("it is never refused");
+            }
+            (None, Some((at, _))) => {
+                let at = *at;
+                self.advance(at);
+            }
+            (None, None) => return false,
+        }
+        true
+    }
+
+    /// Sends the first signal that somebody waits for, if there is one.
+    fn signal_a_wait(&mut self) -> bool {
+        let waits =
+            |name: &str| self.run.open.iter().any(|open| open.signal.as_deref().is_some_and(|at| at == name));
+        let Some(at) = self.when_waiting.iter().position(|(name, _)| waits(name)) else { return false };
+        let (name, payload) = self.when_waiting.remove(at);
+        self.happen(Outside::Signal(name, payload));
+        true
+    }
+
+    /// Time passes, and things are done to the run on the way.
+    pub fn advance(&mut self, to: Timestamp) {
+        let (before, is_at_work) = (self.now, matches!(self.run.phase, Phase::Running { .. }));
+        self.let_happen_until(to);
+        clock::advance_to(self.now.as_millis());
+        if !is_at_work {
+            self.asleep_ms += self.now.as_millis() - before.as_millis();
+        }
+    }
+
+    /// All until then, or until something happens after which the run is to be looked at.
+    fn let_happen_until(&mut self, to: Timestamp) {
+        while let Some((at, what)) = self.outside.front().cloned()
+            && at <= to
+        {
+            self.outside.pop_front();
+            self.now = self.now.max(at);
+            self.happen(what);
+            if !matches!(self.run.phase, Phase::Running { .. } | Phase::Suspended) {
+                return;
+            }
+        }
+        self.now = self.now.max(to);
+    }
+
+    fn happen(&mut self, what: Outside) {
+        let input = match what {
+            Outside::Signal(name, payload) => Input::Signal { name, id: None, payload, slot: None },
+            Outside::Cancel => Input::Cancel,
+            Outside::Pause => Input::Pause,
+            Outside::Resume => Input::Resume { slot: None },
+        };
+        // What comes after the end is refused, as it would be anywhere.
+        let _ = self.give(input);
+    }
+
+    /// Lets an input happen to the run.
+    pub fn give(&mut self, input: Input) -> Result<Decision, Problem> {
+        let decision = self.run.decide(self.now, input)?;
+        for entry in &decision.entries {
+            match entry {
+                Entry::Recorded { record, mark } => {
+                    if let Event::StepFinished { op, .. } = &record.event {
+                        self.finished.insert(op.to_string());
+                    }
+                    self.journal.push((record.clone(), *mark));
+                }
+                Entry::Completed { output, .. } => {
+                    self.result = Some(Ended::Completed(output.text().to_owned()));
+                }
+                Entry::Failed { failure, .. } => self.result = Some(Ended::Failed(failure.clone())),
+                Entry::Paused(PauseWhy::Problem(problem)) => {
+                    self.result = Some(Ended::Paused(problem.clone()));
+                }
+                Entry::Paused(PauseWhy::Request) => self.result = Some(Ended::Halted),
+                Entry::Cancelled { .. } => self.result = Some(Ended::Cancelled),
+                Entry::Reopened { .. } => self.result = None,
+                Entry::Rewound(_)
+                | Entry::Marked(_)
+                | Entry::OpenChanged(_)
+                | Entry::Troubled(_)
+                | Entry::Queued { .. }
+                | Entry::Activated { .. }
+                | Entry::Orphaned { .. }
+                | Entry::Patched(_)
+                | Entry::Progressed(_)
+                | Entry::Suspended => {}
+            }
+        }
+        self.run.apply_all(&decision.entries);
+        if decision.entries.iter().any(|entry| matches!(entry, Entry::Rewound(_))) {
+            let counted = self.journal.iter().filter(|(record, _)| self.run.counts(record.seq));
+            self.finished = counted.filter_map(|(record, _)| finished(&record.event)).collect();
+        }
+        if decision.entries.iter().any(Entry::changes_row) {
+            self.row = self.run.to_row();
+        }
+        if decision.effects.contains(&Effect::TellProgram) {
+            self.tells += 1;
+        }
+        Ok(decision)
+    }
+
+    /// What the program is called with.
+    pub fn activate_message(&self) -> Activation {
+        Activation {
+            protocol: PROTOCOL,
+            run: self.run.id.clone(),
+            workflow: self.run.workflow.clone(),
+            epoch: self.run.epoch,
+            seed: format!("{:016x}", self.run.seed),
+            now: self.now,
+            started_at: self.run.created_at,
+            input: self.input.clone(),
+            patches: self.run.patches.clone(),
+            journal: self.page(Seq(0)),
+        }
+    }
+
+    /// The journal after a position, as much as goes into a page.
+    pub fn page(&self, after: Seq) -> Page {
+        let mut rest = self.counted(after, self.run.head);
+        let events: Vec<_> = rest.by_ref().take(self.page_size).cloned().collect();
+        Page { events, more: rest.next().is_some() }
+    }
+
+    /// What of the journal counts, after one position up to another.
+    pub fn counted(&self, after: Seq, through: Seq) -> impl Iterator<Item = &Record> {
+        let records = self.journal.get(after.0 as usize..through.0 as usize).unwrap_or_default();
+        records.iter().map(|(record, _)| record).filter(|record| self.run.counts(record.seq))
+    }
+
+    /// What the session answers to a commit. As on the wire, both are text on the way.
+    pub fn commit(&mut self, commit: &Commit) -> Answer {
+        let text = serde_json::to_string(commit).expect("messages are JSON");
+        let commit: Commit = serde_json::from_str(&text).expect("it was written as one");
+        self.commits.push(commit.clone());
+        let (base, head) = (commit.base, self.run.head);
+        let hash = text.bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+        let decision = match self.give(Input::Commit { commit, hash }) {
+            Ok(decision) => decision,
+            Err(problem) => return Answer::Refused { problem },
+        };
+        match decision.reply {
+            Reply::Go => self.go(base, head, decision),
+            Reply::Done | Reply::Stop | Reply::Unchanged => Answer::Stop,
+        }
+    }
+
+    fn go(&self, base: Seq, head: Seq, decision: Decision) -> Answer {
+        let mut news = self.news(base, head);
+        let own = decision
+            .entries
+            .into_iter()
+            .filter_map(|entry| if let Entry::Recorded { record, .. } = entry { Some(record) } else { None });
+        news.extend(own.enumerate().map(|(command, record)| match record {
+            Record { seq, at, event: Event::StepFinished { outcome: Outcome::Ok(_), .. } } => {
+                News::Yours { seq, at, command }
+            }
+            record => News::Record(record),
+        }));
+        let answer = Answer::Go { now: self.now, news };
+        let text = serde_json::to_string(&answer).expect("messages are JSON");
+        serde_json::from_str(&text).expect("it was written as one")
+    }
+
+    /// What happened after one position up to another.
+    pub fn news(&self, after: Seq, through: Seq) -> Vec<News> {
+        self.counted(after, through).cloned().map(News::Record).collect()
+    }
+
+    /// Time passes for a run at work; says whether there is something that its program should look at.
+    pub fn pass(&mut self, to: Timestamp) -> bool {
+        let before = self.tells;
+        self.advance(to);
+        self.give(Input::Wake { slot: None }).expect("it is never refused");
+        self.tells > before
+    }
+
+    /// The cell dies and comes back: only rows are left.
+    pub fn die(&mut self) {
+        clock::reset(self.now.as_millis());
+        let tail = Tail {
+            head: self.journal.last().map_or(Seq(0), |(record, _)| record.seq),
+            mark: self.journal.iter().rev().find_map(|(_, mark)| *mark),
+        };
+        let Run { id, workflow, created_at, .. } = self.run.clone();
+        self.run = Run::from_row(id, workflow, created_at, &self.row.state, tail).expect("just written");
+        self.give(Input::Reload).expect("it is never refused");
+    }
+
+    /// What is on record must not run again.
+    pub fn see_what_ran(&mut self) {
+        for op in self.just_ran.take() {
+            assert!(!self.finished.contains(&op), "{op} is on record and ran again");
+            self.ran.push(op);
+        }
+    }
+
+    /// What a VM asks before it runs a step's code.
+    fn hook(&self) -> Hook {
+        let (ran, mocks) = (self.just_ran.clone(), self.mocks.clone());
+        Rc::new(move |op, info| {
+            ran.borrow_mut().push(op.to_string());
+            mocks.get(&op.name).map(|mock| mock(info))
+        })
+    }
+
+    fn vm(&self) -> Vm {
+        Vm::new(&self.app, self.activate_message()).with_timer(clock::timer()).with_hook(self.hook())
+    }
+
+    /// One activation, from its replay to its last word.
+    fn activation(&mut self) {
+        let epoch = self.run.epoch;
+        let mut vm = self.vm();
+        let woken = Woken::new();
+        let waker = Waker::from(woken.clone());
+        for _ in 0..TURNS_MAX {
+            woken.clear();
+            let order = vm.poll(&mut Context::from_waker(&waker));
+            self.see_what_ran();
+            match order {
+                Poll::Ready(Order::Page(after)) => vm.page(self.page(after)),
+                Poll::Ready(Order::Commit(commit)) => {
+                    let Some(answer) = self.commit_or_die(&commit) else { return };
+                    if !vm.answered(answer) {
+                        self.give(Input::ActivationEnded { epoch, end: CallEnd::Returned })
+                            .expect("it is never refused");
+                        return;
+                    }
+                }
+                Poll::Pending => {
+                    if !self.idle(&mut vm, &woken) {
+                        return;
+                    }
+                }
+            }
+        }
+        panic!("the workflow turns in circles");
+    }
+
+    /// Lets time pass until the program has something to do; says whether it may go on.
+    fn idle(&mut self, vm: &mut Vm, woken: &Woken) -> bool {
+        while !woken.is_set() {
+            if vm.wants_news() && self.signal_a_wait() {
+                let news = self.news(vm.known(), self.run.head);
+                return vm.heard(Answer::Go { now: self.now, news });
+            }
+            let held = self.run.is_held_by(self.run.epoch);
+            let due = self.run.next_due().filter(|_| held);
+            let outside = self.outside.front().map(|(at, _)| *at);
+            let code = clock::next().map(Timestamp::from_millis);
+            let Some(next) = [due, outside, code].into_iter().flatten().min() else {
+                woken.wait();
+                continue;
+            };
+            let has_news = self.pass(next);
+            if let Phase::Ended { .. } = self.run.phase {
+                return false;
+            }
+            if has_news && vm.wants_news() {
+                let news = self.news(vm.known(), self.run.head);
+                return vm.heard(Answer::Go { now: self.now, news });
+            }
+        }
+        true
+    }
+
+    fn commit_or_die(&mut self, commit: &Commit) -> Option<Answer> {
+        let number = self.commits.len() + 1;
+        if self.death == Death::Before(number) {
+            self.commits.push(commit.clone());
+            self.die();
+            return None;
+        }
+        let head = self.run.head;
+        let answer = self.commit(commit);
+        let dies = match self.death {
+            Death::After(at) => at == number,
+            Death::AfterEachRecord => self.run.head > head && !commit.commands.is_empty(),
+            Death::Never | Death::Before(_) => false,
+        };
+        if dies {
+            self.die();
+            return None;
+        }
+        Some(answer)
+    }
+
+    /// Checks that the whole journal gives the same end, and that no step runs for it.
+    pub fn replay_once_more(&self) -> Result<(), String> {
+        let Phase::Ended { how: End::Completed | End::Failed, .. } = self.run.phase else { return Ok(()) };
+        if matches!(&self.result, Some(Ended::Failed(failure)) if failure.code.is_some_and(is_the_engines)) {
+            return Ok(());
+        }
+        let mut vm = self.vm();
+        let commit = loop {
+            match vm.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Order::Page(after)) => vm.page(self.page(after)),
+                Poll::Ready(Order::Commit(commit)) => break commit,
+                Poll::Pending => return Err("a replay of the finished run begins a step".into()),
+            }
+        };
+        if let Some(op) = self.just_ran.take().first() {
+            return Err(format!("a replay of the finished run runs {op}"));
+        }
+        let again = match commit.then {
+            Then::Complete { output } => Ended::Completed(output.text().to_owned()),
+            Then::Fail { failure } => Ended::Failed(failure),
+            Then::Pause { problem } => Ended::Paused(problem),
+            Then::Continue { .. } | Then::Suspend { .. } => {
+                return Err("a replay of the finished run does not end".into());
+            }
+        };
+        if self.result.as_ref() == Some(&again) {
+            return Ok(());
+        }
+        let at_first = self.result.as_ref().map(Ended::describe).unwrap_or_default();
+        Err(format!(
+            "a replay of the finished run ends otherwise: {}; at first, {at_first}",
+            again.describe()
+        ))
+    }
+}
+
+/// Whether a failure of this code is the engine's decision, which no replay repeats.
+fn is_the_engines(code: stepwell_protocol::Code) -> bool {
+    matches!(code, stepwell_protocol::Code::RunTimedOut | stepwell_protocol::Code::ProgramDied)
+}
+
+fn finished(event: &Event) -> Option<String> {
+    match event {
+        Event::StepFinished { op, .. } => Some(op.to_string()),
+        Event::StepRetrying { .. }
+        | Event::StepBegun { .. }
+        | Event::TimerFired { .. }
+        | Event::SignalReceived { .. } => None,
+    }
+}

@@ -1,0 +1,214 @@
+//! Tests of workflows: on the real machine, in memory, in virtual time. Needs the feature `testing`.
+//!
+//! ```
+//! use stepwell::{prelude::*, testing::Test};
+//!
+//! #[workflow]
+//! async fn remind(ctx: Ctx, name: String) -> Result<String> {
+//!     ctx.sleep(Duration::from_secs(365 * 24 * 60 * 60)).await;
+//!     let mail = ctx.step("send", async || Err::<String, _>(Error::msg("no mail server here"))).await?;
+//!     Ok(format!("{mail} to {name}"))
+//! }
+//!
+//! let outcome = Test::new(App::new().workflow(remind))
+//!     .mock("send", |_| Ok("sent"))
+//!     .run("remind", "Ada");
+//! assert_eq!(outcome.output::<String>(), "sent to Ada");
+//! assert_eq!(outcome.slept(), Duration::from_secs(365 * 24 * 60 * 60));
+//! ```
+//!
+//! [`Test::crash_everywhere`] runs a workflow again and again, and kills it before and after each commit: it finds
+//! code that does not do the same on every replay.
+//!
+//! ```should_panic
+//! use std::sync::atomic::{AtomicU32, Ordering};
+//! use stepwell::{prelude::*, testing::Test};
+//!
+//! static CALLS: AtomicU32 = AtomicU32::new(0);
+//!
+//! #[workflow]
+//! async fn flips(ctx: Ctx) -> Result<()> {
+//!     // A replay counts on, and takes the other way.
+//!     if CALLS.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
+//!         ctx.step("heads", async || Ok(())).await?;
+//!     } else {
+//!         ctx.step("tails", async || Ok(())).await?;
+//!     }
+//!     Ok(())
+//! }
+//!
+//! Test::new(App::new().workflow(flips)).crash_everywhere("flips", &());
+//! ```
+//!
+//! Owns: mocks, virtual time, deaths and what is compared after them. Does not own: what a run does, which is the
+//! same machine and the same VM as in production.
+
+mod clock;
+mod crashes;
+mod effects;
+#[doc(hidden)]
+pub mod engine;
+mod outcome;
+mod script;
+mod woken;
+
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
+
+use serde::Serialize;
+use stepwell_protocol::Payload;
+
+pub use clock::{takes, timer};
+pub use crashes::crash_everywhere;
+pub use effects::{Effects, effect};
+pub use outcome::Outcome;
+
+use self::engine::{Death, Engine, Outside};
+use crate::{App, Error, Result, StepInfo, ops::millis};
+
+type Mock = Box<dyn Fn(&StepInfo) -> Result<Payload>>;
+type Mocks = BTreeMap<String, Mock>;
+
+/// A test of an app's workflows: what happens around a run of one of them.
+pub struct Test {
+    app: Rc<App>,
+    mocks: Mocks,
+    outside: Vec<(u64, Outside)>,
+    when_waiting: Vec<(String, Payload)>,
+    timeout: Option<Duration>,
+}
+
+impl Test {
+    /// A test of this app.
+    pub fn new(app: App) -> Self {
+        Self {
+            app: Rc::new(app),
+            mocks: Mocks::new(),
+            outside: Vec::new(),
+            when_waiting: Vec::new(),
+            timeout: None,
+        }
+    }
+
+    /// Replaces the code of all steps of this name. An error is tried again by the step's policy, as ever; the
+    /// attempt is in the [`StepInfo`].
+    #[must_use]
+    pub fn mock<T: Serialize>(mut self, step: &str, code: impl Fn(&StepInfo) -> Result<T> + 'static) -> Self {
+        let mock: Mock = Box::new(move |info| {
+            let value = code(info)?;
+            Payload::encode(&value).map_err(Error::from)
+        });
+        self.mocks.insert(step.to_owned(), mock);
+        self
+    }
+
+    /// Sends a signal before anything else happens.
+    #[must_use]
+    pub fn signal<P: Serialize + ?Sized>(self, name: &str, payload: &P) -> Self {
+        self.signal_after(Duration::ZERO, name, payload)
+    }
+
+    /// Sends a signal so long after the start.
+    #[must_use]
+    pub fn signal_after<P: Serialize + ?Sized>(self, after: Duration, name: &str, payload: &P) -> Self {
+        self.happens(after, Outside::Signal(name.to_owned(), encode(payload)))
+    }
+
+    /// Sends a signal as soon as the run waits for it.
+    #[must_use]
+    pub fn signal_when_waiting<P: Serialize + ?Sized>(mut self, name: &str, payload: &P) -> Self {
+        self.when_waiting.push((name.to_owned(), encode(payload)));
+        self
+    }
+
+    /// Cancels the run so long after the start.
+    #[must_use]
+    pub fn cancel_after(self, after: Duration) -> Self {
+        self.happens(after, Outside::Cancel)
+    }
+
+    /// Pauses the run so long after the start, and lets it go on later.
+    #[must_use]
+    pub fn pause_between(self, from: Duration, to: Duration) -> Self {
+        self.happens(from, Outside::Pause).happens(to, Outside::Resume)
+    }
+
+    /// How long the run may take, instead of what its workflow says.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    fn happens(mut self, after: Duration, what: Outside) -> Self {
+        self.outside.push((millis(after), what));
+        self
+    }
+
+    /// Runs a workflow to its end, or until it waits for something that will not come.
+    pub fn run<I: Serialize + ?Sized>(self, workflow: &str, input: &I) -> Outcome {
+        let scenario = self.scenario(workflow, input);
+        scenario.play(Death::Never)
+    }
+
+    /// Runs a workflow once as [`Self::run`] does, then again and again with a crash before and after each of its
+    /// commits, and asserts each time the same end and the same [`effect`]s.
+    ///
+    /// # Panics
+    /// If anything differs, with where the crash was and what differs.
+    #[track_caller]
+    pub fn crash_everywhere<I: Serialize + ?Sized>(self, workflow: &str, input: &I) -> Outcome {
+        self.scenario(workflow, input).crash_everywhere()
+    }
+
+    fn scenario<I: Serialize + ?Sized>(self, workflow: &str, input: &I) -> Scenario {
+        let Self { app, mocks, outside, when_waiting, timeout } = self;
+        assert!(
+            app.starter(workflow).is_some(),
+            "the app has no workflow '{workflow}'; it has: {}",
+            app.names().collect::<Vec<_>>().join(", ")
+        );
+        Scenario {
+            workflow: workflow.to_owned(),
+            input: encode(input),
+            timeout_ms: timeout.map(millis).or_else(|| app.timeout_ms(workflow)),
+            app,
+            mocks: Rc::new(mocks),
+            outside,
+            when_waiting,
+        }
+    }
+}
+
+/// One workflow with all that happens around it: can be played any number of times.
+struct Scenario {
+    app: Rc<App>,
+    workflow: String,
+    input: Payload,
+    timeout_ms: Option<u64>,
+    mocks: Rc<Mocks>,
+    outside: Vec<(u64, Outside)>,
+    when_waiting: Vec<(String, Payload)>,
+}
+
+impl Scenario {
+    fn play(&self, death: Death) -> Outcome {
+        effects::take();
+        let engine = Engine::accept(self.app.clone(), &self.workflow, self.input.clone(), self.timeout_ms);
+        let mut engine =
+            engine.mocks(self.mocks.clone()).signals_when_waiting(self.when_waiting.clone()).dies(death);
+        for (after_ms, what) in &self.outside {
+            engine = engine.happens(*after_ms, what.clone());
+        }
+        let start = engine.now;
+        let ended = engine.run_to_end();
+        Outcome::new(ended, start, engine, effects::take())
+    }
+}
+
+/// Its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/testing.md")]
+struct Page;
+
+fn encode<T: Serialize + ?Sized>(value: &T) -> Payload {
+    Payload::encode(value).expect("inputs and signals can be written as JSON")
+}

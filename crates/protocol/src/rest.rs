@@ -165,6 +165,9 @@ pub struct TroubleView {
 /// A run's history, as `GET /api/executions/{id}/history` shows it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct History<R = crate::Record> {
+    /// What the run was started with; on the first page only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Payload>,
     /// Events in order.
     pub events: Vec<R>,
     /// Where to go on, with `?after=`; absent at the end.

@@ -134,7 +134,8 @@ impl Host {
         self.find(id)?;
         let page = self.store.page(id.number, after)?;
         let next = page.more.then(|| page.events.last().map(|record| record.seq)).flatten();
-        Ok(Answered::new(200, &History { events: page.events, next }))
+        let input = if after == Seq(0) { Some(self.store.input(id.number)?) } else { None };
+        Ok(Answered::new(200, &History { input, events: page.events, next }))
     }
 
     fn find(&self, id: &RunId) -> Result<Run, Fault> {

@@ -121,6 +121,11 @@ pub struct Progress {
     pub message: String,
 }
 
+impl Progress {
+    /// The longest message, in bytes.
+    pub const MESSAGE_LENGTH_MAX: usize = 1_024;
+}
+
 /// Something that a program did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {

@@ -16,9 +16,6 @@ mod requests;
 mod rows;
 mod session;
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeMap;
 
 use stepwell_protocol::{Epoch, Timestamp};

@@ -49,7 +49,7 @@ pub const TROUBLE_BACKOFF_MS_MAX: u64 = 30_000;
 pub const PATCHES_MAX: usize = 1_000;
 
 /// The longest message about a run's progress, in bytes.
-pub const PROGRESS_MESSAGE_LENGTH_MAX: usize = 1_024;
+pub const PROGRESS_MESSAGE_LENGTH_MAX: usize = Progress::MESSAGE_LENGTH_MAX;
 
 /// The most things that one run may wait for at once.
 pub const OPEN_MAX: usize = 10_000;

@@ -6,9 +6,6 @@ use stepwell_protocol::{Op, Payload, program::Progress};
 
 use crate::{Result, StepInfo};
 
-/// The most of a message about progress that is kept, in bytes: what the engine takes.
-const MESSAGE_LENGTH_MAX: usize = 1_024;
-
 /// How code waits for a while: gives a future that is ready after so many milliseconds.
 pub type Timer = Rc<dyn Fn(u64) -> Pin<Box<dyn Future<Output = ()>>>>;
 
@@ -61,8 +58,10 @@ impl Asides {
     pub fn set_progress(&mut self, mut progress: Progress) {
         if !self.replaying {
             // What the engine would refuse to store is worth less than the run.
-            if progress.message.len() > MESSAGE_LENGTH_MAX {
-                let cut = (0..=MESSAGE_LENGTH_MAX).rev().find(|&at| progress.message.is_char_boundary(at));
+            if progress.message.len() > Progress::MESSAGE_LENGTH_MAX {
+                let cut = (0..=Progress::MESSAGE_LENGTH_MAX)
+                    .rev()
+                    .find(|&at| progress.message.is_char_boundary(at));
                 progress.message.truncate(cut.unwrap_or_default());
             }
             self.progress = Some(progress);

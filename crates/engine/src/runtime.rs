@@ -47,6 +47,18 @@ extern "C" {
     #[wasm_bindgen(method, catch, js_name = toArray)]
     pub fn to_array(this: &RawRows) -> Result<Array, JsValue>;
 
+    /// The binding of a class of objects.
+    pub type Objects;
+
+    #[wasm_bindgen(method, catch, js_name = getByName)]
+    pub fn get_by_name(this: &Objects, name: &str) -> Result<CellStub, JsValue>;
+
+    /// A cell, seen from a Worker.
+    pub type CellStub;
+
+    #[wasm_bindgen(method, catch)]
+    pub fn ask(this: &CellStub, call: &str) -> Result<JsValue, JsValue>;
+
     /// A program: the default entrypoint of a Worker that has the SDK.
     pub type Program;
 
@@ -60,7 +72,13 @@ extern "C" {
 // Only an `RpcTarget` travels by reference, and to extend it takes JavaScript. All sessions of a cell share
 // one function, so that an activation leaves nothing behind on the Rust side.
 #[wasm_bindgen(inline_js = r#"
-import { RpcTarget, exports } from "cloudflare:workers";
+import { DurableObject, RpcTarget, exports } from "cloudflare:workers";
+export function extendDurableObject(instance) {
+  const made = instance.constructor;
+  Object.setPrototypeOf(made, DurableObject);
+  Object.setPrototypeOf(made.prototype, DurableObject.prototype);
+  instance.free();
+}
 export function ownEntrypoint() { return exports?.default; }
 class Session extends RpcTarget {
   #call; #number; #epoch;
@@ -72,6 +90,11 @@ class Session extends RpcTarget {
 export function newSession(call, number, epoch) { return new Session(call, number, epoch); }
 "#)]
 extern "C" {
+    /// Lets the class of an instance extend `DurableObject`: the runtime passes method calls on to no other.
+    /// The instance is used up.
+    #[wasm_bindgen(js_name = extendDurableObject)]
+    pub fn extend_durable_object(instance: JsValue);
+
     /// This Worker's own default entrypoint; undefined where the runtime does not offer it.
     #[wasm_bindgen(js_name = ownEntrypoint)]
     pub fn own_entrypoint() -> JsValue;

@@ -36,12 +36,12 @@ pub fn expand(attributes: &TokenStream, item: TokenStream) -> syn::Result<TokenS
                 js_sys = ::stepwell::__private::js_sys,
                 js_name = activate
             )]
-            pub async fn __stepwell_activate(
+            pub fn __stepwell_activate(
                 activation: ::std::string::String,
                 session: ::stepwell::__private::wasm_bindgen::JsValue,
-            ) -> ::std::result::Result<(), ::stepwell::__private::wasm_bindgen::JsValue> {
+            ) -> ::stepwell::__private::js_sys::Promise {
                 let app = APP.with(::std::clone::Clone::clone);
-                ::stepwell::__private::activate(&app, &activation, session).await
+                ::stepwell::__private::activate(app, &activation, session)
             }
 
             /// Says which workflows there are.

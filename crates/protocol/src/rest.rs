@@ -51,7 +51,7 @@ impl Status {
 }
 
 /// A run, as `GET /api/executions/{id}` shows it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunView {
     /// Its id.
     pub id: RunId,

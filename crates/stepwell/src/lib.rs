@@ -29,6 +29,8 @@ pub mod app;
 pub mod ctx;
 pub mod drive;
 pub mod error;
+#[cfg(target_arch = "wasm32")]
+mod executor;
 pub mod ops;
 mod random;
 #[cfg(feature = "testing")]

@@ -9,9 +9,8 @@ use stepwell_protocol::{
     program::{Activation, Answer, Commit, Page},
 };
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::JsFuture;
 
-use crate::{App, drive, vm::Timer};
+use crate::{App, drive, executor, vm::Timer};
 
 #[wasm_bindgen]
 extern "C" {
@@ -53,20 +52,28 @@ impl drive::Session for RpcSession {
             #[expect(clippy::cast_precision_loss, reason = "a time-out of 2^53 ms is for ever")]
             let promise = Promise::new(&mut |resolve, _| set_timeout(&resolve, ms as f64));
             Box::pin(async move {
-                let _ = JsFuture::from(promise).await;
+                let _ = executor::settled(&promise).await;
             })
         }))
     }
 }
 
 /// What the exported `activate` does.
-pub async fn activate(app: &App, activation: &str, session: JsValue) -> Result<(), JsValue> {
-    let activation: Activation = decode(activation)?;
-    drive::drive(app, activation, &RpcSession(session.unchecked_into())).await
+pub fn activate(app: Rc<App>, activation: &str, session: JsValue) -> Promise {
+    let activation: Activation = match decode(activation) {
+        Ok(activation) => activation,
+        Err(error) => return Promise::reject(&error),
+    };
+    let session = RpcSession(session.unchecked_into());
+    executor::promise(async move {
+        drive::drive(&app, activation, &session).await?;
+        Ok(JsValue::UNDEFINED)
+    })
 }
 
 async fn receive<T: DeserializeOwned>(promise: Result<Promise, JsValue>) -> Result<T, JsValue> {
-    let answer = JsFuture::from(promise?).await?;
+    let promise = promise?;
+    let answer = executor::settled(&promise).await?;
     decode(&answer.as_string().ok_or_else(|| Error::new("the cell answered with something else than text"))?)
 }
 

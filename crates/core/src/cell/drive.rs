@@ -1,10 +1,10 @@
 //! The one loop: decide, commit, apply, arm, order.
 
-use stepwell_protocol::{Code, Problem, Timestamp};
+use stepwell_protocol::{Code, Problem, Timestamp, rest::RunView};
 
 use super::{Cell, Fault, LOOK_AGAIN_MS, Order, Rows, alarm::next_look};
 use crate::{
-    run::{CallEnd, Decision, Effect, Input, Phase, Run, Session, Slot},
+    run::{CallEnd, Decision, Effect, Input, Phase, Run, Session, Slot, with_result},
     window::Ready,
 };
 
@@ -27,18 +27,18 @@ impl Cell {
             next.spend(before, &decision.entries);
             rows.commit(&next, before, &decision.entries).map_err(Fault::Storage)?;
         }
-        self.settle(now, &next, &decision.effects);
+        self.settle(now, &next, &decision);
         Ok(decision)
     }
 
     /// After a commit: memory, alarm, orders.
-    pub(super) fn settle(&mut self, now: Timestamp, run: &Run, effects: &[Effect]) {
+    pub(super) fn settle(&mut self, now: Timestamp, run: &Run, decision: &Decision) {
         if let Some(at) = next_look(now, run) {
             self.arm_by(now, at);
         }
         self.remember(run);
         let number = run.id.number;
-        for effect in effects {
+        for effect in &decision.effects {
             match effect {
                 Effect::Activate { epoch } => {
                     self.window.enter(number, *epoch, &run.workflow, run.wants_to_be_alone());
@@ -52,7 +52,10 @@ impl Cell {
                     }
                 }
                 Effect::TellProgram => self.orders.push(Order::TellProgram(number)),
-                Effect::TellEnd => self.orders.push(Order::TellEnd(number)),
+                Effect::TellEnd => {
+                    let view = with_result(RunView::from(run), &decision.entries);
+                    self.orders.push(Order::TellEnd(Box::new(view)));
+                }
             }
         }
     }
@@ -98,6 +101,7 @@ impl Cell {
     ) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
         self.window.leave(number, epoch);
+        self.inputs.remove(&number);
         // A listener of that call would wait for ever.
         self.orders.push(Order::TellProgram(number));
         let ended = self.drive(rows, now, number, |_| Input::ActivationEnded { epoch, end });

@@ -18,7 +18,7 @@ mod session;
 
 use std::collections::BTreeMap;
 
-use stepwell_protocol::{Epoch, Timestamp};
+use stepwell_protocol::{Epoch, Payload, Timestamp, rest::RunView};
 
 pub use requests::{NewRun, Started};
 pub use rows::{Fault, KeyRow, Rows, StoredRun};
@@ -39,6 +39,8 @@ pub const LOOK_AGAIN_MS: u64 = 100;
 pub struct Cell {
     /// The runs that are pending or running, and no others.
     runs: BTreeMap<u64, Run>,
+    /// What new runs were started with, until their first call.
+    inputs: BTreeMap<u64, Payload>,
     window: Window,
     /// When the alarm is set for, as far as this instance knows.
     armed: Option<Timestamp>,
@@ -56,7 +58,7 @@ pub struct Cell {
 }
 
 /// What the host has to do, in this order and in the same turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Order {
     /// Set the alarm.
     Arm(Timestamp),
@@ -69,8 +71,8 @@ pub enum Order {
     },
     /// Let a program that listens look for news.
     TellProgram(u64),
-    /// Tell whoever waits for a run's end.
-    TellEnd(u64),
+    /// Tell whoever waits for a run's end: this is it.
+    TellEnd(Box<RunView>),
 }
 
 impl Cell {
@@ -78,6 +80,7 @@ impl Cell {
     pub fn new(window: usize) -> Self {
         Self {
             runs: BTreeMap::new(),
+            inputs: BTreeMap::new(),
             window: Window::new(window),
             armed: None,
             arm_at_once: false,

@@ -70,7 +70,10 @@ impl Cell {
         run.apply_all(&decision.entries);
         run.spend_start(new.key.is_some());
         rows.insert(&run, &new.input, new.key.as_ref()).map_err(Fault::Storage)?;
-        self.settle(now, &run, &decision.effects);
+        self.settle(now, &run, &decision);
+        if self.window.holds(number, run.epoch) {
+            self.inputs.insert(number, new.input);
+        }
         self.dispatch(rows, now);
         Ok(Started { run, created: true })
     }

@@ -18,6 +18,12 @@ impl Cell {
     ) -> Result<Activation<RawPage>, Fault<R::Error>> {
         let now = self.now(clock);
         let run = self.run(rows, number)?;
+        // Of a run that has just been started everything is known: no row has to be read.
+        let input = match self.inputs.remove(&number) {
+            Some(input) => input,
+            None => rows.input(number).map_err(Fault::Storage)?,
+        };
+        let journal = if run.head == Seq(0) { RawPage::default() } else { self.page(rows, number, Seq(0))? };
         Ok(Activation {
             protocol: PROTOCOL,
             workflow: run.workflow,
@@ -25,8 +31,8 @@ impl Cell {
             seed: format!("{:016x}", run.seed),
             now,
             started_at: run.created_at,
-            input: rows.input(number).map_err(Fault::Storage)?,
-            journal: self.page(rows, number, Seq(0))?,
+            input,
+            journal,
             patches: run.patches,
             run: run.id,
         })

@@ -31,6 +31,7 @@ pub use decide::Start;
 pub use retry::delay_ms;
 pub use row::{Corrupt, RunRow, Tail};
 pub use spent::Spent;
+pub(crate) use why::with_result;
 
 /// How long a commit of an orphaned activation is still welcome, when its program can reach the cell
 /// without the call that activated it.

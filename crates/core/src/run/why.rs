@@ -5,7 +5,7 @@ use stepwell_protocol::{
     rest::{RunView, TroubleView, WaitsFor, Why},
 };
 
-use super::{End, PauseWhy, Phase, Run, Trouble};
+use super::{End, Entry, PauseWhy, Phase, Run, Trouble};
 
 impl From<&Run> for RunView {
     /// A run as people see it, without its result, which is in the row.
@@ -38,6 +38,18 @@ impl From<&Run> for RunView {
             meter: run.meter(),
         }
     }
+}
+
+/// A view with the result that is among these entries.
+pub(crate) fn with_result(mut view: RunView, entries: &[Entry]) -> RunView {
+    for entry in entries {
+        if let Entry::Completed { output, .. } = entry {
+            view.output = Some(output.clone());
+        } else if let Entry::Failed { failure, .. } = entry {
+            view.error = Some(failure.clone());
+        }
+    }
+    view
 }
 
 impl Run {

@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::channel::oneshot;
+use stepwell_protocol::rest::RunView;
 
 /// Who waits for what.
 #[derive(Default)]
 pub struct Listeners {
-    programs: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
+    programs: Ears<()>,
     /// Programs that were told while they did not listen: not all news is in the journal.
     missed: BTreeSet<u64>,
-    ends: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
+    ends: Ears<RunView>,
 }
 
 impl Listeners {
@@ -25,31 +26,34 @@ impl Listeners {
         receiver
     }
 
-    /// Ready when a run ends.
-    pub fn end(&mut self, number: u64) -> oneshot::Receiver<()> {
+    /// Ready when a run ends: the run as it is then.
+    pub fn end(&mut self, number: u64) -> oneshot::Receiver<RunView> {
         listen(&mut self.ends, number)
     }
 
     /// There is news for a run's program.
     pub fn tell_program(&mut self, number: u64) {
-        if !tell(&mut self.programs, number) {
+        if !tell(&mut self.programs, number, &()) {
             self.missed.insert(number);
         }
     }
 
     /// A run has no program to be told any more.
     pub fn forget_program(&mut self, number: u64) {
-        let _ = tell(&mut self.programs, number);
+        let _ = tell(&mut self.programs, number, &());
         self.missed.remove(&number);
     }
 
     /// A run has ended.
-    pub fn tell_end(&mut self, number: u64) {
-        let _ = tell(&mut self.ends, number);
+    pub fn tell_end(&mut self, view: &RunView) {
+        let _ = tell(&mut self.ends, view.id.number, view);
     }
 }
 
-fn listen(who: &mut BTreeMap<u64, Vec<oneshot::Sender<()>>>, number: u64) -> oneshot::Receiver<()> {
+/// Whoever listens, by the run's number.
+type Ears<T> = BTreeMap<u64, Vec<oneshot::Sender<T>>>;
+
+fn listen<T>(who: &mut Ears<T>, number: u64) -> oneshot::Receiver<T> {
     let (sender, receiver) = oneshot::channel();
     let waiting = who.entry(number).or_default();
     waiting.retain(|other| !other.is_canceled());
@@ -58,8 +62,8 @@ fn listen(who: &mut BTreeMap<u64, Vec<oneshot::Sender<()>>>, number: u64) -> one
 }
 
 /// Tells everyone, and says whether anyone heard.
-fn tell(who: &mut BTreeMap<u64, Vec<oneshot::Sender<()>>>, number: u64) -> bool {
+fn tell<T: Clone>(who: &mut Ears<T>, number: u64, what: &T) -> bool {
     let waiting = who.remove(&number).unwrap_or_default();
     // Whoever has stopped waiting need not be told.
-    waiting.into_iter().filter_map(|sender| sender.send(()).ok()).count() > 0
+    waiting.into_iter().filter_map(|sender| sender.send(what.clone()).ok()).count() > 0
 }

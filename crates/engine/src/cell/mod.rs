@@ -22,7 +22,7 @@ use std::{
 
 use stepwell_core::cell::{Cell as Machine, Order};
 use stepwell_protocol::{Epoch, Timestamp};
-use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen::prelude::*;
 use worker::{DurableObject, Env, Request, Response, Result, State, durable_object};
 
 use crate::{runtime, settings::Settings};
@@ -34,7 +34,22 @@ use store::Store;
 /// A Durable Object that holds many runs.
 #[durable_object(alarm)]
 pub struct Cell {
-    host: Rc<Host>,
+    /// Only [`extend_durable_object`] makes a cell without one.
+    host: Option<Rc<Host>>,
+}
+
+/// When the module is loaded, before the runtime looks at its classes.
+#[wasm_bindgen(start)]
+fn extend_durable_object() {
+    runtime::extend_durable_object(Cell { host: None }.into());
+}
+
+#[wasm_bindgen]
+impl Cell {
+    /// What the Workers call: one [`Call`] as JSON in, an array of status, body and headers out.
+    pub fn ask(&self, call: &str) -> JsValue {
+        self.host().ask(call)
+    }
 }
 
 /// What the cell's files share.
@@ -69,20 +84,27 @@ impl DurableObject for Cell {
             blameless: RefCell::default(),
             session_call: OnceCell::new(),
         };
-        Self { host: Rc::new(host) }
+        Self { host: Some(Rc::new(host)) }
     }
 
-    async fn fetch(&self, request: Request) -> Result<Response> {
-        self.host.answer(request).await
+    /// Nobody fetches from a cell: its Workers call [`Cell::ask`].
+    async fn fetch(&self, _: Request) -> Result<Response> {
+        Response::error("A cell answers no HTTP.", 404)
     }
 
     /// Commits, arms, orders, returns: it never awaits a program, or every timer of the cell would wait with
     /// it. An error makes the platform try again, which is the last resort when nothing could be written.
     async fn alarm(&self) -> Result<Response> {
-        self.host
+        self.host()
             .turn(|machine, store, now| Ok(machine.alarm(store, now)?))
             .map_err(|fault| fault.to_string())?;
         Response::empty()
+    }
+}
+
+impl Cell {
+    fn host(&self) -> &Rc<Host> {
+        self.host.as_ref().expect("the runtime makes cells with `new`")
     }
 }
 
@@ -105,7 +127,7 @@ impl Host {
                 }
                 Order::Call { number, epoch } => self.call_program(number, epoch),
                 Order::TellProgram(number) => self.listeners.borrow_mut().tell_program(number),
-                Order::TellEnd(number) => self.listeners.borrow_mut().tell_end(number),
+                Order::TellEnd(view) => self.listeners.borrow_mut().tell_end(&view),
             }
         }
         result

@@ -1,8 +1,16 @@
 //! What a cell does for its callers: the Workers that serve HTTP.
 
-use std::{fmt::Write as _, rc::Rc, time::Duration};
+use std::{
+    fmt::Write as _,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
-use futures::future::select;
+use futures::future::{Either, select};
+use js_sys::Array;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use stepwell_core::{
@@ -10,10 +18,12 @@ use stepwell_core::{
     run::Run,
 };
 use stepwell_protocol::{
-    Op, OpKind, Payload, RunId, Seq,
+    Code, Op, OpKind, Payload, Problem, RunId, Seq,
     rest::{History, RunView, SignalReceipt, StepName},
 };
-use worker::{Delay, Headers, Request, Response, Result as WorkerResult};
+use wasm_bindgen::JsValue;
+use wasm_bindgen_futures::future_to_promise;
+use worker::Delay;
 
 use super::{
     Host,
@@ -29,10 +39,20 @@ struct Answered {
     location: Option<String>,
 }
 
+/// A [`Call`] that is being answered.
+type Answering = Pin<Box<dyn Future<Output = JsValue>>>;
+
 impl Answered {
     fn new<T: Serialize>(status: u16, body: &T) -> Self {
         let body = serde_json::to_string(body).expect("answers hold only what JSON can say");
         Self { status, body, location: None }
+    }
+
+    /// What crosses over to the Worker: status, body, location, rows written.
+    fn into_array(self, rows_written: Option<u64>) -> JsValue {
+        let location = self.location.map_or(JsValue::UNDEFINED, JsValue::from);
+        let rows_written = rows_written.map_or(JsValue::UNDEFINED, |rows| rows.to_string().into());
+        Array::of4(&self.status.into(), &self.body.into(), &location, &rows_written).into()
     }
 
     fn created(run: &RunView) -> Self {
@@ -41,24 +61,34 @@ impl Answered {
 }
 
 impl Host {
-    /// Answers a Worker.
-    pub(super) async fn answer(self: &Rc<Self>, mut request: Request) -> WorkerResult<Response> {
-        let call: Call = serde_json::from_str(&request.text().await?)?;
-        let answered = match self.operate(call).await {
-            Ok(answered) => answered,
-            Err(fault) => {
+    /// Answers a Worker: at once if nothing has to be waited for, which spares the runtime a promise.
+    pub(super) fn ask(self: &Rc<Self>, call: &str) -> JsValue {
+        let mut answering = self.clone().answering(serde_json::from_str(call));
+        match answering.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => {
+                let promised = AssertUnwindSafe(async move { Ok(answering.await) });
+                future_to_promise(promised).into()
+            }
+        }
+    }
+
+    fn answering(self: Rc<Self>, call: serde_json::Result<Call>) -> Answering {
+        Box::pin(async move {
+            let operated = match call {
+                Ok(call) => self.operate(call).await,
+                Err(error) => {
+                    let detail = format!("Worker and cell do not speak the same protocol: {error}.");
+                    Err(Problem::new(Code::Internal, detail).into())
+                }
+            };
+            let answered = operated.unwrap_or_else(|fault| {
                 let problem = fault.into_problem();
                 Answered::new(problem.status, &problem)
-            }
-        };
-        let headers = Headers::new();
-        if let Some(location) = &answered.location {
-            headers.set("location", location)?;
-        }
-        if self.settings.meter {
-            headers.set("stepwell-rows-written", &self.store.rows_written().to_string())?;
-        }
-        Ok(Response::ok(answered.body)?.with_status(answered.status).with_headers(headers))
+            });
+            let rows_written = self.settings.meter.then(|| self.store.rows_written());
+            answered.into_array(rows_written)
+        })
     }
 
     async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
@@ -74,8 +104,7 @@ impl Host {
             Operation::Get { number, suffix, wait_ms } => {
                 let id = RunId { place, number, suffix };
                 let run = self.find(&id)?;
-                self.wait_for_end(&run, wait_ms).await;
-                Ok(Answered::new(200, &self.view(&id)?))
+                Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?))
             }
             Operation::Why { number, suffix } => {
                 let id = RunId { place, number, suffix };
@@ -125,8 +154,7 @@ impl Host {
         if created && wait_ms == 0 {
             return Ok(Answered::created(&RunView::from(&run)));
         }
-        self.wait_for_end(&run, wait_ms).await;
-        let view = self.view(&run.id)?;
+        let view = self.view_at_end(&run, wait_ms).await?;
         Ok(if created { Answered::created(&view) } else { Answered::new(200, &view) })
     }
 
@@ -148,13 +176,16 @@ impl Host {
         Ok(view)
     }
 
-    /// Waits until the run has ended, or the time is over.
-    async fn wait_for_end(&self, run: &Run, wait_ms: u64) {
-        if wait_ms == 0 || run.status().is_terminal() {
-            return;
+    /// The run when it has ended, or the time is over.
+    async fn view_at_end(&self, run: &Run, wait_ms: u64) -> Result<RunView, Fault> {
+        if wait_ms > 0 && !run.status().is_terminal() {
+            let ended = self.listeners.borrow_mut().end(run.id.number);
+            let time_is_over = Delay::from(Duration::from_millis(wait_ms));
+            if let Either::Left((Ok(view), _)) = select(ended, time_is_over).await {
+                return Ok(view);
+            }
         }
-        let ended = self.listeners.borrow_mut().end(run.id.number);
-        select(ended, Delay::from(Duration::from_millis(wait_ms))).await;
+        self.view(&run.id)
     }
 }
 

@@ -280,7 +280,8 @@ impl Rows for Store {
     }
 
     fn commit(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry]) -> Result<(), StoreError> {
-        if entries.len() == 1 && !has_signal_id(&entries[0]) {
+        // A single statement is atomic by itself.
+        if statements(entries) == 1 {
             return self.write(run, wake_before, entries);
         }
         self.tables.transaction(|| self.write(run, wake_before, entries))
@@ -378,8 +379,16 @@ impl Rows for Store {
     }
 }
 
-fn has_signal_id(entry: &Entry) -> bool {
-    entry.record().is_some_and(|record| matches!(record.event, Event::SignalReceived { id: Some(_), .. }))
+/// How many statements it takes to write these.
+fn statements(entries: &[Entry]) -> usize {
+    let each = entries.iter().map(|entry| {
+        if let Entry::Recorded { record, .. } = entry {
+            1 + usize::from(matches!(record.event, Event::SignalReceived { id: Some(_), .. }))
+        } else {
+            usize::from(matches!(entry, Entry::Reopened { .. }))
+        }
+    });
+    each.sum::<usize>() + usize::from(entries.iter().any(Entry::changes_row))
 }
 
 fn json<T: serde::Serialize>(value: &T) -> String {

@@ -4,10 +4,11 @@ use std::{cell::RefCell, collections::BTreeMap};
 
 use axum::{body::to_bytes, response::Response};
 use http::{HeaderName, HeaderValue, StatusCode};
+use js_sys::Array;
 use serde::de::DeserializeOwned;
 use stepwell_protocol::{Code, Place, RunId, program::Description};
 use wasm_bindgen::{JsCast, JsValue};
-use worker::{Env, Method, Request, RequestInit, send::SendWrapper};
+use worker::{Env, send::SendWrapper};
 
 use super::{
     error::{Refusal, problem_response},
@@ -15,12 +16,12 @@ use super::{
 };
 use crate::{
     cell::{Call, Operation},
-    runtime::{self, Program},
+    runtime::{self, Objects, Program},
     settings::{APP_BINDING, CELL_BINDING, DEFAULT_NAMESPACE, DEFAULT_POOL, Settings},
 };
 
-/// The headers of a cell's answer that its caller gets.
-const PASSED_ON: [&str; 2] = ["location", "stepwell-rows-written"];
+/// The headers in a cell's answer.
+const HEADERS: [&str; 2] = ["location", "stepwell-rows-written"];
 
 thread_local! {
     // The workflows of the app, for as long as this isolate lives.
@@ -117,8 +118,9 @@ impl Front {
             serde_json::to_string(&Call::new(place, operation)).expect("a call holds only what JSON can say");
         match self.send(place, &call).await {
             Ok(response) => Ok(response),
-            Err(error) => {
-                worker::console_error!("stepwell: cell {place} did not answer: {error}");
+            Err(thrown) => {
+                let why = runtime::message(&thrown);
+                worker::console_error!("stepwell: cell {place} did not answer: {why}");
                 let detail = "The cell that holds the run did not answer. Try again; with the same \
                               Idempotency-Key that is always safe.";
                 Err(Refusal::new(Code::Internal, detail))
@@ -126,20 +128,20 @@ impl Front {
         }
     }
 
-    async fn send(&self, place: &Place, call: &str) -> worker::Result<Response> {
-        let stub =
-            self.env.durable_object(CELL_BINDING)?.get_by_name(&place.object_name(DEFAULT_NAMESPACE))?;
-        let mut init = RequestInit::new();
-        init.with_method(Method::Post).with_body(Some(JsValue::from_str(call)));
-        let mut answer = stub.fetch_with_request(Request::new_with_init("http://cell/", &init)?).await?;
-        let (status, body) = (answer.status_code(), answer.text().await?);
+    async fn send(&self, place: &Place, call: &str) -> Result<Response, JsValue> {
+        let cells: Objects = runtime::property(&self.env, CELL_BINDING).unchecked_into();
+        let stub = cells.get_by_name(&place.object_name(DEFAULT_NAMESPACE))?;
+        let answer: Array = runtime::settle(stub.ask(call)?).await?.unchecked_into();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a status of HTTP")]
+        let status = answer.get(0).as_f64().unwrap_or_default() as u16;
+        let body = answer.get(1).as_string().unwrap_or_default();
         let mut response = if status < 400 {
-            json(StatusCode::from_u16(status).unwrap_or(StatusCode::OK), body)
+            json(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
         } else {
             problem_response(status, body)
         };
-        for name in PASSED_ON {
-            if let Some(value) = answer.headers().get(name)?
+        for (name, value) in HEADERS.into_iter().zip([answer.get(2), answer.get(3)]) {
+            if let Some(value) = value.as_string()
                 && let Ok(value) = HeaderValue::from_str(&value)
             {
                 response.headers_mut().insert(HeaderName::from_static(name), value);

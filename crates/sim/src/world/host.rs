@@ -119,7 +119,7 @@ impl World {
                 }
                 Order::Call { number, epoch } => calls.push((number, epoch)),
                 Order::TellProgram(number) => programs.push(number),
-                Order::TellEnd(number) => ends.push(number),
+                Order::TellEnd(view) => ends.push(view.id.number),
             }
         }
         let (batch, reads) = instance.store.take();

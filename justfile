@@ -15,6 +15,11 @@ build:
     scripts/build-worker examples/quickstart target/bundles/quickstart --release
     scripts/build-worker crates/engine target/bundles/engine-release --release
 
+# The same bundles, built so that a panic in a workflow is caught: only its own run notices.
+build-unwind:
+    scripts/build-worker examples/quickstart target/bundles/unwind/quickstart --release --panic-unwind
+    scripts/build-worker crates/engine target/bundles/unwind/engine-release --release --panic-unwind
+
 # Runs the quickstart on workerd at http://127.0.0.1:8787.
 dev:
     scripts/dev
@@ -51,14 +56,29 @@ test-bundles:
     scripts/build-worker tests/workerd/app target/bundles/test-app --profile quick --no-opt --no-default-features
     scripts/build-worker tests/workerd/app target/bundles/test-app-changed --profile quick --no-opt --no-default-features --features changed
     scripts/build-worker crates/engine target/bundles/engine --profile quick --no-opt
+    scripts/build-worker examples/quickstart target/bundles/quickstart-app --profile quick --no-opt --no-default-features
+
+# The test Workers in which a panic is caught.
+test-bundles-unwind:
+    scripts/build-worker tests/workerd/app target/bundles/unwind/test-all-in-one --profile quick --no-opt --panic-unwind
+    scripts/build-worker tests/workerd/app target/bundles/unwind/test-app --profile quick --no-opt --panic-unwind --no-default-features
+    scripts/build-worker crates/engine target/bundles/unwind/engine --profile quick --no-opt --panic-unwind
 
 # Tests on the real workerd: the platform's facts, the engine in both forms, the README's own commands.
-workerd-test: test-bundles
+workerd-test: test-bundles test-bundles-unwind
     source scripts/env.sh && cargo nextest run --locked -p stepwell-workerd-tests
 
 # Kills workerd KILLS times while RUNS runs go through, in both forms; more arguments: `--help`.
 kill KILLS RUNS *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin kill -- {{KILLS}} {{RUNS}} {{ARGUMENTS}}
+
+# Starts runs by their keys, STARTS times in all, while the pool grows; more arguments: `--help`.
+growth STARTS *ARGUMENTS: test-bundles
+    cargo run --quiet --locked -p stepwell-workerd-tests --bin growth -- {{STARTS}} {{ARGUMENTS}}
+
+# Runs Stepwell at a size on workerd, and prints what that took: `live RUNS`, `sleeping RUNS`, `long STEPS`, `hung`.
+size WHAT *ARGUMENTS: test-bundles
+    cargo run --quiet --locked -p stepwell-workerd-tests --bin size -- {{WHAT}} {{ARGUMENTS}}
 
 # Runs SEEDS small worlds in which everything breaks, from the first seed on or from `--first S`.
 sim SEEDS *ARGUMENTS:
@@ -67,3 +87,17 @@ sim SEEDS *ARGUMENTS:
 # Runs one world again and prints what happened in it; a world that breaks a rule is made smaller first.
 sim-seed SEED:
     cargo run --quiet --locked --release -p stepwell-sim -- seed {{SEED}}
+
+# Builds the bench's release bundles: engine and app in one, the app alone, the engine alone.
+bench-bundles:
+    scripts/build-worker bench/app target/bundles/bench-all-in-one --release
+    scripts/build-worker bench/app target/bundles/bench-app --release --no-default-features
+    scripts/build-worker crates/engine target/bundles/bench-engine --release
+
+# Stepwell beside hand-written Durable Objects on workerd: speed, rows, bundle size; arguments: `--help`.
+bench *ARGUMENTS: bench-bundles
+    cargo run --quiet --locked --profile quick -p stepwell-bench -- speed {{ARGUMENTS}}
+
+# The CPU time of a start, a commit, a run of ten steps and a wake-up; arguments: `--help`.
+bench-cpu *ARGUMENTS: bench-bundles
+    cargo run --quiet --locked --profile quick -p stepwell-bench -- cpu {{ARGUMENTS}}

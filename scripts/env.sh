@@ -21,3 +21,24 @@ wasm_env() {
       CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=wasm-ld-22 CARGO_TARGET_DIR="$CARGO_TARGET_DIR/debian" "$@"
   fi
 }
+
+# can_unwind SYSROOT: whether a compiler has what it takes to build a standard library that unwinds.
+can_unwind() {
+  [ -d "$1/lib/rustlib/src/rust/library" ] && [ -d "$1/lib/rustlib/wasm32-unknown-unknown/lib" ]
+}
+
+# unwind_env COMMAND...: runs worker-build --panic-unwind, which wants `cargo +nightly`. A nightly that has its
+# source is used as it is; otherwise the compiler of the other bundles stands in for one (scripts/nightly): it
+# builds the same, and is the one that the rest was tested with.
+unwind_env() {
+  local nightly
+  if nightly=$(RUSTUP_AUTO_INSTALL=0 rustc +nightly --print sysroot 2>/dev/null) && can_unwind "$nightly"; then
+    CARGO_TARGET_DIR="$CARGO_TARGET_DIR/unwind" "$@"
+  elif can_unwind "$(rustc --print sysroot)"; then
+    STEPWELL_CARGO=$(command -v cargo) STEPWELL_RUSTC=$(command -v rustc) \
+      PATH="$root/scripts/nightly:$PATH" CARGO_TARGET_DIR="$CARGO_TARGET_DIR/unwind" "$@"
+  else
+    STEPWELL_CARGO=/usr/bin/cargo STEPWELL_RUSTC=/usr/bin/rustc CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=wasm-ld-22 \
+      PATH="$root/scripts/nightly:$PATH" CARGO_TARGET_DIR="$CARGO_TARGET_DIR/debian-unwind" "$@"
+  fi
+}

@@ -7,5 +7,6 @@
 //! simulator and in a unit test, and does the same thing in each.
 
 pub mod cell;
+pub mod pools;
 pub mod run;
 pub mod window;

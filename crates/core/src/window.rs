@@ -1,17 +1,22 @@
 //! The window: which activations of a cell may be under way at once.
 //!
-//! An object's outgoing calls share one budget, so a cell calls only so many programs at a time. No
-//! workflow may take more than half of the places, or a hanging endpoint would stop all others; and a run
-//! under suspicion gets the window to itself until it makes progress or ends.
+//! An object's outgoing calls share one budget, so a cell calls only so many programs at a time. A workflow takes
+//! at most half of the places that all others leave it, so that several hanging endpoints do not stop the rest:
+//! of 12 places they hold 6, 3, 2 and 1. And a run under suspicion gets the window to itself until it makes
+//! progress or ends. A place that was held for [`EXCLUSIVE_MS`] keeps nobody out, and nobody waits for its end.
 //!
 //! Owns: who holds a place, who is next. Rows are the truth about who is due; this is only their order.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use stepwell_protocol::Epoch;
+use stepwell_protocol::{Epoch, Timestamp};
 
 /// How many runs wait in memory; more of them are read from the rows when there is room again.
 pub const READY_MAX: usize = 1_024;
+
+/// How long a run under suspicion keeps all others out, and waits for them: one whose endpoint hangs would stop its
+/// cell for ever. Longer than a dead cell stays unnoticed, or nobody could be told to have died alone.
+pub const EXCLUSIVE_MS: u64 = 30_000;
 
 /// The places of one cell.
 #[derive(Debug)]
@@ -25,8 +30,15 @@ pub struct Window {
 #[derive(Debug)]
 struct Place {
     workflow: String,
+    since: Timestamp,
     /// Whether nobody else may enter.
     exclusive: bool,
+}
+
+impl Place {
+    fn is_old(&self, now: Timestamp) -> bool {
+        now >= self.since.plus_millis(EXCLUSIVE_MS)
+    }
 }
 
 /// A run that is due.
@@ -48,13 +60,14 @@ impl Window {
 
     /// Whether a run of this workflow could enter at once, ahead of nobody; and if so, whether it would be
     /// alone.
-    pub fn offers(&self, workflow: &str) -> Option<bool> {
-        (self.ready.is_empty() && self.fits(workflow, false)).then_some(self.held.is_empty())
+    pub fn offers(&self, now: Timestamp, workflow: &str) -> Option<bool> {
+        (self.ready.is_empty() && self.fits(now, workflow, false)).then(|| self.is_quiet(now))
     }
 
     /// A run enters, as this activation: an earlier call of it may still be under way.
-    pub fn enter(&mut self, number: u64, epoch: Epoch, workflow: &str, exclusive: bool) {
-        self.held.insert((number, epoch), Place { workflow: workflow.to_owned(), exclusive });
+    pub fn enter(&mut self, now: Timestamp, number: u64, epoch: Epoch, workflow: &str, exclusive: bool) {
+        let place = Place { workflow: workflow.to_owned(), since: now, exclusive };
+        self.held.insert((number, epoch), place);
     }
 
     /// A run that had the window to itself has made progress: others may enter.
@@ -74,14 +87,19 @@ impl Window {
         self.held.contains_key(&(number, epoch))
     }
 
+    /// Whether any call of this run is under way.
+    pub fn is_called(&self, number: u64) -> bool {
+        self.held.range((number, Epoch(0))..=(number, Epoch(u32::MAX))).next().is_some()
+    }
+
     /// How many calls are under way.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether any call is under way.
-    pub fn is_busy(&self) -> bool {
-        !self.held.is_empty()
+    /// Whether whoever enters would be alone, but for what has been under way for long.
+    pub fn is_quiet(&self, now: Timestamp) -> bool {
+        self.held.values().all(|place| place.is_old(now))
     }
 
     /// A run is due and waits for a place.
@@ -96,9 +114,19 @@ impl Window {
         }
     }
 
+    /// Whether anybody waits for a place.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// A run does not wait for a place any more.
+    pub fn forget(&mut self, number: u64) {
+        self.ready.retain(|ready| ready.number != number);
+    }
+
     /// The next run that may enter, if any; it leaves the queue and still has to [`Self::enter`].
-    pub fn take_next(&mut self) -> Option<Ready> {
-        let at = self.ready.iter().position(|ready| self.fits(&ready.workflow, ready.alone));
+    pub fn take_next(&mut self, now: Timestamp) -> Option<Ready> {
+        let at = self.ready.iter().position(|ready| self.fits(now, &ready.workflow, ready.alone));
         // Whoever wants to be alone must not be overtaken for ever by those who fit beside each other.
         let first_alone = self.ready.iter().position(|ready| ready.alone);
         match (at, first_alone) {
@@ -108,19 +136,21 @@ impl Window {
         }
     }
 
-    /// Whether runs were left out because too many waited: once the queue is empty, the rows have more.
+    /// Whether runs were left out because too many waited, and there is room for them: the cell has more. Not only
+    /// once the queue is empty, or a workflow whose share is full would keep the others out.
     pub fn take_overflow(&mut self) -> bool {
-        self.ready.is_empty() && std::mem::take(&mut self.overflowed)
+        self.ready.len() <= READY_MAX / 2 && std::mem::take(&mut self.overflowed)
     }
 
-    fn fits(&self, workflow: &str, alone: bool) -> bool {
+    fn fits(&self, now: Timestamp, workflow: &str, alone: bool) -> bool {
         if alone {
-            return self.held.is_empty();
+            return self.held.len() < self.size && self.is_quiet(now);
         }
-        let share = (self.size / 2).max(1);
+        let mine = self.held.values().filter(|place| place.workflow == workflow).count();
+        let left_by_others = self.size.saturating_sub(self.held.len() - mine);
         self.held.len() < self.size
-            && self.held.values().all(|place| !place.exclusive)
-            && self.held.values().filter(|place| place.workflow == workflow).count() < share
+            && mine < left_by_others.div_ceil(2)
+            && self.held.values().all(|place| !place.exclusive || place.is_old(now))
     }
 }
 
@@ -130,6 +160,10 @@ mod tests {
 
     const ONE: Epoch = Epoch(1);
 
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + ms)
+    }
+
     fn ready(number: u64, workflow: &str) -> Ready {
         Ready { number, workflow: workflow.into(), alone: false }
     }
@@ -137,55 +171,100 @@ mod tests {
     #[test]
     fn one_workflow_takes_at_most_half_of_the_places() {
         let mut window = Window::new(4);
-        window.enter(1, ONE, "slow", false);
-        window.enter(2, ONE, "slow", false);
-        assert_eq!(window.offers("slow"), None);
-        assert_eq!(window.offers("quick"), Some(false));
+        window.enter(at(0), 1, ONE, "slow", false);
+        window.enter(at(0), 2, ONE, "slow", false);
+        assert_eq!(window.offers(at(0), "slow"), None);
+        assert_eq!(window.offers(at(0), "quick"), Some(false));
+    }
+
+    #[test]
+    fn hanging_workflows_leave_a_place_for_the_next_as_long_as_there_is_one() {
+        let mut window = Window::new(12);
+        let (mut number, mut held) = (0, Vec::new());
+        for workflow in ["a", "b", "c", "d", "e"] {
+            let mut count = 0;
+            while window.offers(at(0), workflow).is_some() {
+                (number, count) = (number + 1, count + 1);
+                window.enter(at(0), number, ONE, workflow, false);
+            }
+            held.push(count);
+        }
+        assert_eq!(held, [6, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn a_window_of_one_place_takes_any_workflow() {
+        let mut window = Window::new(1);
+        assert_eq!(window.offers(at(0), "a"), Some(true));
+        window.enter(at(0), 1, ONE, "a", false);
+        assert_eq!(window.offers(at(0), "b"), None);
+    }
+
+    #[test]
+    fn a_suspicious_run_that_hangs_keeps_the_others_out_for_a_while_only() {
+        let mut window = Window::new(8);
+        window.enter(at(0), 1, ONE, "a", true);
+        window.enqueue(ready(2, "b"));
+        assert_eq!(window.take_next(at(EXCLUSIVE_MS - 1)), None);
+        assert_eq!(window.take_next(at(EXCLUSIVE_MS)), Some(ready(2, "b")));
+    }
+
+    #[test]
+    fn a_suspicious_run_waits_for_one_that_hangs_for_a_while_only() {
+        let mut window = Window::new(8);
+        window.enter(at(0), 1, ONE, "a", false);
+        window.enqueue(Ready { alone: true, ..ready(2, "b") });
+        window.enqueue(ready(3, "c"));
+        assert_eq!(window.take_next(at(EXCLUSIVE_MS - 1)), None);
+        assert_eq!(window.take_next(at(EXCLUSIVE_MS)).map(|ready| ready.number), Some(2));
+        assert!(window.is_quiet(at(EXCLUSIVE_MS)));
     }
 
     #[test]
     fn a_full_share_is_overtaken_but_not_forgotten() {
         let mut window = Window::new(2);
-        window.enter(1, ONE, "slow", false);
+        window.enter(at(0), 1, ONE, "slow", false);
         window.enqueue(ready(2, "slow"));
         window.enqueue(ready(3, "quick"));
-        assert_eq!(window.take_next(), Some(ready(3, "quick")));
-        window.enter(3, ONE, "quick", false);
-        assert_eq!(window.take_next(), None);
+        assert_eq!(window.take_next(at(0)), Some(ready(3, "quick")));
+        window.enter(at(0), 3, ONE, "quick", false);
+        assert_eq!(window.take_next(at(0)), None);
         window.leave(1, ONE);
-        assert_eq!(window.take_next(), Some(ready(2, "slow")));
+        assert_eq!(window.take_next(at(0)), Some(ready(2, "slow")));
     }
 
     #[test]
     fn a_suspicious_run_enters_an_empty_window_and_keeps_it_until_cleared() {
         let mut window = Window::new(8);
-        window.enter(1, ONE, "a", false);
+        window.enter(at(0), 1, ONE, "a", false);
         window.enqueue(Ready { alone: true, ..ready(2, "b") });
         window.enqueue(ready(3, "c"));
-        assert_eq!(window.take_next(), None, "others must not overtake it for ever");
+        assert_eq!(window.take_next(at(0)), None, "others must not overtake it for ever");
         window.leave(1, ONE);
-        assert_eq!(window.take_next().map(|ready| ready.number), Some(2));
-        window.enter(2, ONE, "b", true);
-        assert_eq!(window.take_next(), None);
+        assert_eq!(window.take_next(at(0)).map(|ready| ready.number), Some(2));
+        window.enter(at(0), 2, ONE, "b", true);
+        assert_eq!(window.take_next(at(0)), None);
         window.clear(2, ONE);
-        assert_eq!(window.take_next().map(|ready| ready.number), Some(3));
+        assert_eq!(window.take_next(at(0)).map(|ready| ready.number), Some(3));
     }
 
     #[test]
     fn nobody_enters_ahead_of_those_who_wait() {
         let mut window = Window::new(2);
         window.enqueue(ready(1, "a"));
-        assert_eq!(window.offers("b"), None);
+        assert_eq!(window.offers(at(0), "b"), None);
     }
 
     #[test]
-    fn more_runs_than_the_queue_holds_are_reported_once_it_is_empty() {
+    fn more_runs_than_the_queue_holds_are_reported_once_it_is_half_empty() {
         let mut window = Window::new(4);
         for number in 0..=READY_MAX as u64 {
             window.enqueue(ready(number, "a"));
         }
-        assert!(!window.take_overflow());
-        while window.take_next().is_some() {}
+        for _ in 0..READY_MAX / 2 {
+            assert!(!window.take_overflow());
+            assert!(window.take_next(at(0)).is_some());
+        }
         assert!(window.take_overflow());
         assert!(!window.take_overflow());
     }

@@ -5,16 +5,47 @@
 //! thin: decisions are the machines', durability is the platform's.
 
 mod cell;
+mod consumer;
+mod guard;
 mod http;
 mod runtime;
 mod settings;
+mod sweep;
 
-use worker::{Context, Env, Request, Response, Result, event};
+use js_sys::Promise;
+use wasm_bindgen::prelude::*;
+use worker::{
+    Context, Env, MessageBatch, Request, Response, ScheduleContext, ScheduledEvent, event,
+    worker_sys::web_sys::{Request as RawRequest, Response as RawResponse},
+};
 
 pub use cell::Cell;
 
-/// Everything that comes from outside.
-#[event(fetch)]
-async fn fetch(request: Request, env: Env, _: Context) -> Result<Response> {
-    http::serve(request, env).await
+/// Everything that comes from outside. Not by the `worker` crate's attribute: what that promises is lost with the
+/// instance that has promised it.
+#[wasm_bindgen]
+pub fn fetch(request: RawRequest, env: Env, _context: JsValue) -> Promise {
+    guard::response(async move {
+        let response = match http::serve(Request::from(request), env).await {
+            Ok(response) => response,
+            Err(error) => {
+                worker::console_error!("stepwell: {error}");
+                Response::error("Something is wrong in Stepwell.", 500)?
+            }
+        };
+        Ok(RawResponse::from(response).into())
+    })
+}
+
+/// The clock strikes: the cron trigger of the deployment.
+#[event(scheduled)]
+async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
+    sweep::sweep(env).await;
+}
+
+/// What comes through the queue, if there is one. Never an error: each message has its own fate.
+#[event(queue)]
+async fn queue(batch: MessageBatch<String>, env: Env, _: Context) -> worker::Result<()> {
+    consumer::consume(&batch, env).await;
+    Ok(())
 }

@@ -8,6 +8,13 @@ use stepwell_protocol::Timestamp;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
+/// The methods of a session, as its function is told: a number crosses over more cheaply than a name.
+pub const COMMIT: u32 = 0;
+/// See [`COMMIT`].
+pub const PAGE: u32 = 1;
+/// See [`COMMIT`].
+pub const LISTEN: u32 = 2;
+
 #[wasm_bindgen]
 extern "C" {
     /// `ctx.storage` of an object.
@@ -27,12 +34,19 @@ extern "C" {
     #[wasm_bindgen(method, catch, js_name = setAlarm)]
     pub fn set_alarm(this: &Storage, at_ms: f64) -> Result<Promise, JsValue>;
 
+    #[wasm_bindgen(method, catch, js_name = getAlarm)]
+    pub fn get_alarm(this: &Storage) -> Result<Promise, JsValue>;
+
     /// `ctx.storage.sql`.
     #[derive(Clone)]
     pub type Sql;
 
+    /// The bytes of the database, without what is free in it.
+    #[wasm_bindgen(method, catch, getter, js_name = databaseSize)]
+    pub fn database_size(this: &Sql) -> Result<f64, JsValue>;
+
     #[wasm_bindgen(method, catch, variadic)]
-    pub fn exec(this: &Sql, query: &str, bindings: &Array) -> Result<Cursor, JsValue>;
+    pub fn exec(this: &Sql, query: &JsValue, bindings: &Array) -> Result<Cursor, JsValue>;
 
     pub type Cursor;
 
@@ -41,6 +55,9 @@ extern "C" {
 
     #[wasm_bindgen(method, getter, js_name = rowsWritten)]
     pub fn rows_written(this: &Cursor) -> f64;
+
+    #[wasm_bindgen(method, getter, js_name = rowsRead)]
+    pub fn rows_read(this: &Cursor) -> f64;
 
     pub type RawRows;
 
@@ -67,6 +84,12 @@ extern "C" {
 
     #[wasm_bindgen(method, catch)]
     pub fn describe(this: &Program) -> Result<JsValue, JsValue>;
+
+    /// A queue that messages can be sent to.
+    pub type Queue;
+
+    #[wasm_bindgen(method, catch, js_name = sendBatch)]
+    pub fn send_batch(this: &Queue, messages: &Array) -> Result<JsValue, JsValue>;
 }
 
 // Only an `RpcTarget` travels by reference, and to extend it takes JavaScript. All sessions of a cell share
@@ -83,9 +106,9 @@ export function ownEntrypoint() { return exports?.default; }
 class Session extends RpcTarget {
   #call; #number; #epoch;
   constructor(call, number, epoch) { super(); this.#call = call; this.#number = number; this.#epoch = epoch; }
-  commit(text) { return this.#call("commit", this.#number, this.#epoch, text); }
-  page(after) { return this.#call("page", this.#number, this.#epoch, String(after)); }
-  listen(after) { return this.#call("listen", this.#number, this.#epoch, String(after)); }
+  commit(text) { return this.#call(0, this.#number, this.#epoch, text); }
+  page(after) { return this.#call(1, this.#number, this.#epoch, String(after)); }
+  listen(after) { return this.#call(2, this.#number, this.#epoch, String(after)); }
 }
 export function newSession(call, number, epoch) { return new Session(call, number, epoch); }
 "#)]
@@ -122,6 +145,20 @@ pub async fn settle(value: JsValue) -> Result<JsValue, JsValue> {
 /// A named property of any object; undefined when there is none.
 pub fn property(object: &JsValue, name: &str) -> JsValue {
     Reflect::get(object, &JsValue::from_str(name)).unwrap_or(JsValue::UNDEFINED)
+}
+
+/// Texts as messages for a queue. As text: what a queue does to objects depends on how they are sent.
+pub fn messages(texts: impl Iterator<Item = String>) -> Array {
+    texts
+        .map(|text| {
+            let message = js_sys::Object::new();
+            for (name, value) in [("body", text.as_str()), ("contentType", "text")] {
+                // A fresh object takes any property.
+                let _ = Reflect::set(&message, &name.into(), &value.into());
+            }
+            message
+        })
+        .collect()
 }
 
 /// What a thrown value says.

@@ -8,7 +8,9 @@ use proc_macro::TokenStream;
 /// Makes a workflow of an `async fn(ctx: Ctx, input: T) -> Result<O>`. The input may be left out.
 ///
 /// The workflow's name is the function's; `#[workflow(name = "other")]` gives it another one. With
-/// `#[workflow(timeout = "24h")]` a run of it is failed when it has not ended by then.
+/// `#[workflow(timeout = "24h")]` a run of it is failed when it has not ended by then. With
+/// `#[workflow(retention = "7d")]` it is deleted so long after its end; with `"forever"`, never. With
+/// `#[workflow(dispatch = "queued")]` it is called through the deployment's queue, if there is one.
 #[proc_macro_attribute]
 pub fn workflow(attributes: TokenStream, item: TokenStream) -> TokenStream {
     workflow::expand(attributes.into(), item.into()).unwrap_or_else(|error| error.to_compile_error()).into()

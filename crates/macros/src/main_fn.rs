@@ -37,7 +37,7 @@ pub fn expand(attributes: &TokenStream, item: TokenStream) -> syn::Result<TokenS
                 js_name = activate
             )]
             pub fn __stepwell_activate(
-                activation: ::std::string::String,
+                activation: ::stepwell::__private::wasm_bindgen::JsValue,
                 session: ::stepwell::__private::wasm_bindgen::JsValue,
             ) -> ::stepwell::__private::js_sys::Promise {
                 let app = APP.with(::std::clone::Clone::clone);

@@ -1,14 +1,16 @@
 //! `#[workflow]`: a function of the same name that gives a `stepwell::Workflow`.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::{Error, FnArg, ItemFn, LitStr, ReturnType, parse::Parser, spanned::Spanned};
 
 pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let function: ItemFn = syn::parse2(item)?;
-    let Attributes { name, timeout_ms } = attributes_of(attributes)?;
+    let Attributes { name, timeout_ms, retention_ms, dispatch } = attributes_of(attributes)?;
     let name = name.unwrap_or_else(|| function.sig.ident.to_string());
     let timeout = timeout_ms.map(|ms| quote!(.timeout(::std::time::Duration::from_millis(#ms))));
+    let retention = retention_ms.map(|ms| quote!(.retention(::std::time::Duration::from_millis(#ms))));
+    let dispatch = dispatch.map(|variant| quote!(.dispatch(::stepwell::Dispatch::#variant)));
     if name.is_empty() || name.len() > 128 {
         return Err(Error::new(function.sig.ident.span(), "a workflow's name has 1 to 128 bytes"));
     }
@@ -37,6 +39,8 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
                 ::stepwell::__private::encode_output(&output)
             })
             #timeout
+            #retention
+            #dispatch
         }
     })
 }
@@ -46,6 +50,9 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
 struct Attributes {
     name: Option<String>,
     timeout_ms: Option<u64>,
+    retention_ms: Option<u64>,
+    /// The variant of `stepwell::Dispatch`.
+    dispatch: Option<Ident>,
 }
 
 fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
@@ -61,8 +68,32 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
             })?;
             found.timeout_ms = Some(ms);
             Ok(())
+        } else if meta.path.is_ident("retention") {
+            let text = meta.value()?.parse::<LitStr>()?;
+            let ms = match text.value().as_str() {
+                "forever" => Some(0),
+                text => duration_ms(text),
+            };
+            found.retention_ms = Some(ms.ok_or_else(|| {
+                Error::new(
+                    text.span(),
+                    "a retention is a number with ms, s, m, h or d, or \"forever\": \"7d\"",
+                )
+            })?);
+            Ok(())
+        } else if meta.path.is_ident("dispatch") {
+            let text = meta.value()?.parse::<LitStr>()?;
+            let variant = match text.value().as_str() {
+                "direct" => "Direct",
+                "queued" => "Queued",
+                _ => return Err(Error::new(text.span(), "a dispatch is \"direct\" or \"queued\"")),
+            };
+            found.dispatch = Some(Ident::new(variant, text.span()));
+            Ok(())
         } else {
-            Err(meta.error("expected `name = \"…\"` or `timeout = \"…\"`"))
+            Err(meta.error(
+                "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"` or `dispatch = \"…\"`",
+            ))
         }
     });
     parser.parse2(attributes)?;

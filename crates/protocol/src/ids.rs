@@ -65,6 +65,27 @@ impl fmt::Display for Place {
     }
 }
 
+/// A text that is no place of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a place")]
+pub struct NotAPlace;
+
+impl FromStr for Place {
+    type Err = NotAPlace;
+
+    fn from_str(text: &str) -> Result<Self, NotAPlace> {
+        let mut parts = text.split('-');
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(pool), Some(generation), Some(cell), None) if Self::is_pool_name(pool) => Ok(Self {
+                pool: pool.to_owned(),
+                generation: canonical(generation).map_err(|_| NotAPlace)?,
+                cell: canonical(cell).map_err(|_| NotAPlace)?,
+            }),
+            _ => Err(NotAPlace),
+        }
+    }
+}
+
 /// A run's id: its cell's place, its number in that cell, and a random part.
 ///
 /// The place lets any request find the run without a look-up. The number is the row's key, so the id
@@ -175,6 +196,15 @@ mod tests {
             suffix: RunId::suffix_from(0x0123_4567_89ab_cdef),
         };
         assert_eq!(id.to_string().parse(), Ok(id));
+    }
+
+    #[test]
+    fn a_place_reads_back_as_it_was_written_and_nothing_else_does() {
+        let place = Place { pool: "default".into(), generation: 2, cell: 63 };
+        assert_eq!(place.to_string().parse(), Ok(place));
+        for bad in ["", "default-2", "default-2-63-1", "Default-2-63", "default-02-63", "default--63"] {
+            assert_eq!(bad.parse::<Place>(), Err(NotAPlace), "{bad}");
+        }
     }
 
     #[test]

@@ -44,13 +44,17 @@ pub enum Code {
     Diverged,
     /// The workflow awaits something that is neither a step, a sleep nor a wait.
     NotDurable,
+    /// The cell has no room for new runs.
+    CellFull,
+    /// The code of a workflow or of a step panicked.
+    Panicked,
     /// Something is wrong in Stepwell itself.
     Internal,
 }
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -70,6 +74,8 @@ impl Code {
         Self::StepNotFound,
         Self::Diverged,
         Self::NotDurable,
+        Self::CellFull,
+        Self::Panicked,
         Self::Internal,
     ];
 
@@ -89,7 +95,10 @@ impl Code {
             | Self::StepTimedOut
             | Self::Diverged
             | Self::NotDurable
+            | Self::Panicked
             | Self::Internal => 500,
+            // Not 503: it does not pass by itself.
+            Self::CellFull => 507,
         }
     }
 
@@ -115,6 +124,8 @@ impl Code {
             Self::StepNotFound => "No such step",
             Self::Diverged => "The code no longer matches the run's journal",
             Self::NotDurable => "The workflow awaits something that is not durable",
+            Self::CellFull => "The cell is nearly full",
+            Self::Panicked => "The code panicked",
             Self::Internal => "Something is wrong in Stepwell",
         }
     }

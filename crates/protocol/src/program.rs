@@ -38,8 +38,34 @@ pub struct Activation<P = Page> {
     /// The patches that the run's code has said it applies: see [`Commit::patches`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<String>,
+    /// How much it may do; without one, as much as it likes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// The first page of its journal.
     pub journal: P,
+}
+
+/// How much one activation may do before it says [`Then::Yield`]: the platform bounds what one invocation may,
+/// and cuts off what goes beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Calls on its session. The pages of a replay count too, but leave a quarter of it for the rest.
+    pub commits: u32,
+    /// Time, by the engine's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ms: Option<u64>,
+}
+
+/// Why an activation was cut short, when that was not by its own code. What `activate` answers is this, or
+/// nothing if it has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CutShort {
+    /// Another run's code has stopped the instance that they shared.
+    #[serde(rename = "beside")]
+    Beside,
+    /// Something has stopped the instance, perhaps this run's code.
+    #[serde(rename = "unknown")]
+    Unknown,
 }
 
 /// What an app says about itself.
@@ -59,6 +85,31 @@ pub struct WorkflowDescription {
     /// How long a run of it may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// How long a run of it is kept after its end; 0 is for ever, nothing is as long as the deployment says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_ms: Option<u64>,
+    /// How its program is called.
+    #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
+    pub dispatch: Dispatch,
+}
+
+/// How a run's program is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Dispatch {
+    /// By the run's cell, which holds the call; or through the queue, when the cell has no place for it.
+    #[default]
+    #[serde(rename = "direct")]
+    Direct,
+    /// Through the queue, if the deployment has one.
+    #[serde(rename = "queued")]
+    Queued,
+}
+
+impl Dispatch {
+    /// Whether it is what nobody has to say.
+    pub fn is_direct(&self) -> bool {
+        *self == Self::Direct
+    }
 }
 
 /// A piece of a journal.
@@ -109,6 +160,15 @@ pub struct Commit {
     pub progress: Option<Progress>,
     /// What the program does next.
     pub then: Then,
+    /// Which commit of its activation this is, from 1: whoever carries commits over a way on which a copy may
+    /// come late counts them. 0 if nobody does.
+    #[serde(default, skip_serializing_if = "is_uncounted")]
+    pub turn: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_uncounted(turn: &u32) -> bool {
+    *turn == 0
 }
 
 /// How far a run has come, for people to see.
@@ -175,6 +235,14 @@ pub enum Then {
     Suspend {
         /// All that it waits for.
         open: Vec<Open>,
+    },
+    /// Its budget is used up and there is more to do: it wants to be activated again.
+    #[serde(rename = "yield")]
+    Yield {
+        /// What it waits for besides; absent when that has not changed. Not recorded when there is news after the
+        /// commit's base: the next activation sees that news, and says it again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        open: Option<Vec<Open>>,
     },
     /// The workflow returned.
     #[serde(rename = "complete")]

@@ -85,6 +85,9 @@ pub struct RunView {
     /// When it will be failed if it has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
+    /// When it will be deleted, if it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     /// The last position of its journal.
     pub head: Seq,
     /// How often its program was called.

@@ -12,25 +12,13 @@ pub const PHASES: [&str; 7] =
     ["pending", "running", "suspended", "paused", "completed", "failed", "cancelled"];
 
 /// The inputs, by name.
-pub const INPUTS: [&str; 16] = [
-    "activate", "continue", "suspend", "complete", "fail", "pause", "signal", "cancel", "wake", "returned",
-    "threw", "lost", "reload", "hold", "resume", "restart",
+pub const INPUTS: [&str; 18] = [
+    "activate", "continue", "suspend", "yield", "complete", "fail", "pause", "signal", "cancel", "wake",
+    "returned", "threw", "lost", "reload", "hold", "resume", "restart", "heard",
 ];
 
 /// Pairs that cannot happen, and why.
 pub const IMPOSSIBLE: &[(&str, &str, &str)] = &[
-    ("running", "activate", "a run leaves the queue when it is activated, and nothing else activates it"),
-    (
-        "suspended",
-        "activate",
-        "only an activation leads out of pending to there, and takes it from the queue",
-    ),
-    ("paused", "activate", "only an activation leads out of pending to there, and takes it from the queue"),
-    (
-        "completed",
-        "activate",
-        "only an activation leads out of pending to there, and takes it from the queue",
-    ),
     ("suspended", "reload", "only a running run is reloaded"),
     ("pending", "reload", "only a running run is reloaded"),
     ("paused", "reload", "only a running run is reloaded"),
@@ -38,9 +26,6 @@ pub const IMPOSSIBLE: &[(&str, &str, &str)] = &[
     ("failed", "reload", "only a running run is reloaded"),
     ("cancelled", "reload", "only a running run is reloaded"),
     ("paused", "wake", "a paused run has no wake time"),
-    ("completed", "wake", "a run that has ended has no wake time"),
-    ("failed", "wake", "a run that has ended has no wake time"),
-    ("cancelled", "wake", "a run that has ended has no wake time"),
 ];
 
 /// How often each pair of phase and input came up.
@@ -126,6 +111,7 @@ pub fn then(then: &Then) -> &'static str {
     match then {
         Then::Continue { .. } => "continue",
         Then::Suspend { .. } => "suspend",
+        Then::Yield { .. } => "yield",
         Then::Complete { .. } => "complete",
         Then::Fail { .. } => "fail",
         Then::Pause { .. } => "pause",
@@ -138,5 +124,6 @@ pub fn end(end: &CallEnd) -> &'static str {
         CallEnd::Returned => "returned",
         CallEnd::Threw(_) => "threw",
         CallEnd::Lost(_) => "lost",
+        CallEnd::Died(_) => "died",
     }
 }

@@ -62,11 +62,23 @@ pub enum Sabotage {
     StrikesForgotten,
     /// The call of a program that is over is not reported to the machine.
     EndOfCallLost,
+    /// Of a run that is deleted, only the row is.
+    RemainsLeft,
+    /// A run that wants to go on later is not written down as due.
+    YieldLost,
+    /// Going on later is held against a run.
+    YieldIsAStrike,
+    /// The lease of an activation never ends.
+    LeaseNeverEnds,
+    /// A run can be claimed by two consumers.
+    ClaimedTwice,
+    /// A cell that came back does not nudge what is due.
+    NudgeForgotten,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 34] = [
         Self::NoFence,
         Self::RepeatUnknown,
         Self::RepeatRecorded,
@@ -95,5 +107,11 @@ impl Sabotage {
         Self::ResultAltered,
         Self::StrikesForgotten,
         Self::EndOfCallLost,
+        Self::RemainsLeft,
+        Self::YieldLost,
+        Self::YieldIsAStrike,
+        Self::LeaseNeverEnds,
+        Self::ClaimedTwice,
+        Self::NudgeForgotten,
     ];
 }

@@ -1,6 +1,8 @@
 //! What will be done to a world: client actions, faults, and how bad the network is. Made from the seed alone,
 //! so a failing script can be made smaller piece by piece.
 
+use stepwell_protocol::program::Dispatch;
+
 use crate::{
     flows::{BUILDS, Job, NAMES},
     rng::{Rng, hash},
@@ -13,8 +15,14 @@ pub struct Script {
     pub cells: usize,
     /// How many programs a cell calls at once.
     pub window: usize,
+    /// Whether the host has a queue.
+    pub queue: bool,
     /// How many events go into a page.
     pub page_events: usize,
+    /// How many rows are deleted at once.
+    pub delete_slice: usize,
+    /// How many calls an activation may make.
+    pub commits: Option<u32>,
     /// What clients do.
     pub actions: Vec<(u64, Action)>,
     /// What breaks.
@@ -40,6 +48,10 @@ pub enum Action {
         job: Job,
         /// How long it may take.
         timeout_ms: Option<u64>,
+        /// How long it is kept after its end.
+        retention_ms: Option<u64>,
+        /// How its program is called.
+        dispatch: Dispatch,
     },
     /// Sends a signal.
     Signal {
@@ -125,6 +137,8 @@ pub enum Fault {
     ProgramReturns,
     /// A program reports what makes no sense.
     ProgramGarbage,
+    /// A program wants to go on later, whatever it has done.
+    ProgramYields,
     /// Somebody speaks for an activation that is over.
     OldWord(usize),
     /// Programs that outlive their cell's instance can still reach the next one.
@@ -133,6 +147,10 @@ pub enum Fault {
     Deploy(usize),
     /// Cancel, signal and time-out of a run come in one tick.
     OneTick(usize),
+    /// A consumer of the queue dies without a word.
+    ConsumerDies,
+    /// The queue loses what is sent to it, for so long.
+    QueueLoses(u64),
 }
 
 impl Fault {
@@ -157,10 +175,13 @@ impl Fault {
             Self::ProgramDies => "program dies",
             Self::ProgramReturns => "program returns early",
             Self::ProgramGarbage => "program reports garbage",
+            Self::ProgramYields => "program goes on later",
             Self::OldWord(_) => "word of an activation that is over",
             Self::ProgramsSurvive => "programs outlive their cell",
             Self::Deploy(_) => "deploy or rollback",
             Self::OneTick(_) => "cancel, signal, time-out at once",
+            Self::ConsumerDies => "consumer dies in silence",
+            Self::QueueLoses(_) => "queue loses messages",
         }
     }
 }
@@ -182,14 +203,19 @@ impl Script {
         let mut rng = Rng::new(seed);
         let cells = usize::try_from(rng.between(2, 3)).expect("small");
         let heal_at_ms = rng.between(15_000, 30_000);
-        let actions = actions(&mut rng, cells, heal_at_ms);
-        let faults = faults(&mut rng, cells, heal_at_ms, &actions);
+        let mut actions = actions(&mut rng, cells, heal_at_ms);
+        let delete_slice = keep_for_a_while(seed, &mut actions);
+        let mut faults = faults(&mut rng, cells, heal_at_ms, &actions);
+        let queue = queue(seed, &mut actions, &mut faults, heal_at_ms);
         Self {
             cells,
             window: usize::try_from(rng.between(2, 6)).expect("small"),
+            queue,
             page_events: usize::try_from(rng.between(1, 6)).expect("small"),
+            delete_slice,
             actions,
             faults,
+            commits: rng.percent(40).then(|| 1 + small(&mut rng, 5)),
             noise: Noise { lose: rng.below(4), duplicate: rng.below(6), delay: rng.below(6) },
             heal_at_ms,
         }
@@ -221,18 +247,36 @@ fn actions(rng: &mut Rng, cells: usize, heal_at_ms: u64) -> Vec<(u64, Action)> {
         };
         let start = actions.len();
         let timeout_ms = (rng.percent(12) && n > 0).then(|| rng.between(100, 5_000));
-        actions.push((at, Action::Start { cell, key: key.clone(), workflow, job: job.clone(), timeout_ms }));
+        let (retention_ms, dispatch) = (None, Dispatch::Direct);
+        let start_of =
+            |key, job| Action::Start { cell, key, workflow, job, timeout_ms, retention_ms, dispatch };
+        actions.push((at, start_of(key.clone(), job.clone())));
         if let Some(key) = key {
             for _ in 0..rng.below(3) {
                 let again = at + rng.below(2_000);
                 let job = if rng.percent(25) { Job { n: job.n + 1, ..job.clone() } } else { job.clone() };
-                actions
-                    .push((again, Action::Start { cell, key: Some(key.clone()), workflow, job, timeout_ms }));
+                actions.push((again, start_of(Some(key.clone()), job)));
             }
         }
         follow(rng, start, at, workflow, &mut actions);
     }
     actions
+}
+
+/// In some worlds, runs are deleted soon after their end: so many rows at once. Chance of its own, so that all
+/// other worlds stay as they are.
+fn keep_for_a_while(seed: u64, actions: &mut [(u64, Action)]) -> usize {
+    let mut rng = Rng::new(seed ^ 0x6b65_708f);
+    if rng.percent(35) {
+        for (_, action) in actions {
+            if let Action::Start { retention_ms, .. } = action
+                && rng.percent(70)
+            {
+                *retention_ms = Some(rng.between(500, 8_000));
+            }
+        }
+    }
+    usize::try_from(rng.between(3, 12)).expect("small")
 }
 
 /// What clients do to a run after it was started.
@@ -284,7 +328,7 @@ fn faults(rng: &mut Rng, cells: usize, heal_at_ms: u64, actions: &[(u64, Action)
             // Most of them while most is going on.
             let at = if rng.percent(50) { rng.between(1, 4_000) } else { rng.between(1, heal_at_ms - 1) };
             let cell = usize::try_from(rng.below(cells as u64)).expect("small");
-            let fault = match rng.below(34) {
+            let fault = match rng.below(35) {
                 0..=2 => Fault::Crash(cell),
                 3..=5 => Fault::CrashBeforeCommit(cell),
                 6..=8 => Fault::CrashAfterCommit(cell),
@@ -306,11 +350,36 @@ fn faults(rng: &mut Rng, cells: usize, heal_at_ms: u64, actions: &[(u64, Action)
                 27..=28 => Fault::ProgramsSurvive,
                 30..=31 => Fault::OldWord(cell),
                 29 => Fault::Deploy(usize::try_from(rng.below(BUILDS as u64)).expect("small")),
+                32 => Fault::ProgramYields,
                 _ => Fault::OneTick(usize::try_from(rng.below(actions.len() as u64)).expect("small")),
             };
             (at, fault)
         })
         .collect()
+}
+
+/// Whether there is a queue, and what that brings along. Drawn apart, so that worlds without one stay as they are.
+fn queue(seed: u64, actions: &mut [(u64, Action)], faults: &mut Vec<(u64, Fault)>, heal_at_ms: u64) -> bool {
+    let mut rng = Rng::new(hash(&format!("queue {seed}")));
+    let has_queue = rng.percent(50);
+    for (_, action) in actions {
+        if let Action::Start { dispatch, .. } = action
+            && rng.percent(45)
+        {
+            *dispatch = Dispatch::Queued;
+        }
+    }
+    if has_queue {
+        for _ in 0..rng.between(3, 10) {
+            let at = if rng.percent(50) { rng.between(1, 6_000) } else { rng.between(1, heal_at_ms - 1) };
+            let fault = match rng.below(4) {
+                0 => Fault::QueueLoses(rng.between(100, 5_000)),
+                _ => Fault::ConsumerDies,
+            };
+            faults.push((at, fault));
+        }
+    }
+    has_queue
 }
 
 /// The cell that a key belongs to.

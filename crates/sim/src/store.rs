@@ -6,7 +6,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use stepwell_core::{
-    cell::{KeyRow, Rows, StoredRun},
+    cell::{KeyRow, Rows, Slice, Sought, StoredKey, Trimmed},
     run::{Entry, Mark, Run},
 };
 use stepwell_protocol::{
@@ -16,7 +16,7 @@ use stepwell_protocol::{
 
 use crate::{
     sabotage::Sabotage,
-    tables::{Batch, Cause, JournalRow, Row, Tables, Write},
+    tables::{Batch, Cause, Deleted, JournalRow, Row, Tables, Write},
 };
 
 /// The storage did not do it.
@@ -138,15 +138,7 @@ impl Store {
     pub fn write_anyway(&self, number: u64, at: Timestamp, event: &Event) {
         let seq = self.inner.borrow().view.journal(number).last().map_or(Seq(1), |last| last.seq.next());
         let record = journal_row(&Record { seq, at, event: event.clone() }, None);
-        let write = Write {
-            number,
-            row: None,
-            is_new: false,
-            records: vec![record],
-            signal_ids: Vec::new(),
-            key: None,
-            entries: Vec::new(),
-        };
+        let write = Write { number, records: vec![record], ..Write::default() };
         // A bug that is planted does not care whether it succeeds.
         let _ = self.inner.borrow_mut().write(write);
     }
@@ -159,7 +151,7 @@ impl Store {
         if self.inner.borrow().broken { Err(Refused) } else { Ok(()) }
     }
 
-    fn row(&self, run: &Run, before: &Row, result: Option<Rc<str>>) -> Row {
+    fn row(&self, run: &Run, before: &Row, result: Option<Rc<str>>, entries: &[Entry]) -> Row {
         let columns = run.to_row();
         let mut state = columns.state;
         if self.is(Sabotage::NeighbourConvicted) {
@@ -167,6 +159,9 @@ impl Store {
         }
         if self.is(Sabotage::StrikesForgotten) {
             state = without_strikes(&state);
+        }
+        if self.is(Sabotage::YieldIsAStrike) && is_yield(entries) {
+            state = with_a_strike(&state, run.mark.map_or(Seq(0), |mark| mark.through));
         }
         Row {
             status: columns.status,
@@ -179,6 +174,9 @@ impl Store {
 
     /// What a planted bug keeps from the disk.
     fn is_lost(&self, entries: &[Entry]) -> bool {
+        if self.is(Sabotage::YieldLost) && is_yield(entries) {
+            return true;
+        }
         entries.iter().any(|entry| {
             (self.is(Sabotage::CancelLost) && matches!(entry, Entry::Cancelled { .. }))
                 || (self.is(Sabotage::IntentLost) && matches!(entry, Entry::Activated { .. }))
@@ -215,7 +213,8 @@ impl Rows for Store {
 
     fn last_number(&self) -> Result<u64, Refused> {
         self.may_read()?;
-        Ok(self.inner.borrow().view.runs.last_key_value().map_or(0, |(number, _)| *number))
+        let view = &self.inner.borrow().view;
+        Ok(view.runs.last_key_value().map_or(0, |(number, _)| *number).max(view.last_number))
     }
 
     fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), Refused> {
@@ -234,10 +233,8 @@ impl Rows for Store {
             number: run.id.number,
             row: Some(row),
             is_new: true,
-            records: Vec::new(),
-            signal_ids: Vec::new(),
             key: key.filter(|_| !self.is(Sabotage::KeyLost)).cloned(),
-            entries: Vec::new(),
+            ..Write::default()
         })
     }
 
@@ -259,22 +256,49 @@ impl Rows for Store {
         }
         let changes_row = entries.iter().any(Entry::changes_row) && !self.is_lost(entries);
         let mut inner = self.inner.borrow_mut();
-        let row = changes_row.then(|| inner.view.runs.get(&number).map(|row| self.row(run, row, result)));
+        let row =
+            changes_row.then(|| inner.view.runs.get(&number).map(|row| self.row(run, row, result, entries)));
         let row = row.flatten();
-        inner.write(Write {
-            number,
-            row,
-            is_new: false,
-            records,
-            signal_ids,
-            key: None,
-            entries: entries.to_vec(),
-        })
+        let entries = entries.to_vec();
+        inner.write(Write { number, row, records, signal_ids, entries, ..Write::default() })
     }
 
-    fn key(&self, key: &str) -> Result<Option<StoredRun>, Refused> {
+    fn key(&self, key: &str) -> Result<Option<StoredKey>, Refused> {
         self.may_read()?;
-        Ok(self.inner.borrow().view.keys.get(key).cloned())
+        Ok(self.inner.borrow().view.keys.get(key).cloned().map(StoredKey::Run))
+    }
+
+    fn reserve(&self, _: &str, _: &Place) -> Result<(), Refused> {
+        // Pools do not grow in the simulator: the way of keys through the generations is tested in core.
+        Err(Refused)
+    }
+
+    fn weight(&self, number: u64) -> Result<u64, Refused> {
+        self.may_read()?;
+        Ok(self.inner.borrow().view.journal(number).iter().map(|row| row.event.len() as u64).sum())
+    }
+
+    fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Refused> {
+        let mut inner = self.inner.borrow_mut();
+        let all = inner.view.belongings(number);
+        let rows = all.min(room.rows);
+        inner.write(Write { number, deleted: Some(Deleted::Trimmed(rows)), ..Write::default() })?;
+        Ok(Trimmed { rows, is_all: all < room.rows })
+    }
+
+    fn remove(&self, run: &Run) -> Result<usize, Refused> {
+        let mut inner = self.inner.borrow_mut();
+        let number = run.id.number;
+        let removed = inner.view.belongings(number) + 1 + usize::from(run.key.is_some());
+        let left_behind = self.is(Sabotage::RemainsLeft);
+        let deleted = if left_behind { Deleted::OnlyRow } else { Deleted::Removed };
+        inner.write(Write { number, deleted: Some(deleted), ..Write::default() })?;
+        Ok(removed)
+    }
+
+    fn bytes(&self) -> Result<u64, Refused> {
+        // No cell is full here: a storage that is, refuses what is written, which is a fault of its own.
+        Ok(0)
     }
 
     fn has_signal(&self, number: u64, id: &str) -> Result<bool, Refused> {
@@ -318,6 +342,14 @@ impl Rows for Store {
             .collect())
     }
 
+    fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Refused> {
+        self.may_read()?;
+        let inner = self.inner.borrow();
+        let rest = inner.view.journal(number).get(after.0 as usize..).unwrap_or_default();
+        let found = rest.iter().map(JournalRow::record).filter(|record| what.fits(&record.event));
+        Ok(found.take(self.page_events).collect())
+    }
+
     fn due(
         &self,
         after: (Timestamp, u64),
@@ -351,6 +383,20 @@ fn convict(state: &str) -> String {
         let strikes = trouble.get("strikes").and_then(serde_json::Value::as_u64).unwrap_or(0);
         trouble.insert("strikes".into(), suspicion.max(strikes).into());
     })
+}
+
+/// Whether a program has said that it wants to go on later.
+fn is_yield(entries: &[Entry]) -> bool {
+    let has = |fits: fn(&Entry) -> bool| entries.iter().any(fits);
+    has(|entry| matches!(entry, Entry::Marked(_)))
+        && has(|entry| matches!(entry, Entry::Queued { .. }))
+        && !has(|entry| matches!(entry, Entry::Troubled(_)))
+}
+
+fn with_a_strike(state: &str, since: Seq) -> String {
+    let mut state: serde_json::Value = serde_json::from_str(state).expect("a state is JSON");
+    state["trouble"] = serde_json::json!({"since": since.0, "strikes": 1});
+    state.to_string()
 }
 
 fn without_strikes(state: &str) -> String {

@@ -56,8 +56,19 @@ impl JournalRow {
     }
 }
 
+/// What a transaction deletes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// So many of the first rows of the journal, and after those of the ids of signals.
+    Trimmed(usize),
+    /// The run, and whatever is left of it.
+    Removed,
+    /// The run's row alone: what a planted bug does.
+    OnlyRow,
+}
+
 /// One transaction.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Write {
     /// The run.
     pub number: u64,
@@ -71,6 +82,8 @@ pub struct Write {
     pub signal_ids: Vec<String>,
     /// An idempotency key.
     pub key: Option<KeyRow>,
+    /// What is deleted.
+    pub deleted: Option<Deleted>,
     /// What the machine had decided, for whoever checks.
     pub entries: Vec<Entry>,
 }
@@ -110,6 +123,8 @@ pub struct Tables {
     pub keys: BTreeMap<String, StoredRun>,
     /// Ids of signals by run.
     pub signals: BTreeSet<(u64, String)>,
+    /// The largest number of a run that was deleted.
+    pub last_number: u64,
     /// Runs by when they are due.
     pub by_wake: BTreeSet<(Timestamp, u64)>,
 }
@@ -132,7 +147,12 @@ impl Tables {
         }
         if let Some(key) = &write.key {
             let stored = StoredRun { number: write.number, fingerprint: key.fingerprint.clone() };
-            if self.keys.insert(key.key.clone(), stored).is_some() {
+            let before = self.keys.insert(key.key.clone(), stored);
+            // A key is free again when its run is being deleted.
+            let is_live = |run: &StoredRun| {
+                self.runs.get(&run.number).is_some_and(|row| !row.state.contains("\"deleting\":true"))
+            };
+            if before.is_some_and(|run| is_live(&run)) {
                 refused = Some(format!("key {} is inserted twice", key.key));
             }
         }
@@ -152,7 +172,45 @@ impl Tables {
         for id in &write.signal_ids {
             self.signals.insert((write.number, id.clone()));
         }
+        match write.deleted {
+            Some(Deleted::Trimmed(limit)) => self.trim(write.number, limit),
+            Some(Deleted::Removed) => self.remove(write.number),
+            Some(Deleted::OnlyRow) => self.remove_row(write.number),
+            None => {}
+        }
         refused.map_or(Ok(()), Err)
+    }
+
+    /// How many rows belong to a run besides its own.
+    pub fn belongings(&self, number: u64) -> usize {
+        self.journal(number).len() + self.signal_ids(number).len()
+    }
+
+    fn signal_ids(&self, number: u64) -> Vec<(u64, String)> {
+        self.signals.iter().filter(|(of, _)| *of == number).cloned().collect()
+    }
+
+    fn trim(&mut self, number: u64, limit: usize) {
+        let journal = self.journal.entry(number).or_default();
+        let trimmed = journal.len().min(limit);
+        journal.drain(..trimmed);
+        for id in self.signal_ids(number).into_iter().take(limit - trimmed) {
+            self.signals.remove(&id);
+        }
+    }
+
+    fn remove_row(&mut self, number: u64) {
+        if let Some(wake_at) = self.runs.remove(&number).and_then(|row| row.wake_at) {
+            self.by_wake.remove(&(wake_at, number));
+        }
+        self.last_number = self.last_number.max(number);
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.remove_row(number);
+        self.journal.remove(&number);
+        self.signals.retain(|(of, _)| *of != number);
+        self.keys.retain(|_, stored| stored.number != number);
     }
 
     /// A run's journal.

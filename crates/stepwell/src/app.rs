@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, marker::PhantomData, pin::Pin, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
     PROTOCOL, Payload,
-    program::{Description, WorkflowDescription},
+    program::{Description, Dispatch, WorkflowDescription},
 };
 
 use crate::{Ctx, Error, Result, ops::millis};
@@ -19,6 +19,8 @@ type Start = Box<dyn Fn(Ctx, &Payload) -> Result<Running>>;
 pub struct Workflow<I> {
     name: &'static str,
     timeout: Option<Duration>,
+    retention: Option<Duration>,
+    dispatch: Dispatch,
     start: Start,
     input: PhantomData<fn(I)>,
 }
@@ -36,7 +38,14 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
                 .map_err(|error| Error::msg(format!("the input does not fit workflow '{name}': {error}")))?;
             Ok(Box::pin(code(ctx, input)))
         });
-        Self { name, timeout: None, start, input: PhantomData }
+        Self {
+            name,
+            timeout: None,
+            retention: None,
+            dispatch: Dispatch::default(),
+            start,
+            input: PhantomData,
+        }
     }
 
     /// How long a run of it may take; after that it is failed.
@@ -45,16 +54,36 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
         Self { timeout: Some(timeout), ..self }
     }
 
+    /// How long a run of it is kept after its end; after that it is deleted. Zero is for ever.
+    #[must_use]
+    pub fn retention(self, retention: Duration) -> Self {
+        Self { retention: Some(retention), ..self }
+    }
+
+    /// How its program is called.
+    #[must_use]
+    pub fn dispatch(self, dispatch: Dispatch) -> Self {
+        Self { dispatch, ..self }
+    }
+
     /// Its name, by which runs are started.
     pub fn name(&self) -> &'static str {
         self.name
     }
 }
 
+/// A workflow of an app.
+struct Defined {
+    start: Start,
+    timeout: Option<Duration>,
+    retention: Option<Duration>,
+    dispatch: Dispatch,
+}
+
 /// The workflows that a program has.
 #[derive(Default)]
 pub struct App {
-    workflows: BTreeMap<&'static str, (Start, Option<Duration>)>,
+    workflows: BTreeMap<&'static str, Defined>,
 }
 
 impl App {
@@ -69,9 +98,9 @@ impl App {
     /// If there is one of that name already: two workflows of one name are a mistake in the program.
     #[must_use]
     pub fn workflow<I>(mut self, define: fn() -> Workflow<I>) -> Self {
-        let workflow = define();
-        let before = self.workflows.insert(workflow.name, (workflow.start, workflow.timeout));
-        assert!(before.is_none(), "there are two workflows named '{}'", workflow.name);
+        let Workflow { name, timeout, retention, dispatch, start, .. } = define();
+        let before = self.workflows.insert(name, Defined { start, timeout, retention, dispatch });
+        assert!(before.is_none(), "there are two workflows named '{name}'");
         self
     }
 
@@ -82,9 +111,11 @@ impl App {
 
     /// What the engine asks an app about itself, as JSON.
     pub fn describe(&self) -> String {
-        let workflows = self.workflows.iter().map(|(name, (_, timeout))| WorkflowDescription {
+        let workflows = self.workflows.iter().map(|(name, defined)| WorkflowDescription {
             name: (*name).to_owned(),
-            timeout_ms: timeout.map(millis),
+            timeout_ms: defined.timeout.map(millis),
+            retention_ms: defined.retention.map(millis),
+            dispatch: defined.dispatch,
         });
         let description = Description { protocol: PROTOCOL, workflows: workflows.collect() };
         serde_json::to_string(&description).expect("a description holds only what JSON can say")
@@ -93,12 +124,12 @@ impl App {
     /// How long a run of this workflow may take.
     #[cfg(feature = "testing")]
     pub(crate) fn timeout_ms(&self, name: &str) -> Option<u64> {
-        self.workflows.get(name)?.1.map(millis)
+        self.workflows.get(name)?.timeout.map(millis)
     }
 
     /// How a run of this workflow is started.
     pub(crate) fn starter(&self, name: &str) -> Option<&Start> {
-        self.workflows.get(name).map(|(start, _)| start)
+        self.workflows.get(name).map(|defined| &defined.start)
     }
 }
 

@@ -13,6 +13,7 @@ use stepwell_protocol::{
 
 use crate::{
     App,
+    panics::LastWords,
     vm::{Order, Timer, Vm},
 };
 
@@ -29,6 +30,10 @@ pub trait Session {
     fn timer(&self) -> Option<Timer> {
         None
     }
+    /// What an earlier activation left behind that was stopped by a panic.
+    fn last_words(&self) -> Option<LastWords> {
+        None
+    }
     /// Waits until something happens after a position.
     fn listen(&self, after: Seq) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static;
 }
@@ -38,6 +43,9 @@ pub async fn drive<S: Session>(app: &App, activation: Activation, session: &S) -
     let mut vm = Vm::new(app, activation);
     if let Some(timer) = session.timer() {
         vm = vm.with_timer(timer);
+    }
+    if let Some(words) = session.last_words() {
+        vm = vm.with_last_words(words);
     }
     let mut driver = Driver { vm, call: None, listen: None, session };
     poll_fn(|cx| driver.poll(cx)).await
@@ -98,7 +106,8 @@ impl<S: Session> Driver<'_, S> {
                     self.call = Some(Box::pin(async { page.await.map(Called::Page) }));
                 }
                 Poll::Pending if self.call.is_none() && self.listen.is_none() && self.vm.wants_news() => {
-                    self.listen = Some(Box::pin(self.session.listen(self.vm.known())));
+                    let after = self.vm.listen();
+                    self.listen = Some(Box::pin(self.session.listen(after)));
                 }
                 Poll::Pending => return Poll::Pending,
             }

@@ -26,9 +26,10 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen(inline_js = r#"
 const now = Promise.resolve();
-// Thrown in a reaction it would only reject a promise that nobody looks at.
+// Thrown in a reaction it would only reject a promise that nobody looks at; and whoever cleans up after an instance
+// that was stopped has to hear of it before anything else runs.
 function act(call, slot, isGood, value) {
-  try { call(slot, isGood, value); } catch (thrown) { queueMicrotask(() => { throw thrown; }); }
+  try { call(slot, isGood, value); } catch (thrown) { reportError(thrown); }
 }
 export function soon(call) { now.then(() => act(call)); }
 export function watch(promise, call, slot) {
@@ -50,7 +51,12 @@ thread_local! {
 /// A promise of what a future gives.
 pub fn promise(future: impl Future<Output = Result<JsValue, JsValue>> + 'static) -> Promise {
     let mut settle = None;
-    let promise = Promise::new(&mut |resolve, reject| settle = Some((resolve, reject)));
+    // Nothing in it can panic.
+    let mut take = AssertUnwindSafe(|resolve, reject| settle = Some((resolve, reject)));
+    let promise = Promise::new(&mut move |resolve, reject| {
+        let AssertUnwindSafe(take) = &mut take;
+        take(resolve, reject);
+    });
     let (resolve, reject) = settle.expect("the constructor of promises calls its argument at once");
     EXECUTOR.with(|executor| executor.begin(Box::pin(future), resolve, reject));
     promise

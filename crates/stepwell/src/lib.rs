@@ -32,6 +32,7 @@ pub mod error;
 #[cfg(target_arch = "wasm32")]
 mod executor;
 pub mod ops;
+pub mod panics;
 mod random;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -44,7 +45,10 @@ pub use ctx::Ctx;
 pub use error::{Error, Result, Terminal};
 pub use ops::{Sleep, Step, StepError, StepInfo, Wait, WaitError};
 pub use stepwell_macros::{main, workflow};
-pub use stepwell_protocol::{Payload, Timestamp, program::Retry};
+pub use stepwell_protocol::{
+    Payload, Timestamp,
+    program::{Dispatch, Retry},
+};
 pub use uuid::Uuid;
 
 /// What a file of workflows needs.

@@ -1,6 +1,15 @@
 //! The Workers transport: the cell calls `activate` over RPC and passes a session that is a capability.
+//!
+//! All activations of an isolate share one wasm instance. When code stops that instance (a panic where panics
+//! abort, an overflow of the stack), their futures are gone and their promises would stay open for ever. What
+//! survives is JavaScript: it knows which activations there are and whose code was being polled, and ends them.
 
-use std::rc::Rc;
+use std::{
+    pin::Pin,
+    rc::Rc,
+    sync::Once,
+    task::{Context, Poll},
+};
 
 use js_sys::{Error, Promise};
 use serde::{Serialize, de::DeserializeOwned};
@@ -9,8 +18,15 @@ use stepwell_protocol::{
     program::{Activation, Answer, Commit, Page},
 };
 use wasm_bindgen::prelude::*;
+// worker-build's bundle calls what this crate exports, used or not: without it, an app that names only the SDK
+// does not load.
+use worker as _;
 
-use crate::{App, drive, executor, vm::Timer};
+use crate::{
+    App, drive, executor,
+    panics::{self, LastWords},
+    vm::Timer,
+};
 
 #[wasm_bindgen]
 extern "C" {
@@ -30,21 +46,97 @@ extern "C" {
     fn set_timeout(then: &js_sys::Function, ms: f64);
 }
 
-struct RpcSession(Stub);
+#[wasm_bindgen(inline_js = r#"
+const LAST_WORDS_MAX = 1000;
+const live = new Map();
+const lastWords = new Map();
+let count = 0;
+let entered;
+
+addEventListener("error", ({ error }) => {
+  // Whoever was entered and never left has stopped the instance, whatever was thrown.
+  if (entered === undefined && !(error instanceof WebAssembly.RuntimeError)) return;
+  const guilty = entered;
+  entered = undefined;
+  const ended = [...live];
+  live.clear();
+  for (const [number, { run, end, fail }] of ended) {
+    const words = lastWords.get(run);
+    if (number === guilty) fail(words ? new Error(`the code panicked: ${JSON.parse(words).message}`) : error);
+    else end(guilty === undefined ? '"unknown"' : '"beside"');
+  }
+});
+
+export function begin(run) {
+  const number = count++;
+  const activation = { run };
+  activation.over = new Promise((end, fail) => Object.assign(activation, { end, fail }));
+  live.set(number, activation);
+  return number;
+}
+export function guarded(number, promise) {
+  const { over } = live.get(number);
+  return Promise.race([promise, over]).finally(() => live.delete(number));
+}
+export function enter(number) { entered = number; }
+export function leave() { entered = undefined; }
+export function leaveWords(words) {
+  const run = live.get(entered)?.run;
+  if (run === undefined) return;
+  if (lastWords.size >= LAST_WORDS_MAX) lastWords.delete(lastWords.keys().next().value);
+  lastWords.set(run, words);
+}
+export function takeWords(run) {
+  const words = lastWords.get(run);
+  lastWords.delete(run);
+  return words;
+}
+"#)]
+extern "C" {
+    /// An activation of this run begins; gives it a number.
+    fn begin(run: &str) -> u32;
+
+    /// The promise of an activation, that is settled even if its instance is stopped: with an error if it was
+    /// by this run's own code, with a text that says whose fault it was if not.
+    fn guarded(number: u32, promise: &Promise) -> Promise;
+
+    /// Code of this activation is about to run.
+    fn enter(number: u32);
+
+    /// It has run.
+    fn leave();
+
+    /// Keeps what the code that runs has to say before its instance is gone.
+    #[wasm_bindgen(js_name = leaveWords)]
+    fn leave_words(words: &str);
+
+    /// What an earlier activation of this run has left behind.
+    #[wasm_bindgen(js_name = takeWords)]
+    fn take_words(run: &str) -> Option<String>;
+}
+
+struct RpcSession {
+    stub: Stub,
+    last_words: Option<LastWords>,
+}
 
 impl drive::Session for RpcSession {
     type Lost = JsValue;
 
     fn commit(&self, commit: &Commit) -> impl Future<Output = Result<Answer, JsValue>> + 'static {
-        receive(encode(commit).and_then(|text| self.0.commit(&text)))
+        receive(encode(commit).and_then(|text| self.stub.commit(&text)))
     }
 
     fn page(&self, after: Seq) -> impl Future<Output = Result<Page, JsValue>> + 'static {
-        receive(self.0.page(after.0))
+        receive(self.stub.page(after.0))
     }
 
     fn listen(&self, after: Seq) -> impl Future<Output = Result<Answer, JsValue>> + 'static {
-        receive(self.0.listen(after.0))
+        receive(self.stub.listen(after.0))
+    }
+
+    fn last_words(&self) -> Option<LastWords> {
+        self.last_words.clone()
     }
 
     fn timer(&self) -> Option<Timer> {
@@ -58,17 +150,63 @@ impl drive::Session for RpcSession {
     }
 }
 
-/// What the exported `activate` does.
-pub fn activate(app: Rc<App>, activation: &str, session: JsValue) -> Promise {
-    let activation: Activation = match decode(activation) {
+/// What the exported `activate` does. The activation is a text; but a text would be copied into the instance before
+/// anybody sees that this one was stopped, and has to be replaced.
+pub fn activate(app: Rc<App>, activation: &JsValue, session: JsValue) -> Promise {
+    install_hook();
+    let activation: Activation = match decode(&activation.as_string().unwrap_or_default()) {
         Ok(activation) => activation,
         Err(error) => return Promise::reject(&error),
     };
-    let session = RpcSession(session.unchecked_into());
-    executor::promise(async move {
+    let run = activation.run.to_string();
+    let last_words = take_words(&run).and_then(|text| serde_json::from_str(&text).ok());
+    let session = RpcSession { stub: session.unchecked_into(), last_words };
+    let future = Box::pin(async move {
         drive::drive(&app, activation, &session).await?;
         Ok(JsValue::UNDEFINED)
-    })
+    });
+    let number = begin(&run);
+    guarded(number, &executor::promise(Watched { number, future }))
+}
+
+/// An activation whose code JavaScript knows to be running while it is.
+struct Watched {
+    number: u32,
+    future: Pin<Box<dyn Future<Output = Result<JsValue, JsValue>>>>,
+}
+
+impl Future for Watched {
+    type Output = Result<JsValue, JsValue>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // On the way out of a panic too, where panics unwind.
+        struct Leave;
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                leave();
+            }
+        }
+        enter(self.number);
+        let _leave = Leave;
+        self.future.as_mut().poll(cx)
+    }
+}
+
+/// Keeps what a panic says; and where panics abort, leaves it for the next activation.
+fn install_hook() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if let Some(words) = panics::last_words(info)
+                && cfg!(not(panic = "unwind"))
+                && let Ok(text) = serde_json::to_string(&words)
+            {
+                leave_words(&text);
+            }
+            before(info);
+        }));
+    });
 }
 
 async fn receive<T: DeserializeOwned>(promise: Result<Promise, JsValue>) -> Result<T, JsValue> {

@@ -21,7 +21,7 @@ use stepwell::{
 };
 use stepwell_protocol::{
     Epoch, Event, Op, Outcome, PROTOCOL, Place, Record, RunId, Seq,
-    program::{Activation, Answer, Command, Commit, News, Open, Page, Then},
+    program::{Activation, Answer, Budget, Command, Commit, News, Open, Page, Then},
 };
 
 /// How many interleavings, and how often each is replayed.
@@ -135,7 +135,7 @@ async fn tree(ctx: Ctx, seed: u64) -> Result<String> {
     Ok(go(&ctx, &root).await)
 }
 
-fn activation(seed: u64, events: &[Record], more: bool) -> Activation {
+fn activation(seed: u64, events: &[Record], more: bool, commits: Option<u32>) -> Activation {
     let place = Place { pool: "default".into(), generation: 1, cell: 0 };
     let start = Timestamp::from_millis(1_000);
     Activation {
@@ -148,6 +148,7 @@ fn activation(seed: u64, events: &[Record], more: bool) -> Activation {
         started_at: start,
         input: Payload::encode(&seed).expect("a number is JSON"),
         patches: Vec::new(),
+        budget: commits.map(|commits| Budget { commits, ms: None }),
         journal: Page { events: events.to_vec(), more },
     }
 }
@@ -208,11 +209,16 @@ impl Sequencer {
             }
         }
         match &commit.then {
-            Then::Continue { open: Some(open) } | Then::Suspend { open } if news.is_empty() => {
+            Then::Continue { open: Some(open) }
+            | Then::Yield { open: Some(open) }
+            | Then::Suspend { open }
+                if news.is_empty() =>
+            {
                 self.open.clone_from(open);
             }
             Then::Continue { .. }
             | Then::Suspend { .. }
+            | Then::Yield { .. }
             | Then::Complete { .. }
             | Then::Fail { .. }
             | Then::Pause { .. } => {}
@@ -225,16 +231,29 @@ impl Sequencer {
     }
 }
 
-/// Runs a random workflow to its end; gives its journal and its end.
-fn first_run(app: &App, seed: u64) -> (Vec<Record>, Then) {
+/// Runs a random workflow to its end, in as many activations as a budget makes of it; gives its journal and its end,
+/// and how often it was cut.
+fn first_run(app: &App, seed: u64, commits: Option<u32>) -> (Vec<Record>, Then, u32) {
+    let (mut cuts, mut began) = (0, 0);
     let mut sequencer = Sequencer { dice: Dice(seed ^ 0xabcd), journal: Vec::new(), open: Vec::new() };
-    let mut vm = Vm::new(app, activation(seed, &[], false));
+    let mut vm = Vm::new(app, activation(seed, &[], false, commits));
     let mut cx = Context::from_waker(Waker::noop());
     for _ in 0..10_000 {
         match vm.poll(&mut cx) {
             Poll::Ready(Order::Commit(commit)) => match commit.then {
                 Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => {
-                    return (sequencer.journal, commit.then);
+                    return (sequencer.journal, commit.then, cuts);
+                }
+                Then::Yield { .. } => {
+                    sequencer.commit(&commit);
+                    assert!(sequencer.journal.len() > began, "seed {seed}: nothing was done");
+                    began = sequencer.journal.len();
+                    cuts += 1;
+                    // What was under way has ended before, and whatever was begun in vain begins anew.
+                    BEGUN.take();
+                    GATES.take();
+                    TRACE.take();
+                    vm = Vm::new(app, activation(seed, &sequencer.journal, false, commits));
                 }
                 Then::Continue { .. } | Then::Suspend { .. } => {
                     let answer = sequencer.commit(&commit);
@@ -268,7 +287,7 @@ fn first_run(app: &App, seed: u64) -> (Vec<Record>, Then) {
 /// Feeds a journal to a fresh VM in random pieces; gives what it says first, if it says anything.
 fn replay(app: &App, seed: u64, journal: &[Record], dice: &mut Dice) -> Option<Commit> {
     let mut at = dice.below(journal.len() + 1);
-    let mut vm = Vm::new(app, activation(seed, &journal[..at], at < journal.len()));
+    let mut vm = Vm::new(app, activation(seed, &journal[..at], at < journal.len(), None));
     let mut cx = Context::from_waker(Waker::noop());
     loop {
         match vm.poll(&mut cx) {
@@ -287,10 +306,13 @@ fn replay(app: &App, seed: u64, journal: &[Record], dice: &mut Dice) -> Option<C
 #[test]
 fn a_thousand_interleavings_replay_a_hundred_times_as_they_first_came() {
     let app = App::new().workflow(tree);
-    let mut events = 0;
+    let (mut events, mut cuts) = (0, 0);
     for seed in 0..INTERLEAVINGS {
         reset();
-        let (journal, end) = first_run(&app, seed);
+        // Every other one in small pieces.
+        let commits = (seed % 2 == 1).then(|| 1 + u32::try_from(seed / 2 % 5).expect("small"));
+        let (journal, end, cut) = first_run(&app, seed, commits);
+        cuts += cut;
         let trace = TRACE.take();
         events += journal.len();
         let mut dice = Dice(seed);
@@ -313,6 +335,7 @@ fn a_thousand_interleavings_replay_a_hundred_times_as_they_first_came() {
             assert_eq!(*said.entry(part).or_insert_with(|| now.clone()), now, "seed {seed} after {part}");
         }
     }
-    println!("{INTERLEAVINGS} interleavings, {events} events, {REPLAYS} replays each");
+    println!("{INTERLEAVINGS} interleavings, {events} events, {cuts} cuts, {REPLAYS} replays each");
+    assert!(cuts > 300, "too few were cut: {cuts}");
     assert!(events > 3_000, "the workflows are too small: {events} events");
 }

@@ -18,6 +18,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("platform-probe", &[]),
     ("stepwell-workerd-tests", &[]),
     ("stepwell-house", &[]),
+    ("bench-app", &["stepwell", "stepwell-engine"]),
+    ("stepwell-bench", &["stepwell-workerd-tests"]),
 ];
 
 /// What only the engine and the SDK's Workers transport may name.

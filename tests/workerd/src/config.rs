@@ -18,9 +18,12 @@ const CAPNP_HOST: &str = "capnp.internal";
 /// What one workerd process runs.
 #[derive(Clone, Debug)]
 pub struct Config {
-    main: String,
+    /// The Workers that a socket leads to, the main one first.
+    served: Vec<String>,
     workers: Vec<Worker>,
     externals: Vec<(String, String)>,
+    experimental: bool,
+    heap_mib: Option<u32>,
 }
 
 /// One Worker: its modules and its bindings.
@@ -44,12 +47,31 @@ enum Binding {
     Text(String),
     Service(String),
     Objects(String),
+    ObjectsOf { class: String, service: String },
 }
 
 impl Config {
     /// A process whose HTTP socket leads to the Worker named `main`.
     pub fn serving(main: &str) -> Self {
-        Self { main: main.into(), workers: Vec::new(), externals: Vec::new() }
+        Self {
+            served: vec![main.into()],
+            workers: Vec::new(),
+            externals: Vec::new(),
+            experimental: false,
+            heap_mib: None,
+        }
+    }
+
+    /// Adds a socket that leads to another Worker of the process.
+    #[must_use]
+    pub fn also_serving(mut self, worker: &str) -> Self {
+        self.served.push(worker.into());
+        self
+    }
+
+    /// How many sockets it has.
+    pub(crate) fn sockets(&self) -> usize {
+        self.served.len()
     }
 
     /// Adds a Worker.
@@ -67,19 +89,46 @@ impl Config {
         self
     }
 
+    /// Leads the HTTP socket to another Worker.
+    #[must_use]
+    pub fn serving_instead(mut self, main: &str) -> Self {
+        self.served[0] = main.into();
+        self
+    }
+
+    /// Allows flags that workerd calls experimental.
+    #[must_use]
+    pub fn experimental(mut self) -> Self {
+        self.experimental = true;
+        self
+    }
+
+    /// Whether such flags are allowed.
+    pub(crate) fn is_experimental(&self) -> bool {
+        self.experimental
+    }
+
+    /// Bounds the heap of each isolate, as the platform does. workerd itself lets garbage lie for as long as there is
+    /// memory.
+    #[must_use]
+    pub fn heap_mib(mut self, mib: u32) -> Self {
+        self.heap_mib = Some(mib);
+        self
+    }
+
     /// Writes the configuration and the modules into `folder`; answers the path of the configuration.
-    pub(crate) fn write(&self, folder: &Path, address: &str) -> Result<PathBuf> {
+    pub(crate) fn write(&self, folder: &Path, addresses: &[String]) -> Result<PathBuf> {
         let disk = folder.join("disk");
         fs::create_dir_all(&disk)?;
         for worker in &self.workers {
             worker.write_modules(&folder.join(&worker.name))?;
         }
         let path = folder.join("config.capnp");
-        fs::write(&path, self.render(&disk, address)?)?;
+        fs::write(&path, self.render(&disk, addresses)?)?;
         Ok(path)
     }
 
-    fn render(&self, disk: &Path, address: &str) -> Result<String> {
+    fn render(&self, disk: &Path, addresses: &[String]) -> Result<String> {
         let mut text = String::from("using Workerd = import \"/workerd/workerd.capnp\";\n\n");
         text.push_str("const config :Workerd.Config = (\n  services = [\n");
         for worker in &self.workers {
@@ -101,13 +150,21 @@ impl Config {
         )?;
         // 'private' includes loopback, where the tests listen.
         text.push_str("    (name = \"internet\", network = (allow = [\"public\", \"private\"])),\n  ],\n");
-        writeln!(
-            text,
-            "  sockets = [(name = \"http\", address = {}, http = (capnpConnectHost = {}), service = {})],\n);",
-            quote(address),
-            quote(CAPNP_HOST),
-            quote(&self.main)
-        )?;
+        if let Some(mib) = self.heap_mib {
+            writeln!(text, "  v8Flags = [\"--max-old-space-size={mib}\", \"--max-semi-space-size=2\"],")?;
+        }
+        text.push_str("  sockets = [\n");
+        for (index, (worker, address)) in self.served.iter().zip(addresses).enumerate() {
+            writeln!(
+                text,
+                "    (name = {}, address = {}, http = (capnpConnectHost = {}), service = {}),",
+                quote(&format!("http-{index}")),
+                quote(address),
+                quote(CAPNP_HOST),
+                quote(worker)
+            )?;
+        }
+        text.push_str("  ],\n);\n");
         Ok(text)
     }
 }
@@ -130,6 +187,12 @@ impl Worker {
     pub fn durable_object(mut self, binding: &str, class: &str) -> Self {
         self.classes.push(class.into());
         self.bind(binding, Binding::Objects(class.into()))
+    }
+
+    /// Binds the namespace of an object class that another Worker of the process has.
+    #[must_use]
+    pub fn durable_object_of(self, binding: &str, class: &str, worker: &str) -> Self {
+        self.bind(binding, Binding::ObjectsOf { class: class.into(), service: worker.into() })
     }
 
     /// Binds a text: a variable or a secret, which are the same to workerd.
@@ -205,11 +268,15 @@ impl Worker {
         text.push_str("      bindings = [\n");
         for (name, binding) in &self.bindings {
             let (kind, value) = match binding {
-                Binding::Text(value) => ("text", value),
-                Binding::Service(value) => ("service", value),
-                Binding::Objects(value) => ("durableObjectNamespace", value),
+                Binding::Text(value) => ("text", quote(value)),
+                Binding::Service(value) => ("service", quote(value)),
+                Binding::Objects(value) => ("durableObjectNamespace", quote(value)),
+                Binding::ObjectsOf { class, service } => (
+                    "durableObjectNamespace",
+                    format!("(className = {}, serviceName = {})", quote(class), quote(service)),
+                ),
             };
-            writeln!(text, "        (name = {}, {kind} = {}),", quote(name), quote(value))?;
+            writeln!(text, "        (name = {}, {kind} = {value}),", quote(name))?;
         }
         text.push_str("      ],\n    )");
         Ok(text)

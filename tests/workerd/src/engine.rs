@@ -1,6 +1,9 @@
 //! Stepwell itself on workerd, in both forms, with the workflows of `app/`.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -9,6 +12,9 @@ use crate::{Answer, Config, Http, Worker, Workerd, bundle};
 
 /// The key of every engine that the tests start.
 pub const KEY: &str = "test-key";
+
+/// Where the clock strikes.
+const STRIKE: &str = "/strike";
 
 /// How long a run may take to get to the status that a test waits for.
 const STATUS_WITHIN: Duration = Duration::from_secs(15);
@@ -32,6 +38,33 @@ impl Form {
     }
 }
 
+/// What a panic does in the bundles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// It stops the wasm instance with all that it holds.
+    Abort,
+    /// It is caught.
+    Unwind,
+}
+
+impl Build {
+    /// Its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Abort => "abort",
+            Self::Unwind => "unwind",
+        }
+    }
+
+    /// The bundle of this name.
+    pub fn bundle(self, name: &str) -> Result<PathBuf> {
+        match self {
+            Self::Abort => bundle(name),
+            Self::Unwind => bundle(&format!("unwind/{name}")),
+        }
+    }
+}
+
 /// A running engine, and its app if that is a process of its own.
 #[derive(Debug)]
 pub struct Engine {
@@ -39,32 +72,75 @@ pub struct Engine {
     pub engine: Workerd,
     /// The process that holds only the workflows.
     pub app: Option<Workerd>,
+    build: Build,
 }
 
 impl Engine {
     /// Starts one with this many cells.
     pub async fn start(form: Form, cells: u32) -> Result<Self> {
+        Self::start_build(form, Build::Abort, cells).await
+    }
+
+    /// Starts one with these variables.
+    pub async fn start_with(form: Form, variables: &[(&str, &str)]) -> Result<Self> {
+        Self::assemble(form, Build::Abort, variables, &|config| config).await
+    }
+
+    /// Starts one of these bundles.
+    pub async fn start_build(form: Form, build: Build, cells: u32) -> Result<Self> {
+        Self::assemble(form, build, &[("STEPWELL_CELLS", &cells.to_string())], &|config| config).await
+    }
+
+    /// Starts one whose clock can [strike](Self::strike).
+    pub async fn start_with_clock(form: Form, cells: u32) -> Result<Self> {
+        Self::assemble(form, Build::Abort, &[("STEPWELL_CELLS", &cells.to_string())], &clock).await
+    }
+
+    /// Starts one whose isolates may take only so much memory.
+    pub async fn start_bounded(
+        form: Form,
+        variables: &[(&str, &str)],
+        heap_mib: Option<u32>,
+    ) -> Result<Self> {
+        let bounded = |config: Config| match heap_mib {
+            Some(mib) => config.heap_mib(mib),
+            None => config,
+        };
+        Self::assemble(form, Build::Abort, variables, &bounded).await
+    }
+
+    async fn assemble(
+        form: Form,
+        build: Build,
+        variables: &[(&str, &str)],
+        around: &(dyn Fn(Config) -> Config + Sync),
+    ) -> Result<Self> {
         let worker = |name| -> Result<Worker> {
-            Ok(Worker::bundle("engine", &bundle(name)?)
+            let worker = Worker::bundle("engine", &build.bundle(name)?)
                 .durable_object("CELL", "Cell")
                 .text("STEPWELL_KEY", KEY)
-                .text("STEPWELL_METER", "1")
-                .text("STEPWELL_CELLS", &cells.to_string()))
+                .text("STEPWELL_METER", "1");
+            Ok(variables.iter().fold(worker, |worker, (name, value)| worker.text(name, value)))
         };
         match form {
             Form::AllInOne => {
-                let config = Config::serving("engine").worker(worker("test-all-in-one")?);
-                Ok(Self { engine: Workerd::start(&config).await?, app: None })
+                let config = around(Config::serving("engine").worker(worker("test-all-in-one")?));
+                Ok(Self { engine: Workerd::start(&config).await?, app: None, build })
             }
             Form::Split => {
-                let app = Config::serving("app").worker(Worker::bundle("app", &bundle("test-app")?));
+                let app = Config::serving("app").worker(Worker::bundle("app", &build.bundle("test-app")?));
                 let app = Workerd::start(&app).await?;
                 let config = Config::serving("engine")
                     .worker(worker("engine")?.service("APP", "app"))
                     .external("app", &app.address());
-                Ok(Self { engine: Workerd::start(&config).await?, app: Some(app) })
+                Ok(Self { engine: Workerd::start(&around(config)).await?, app: Some(app), build })
             }
         }
+    }
+
+    /// One that was put together elsewhere.
+    pub fn of(engine: Workerd) -> Self {
+        Self { engine, app: None, build: Build::Abort }
     }
 
     /// Puts another bundle in the place of the app, as a deployment does: the engine is not touched.
@@ -72,15 +148,37 @@ impl Engine {
         let app = self.app.as_mut().context("only the split form has an app to deploy")?;
         app.kill();
         for file in ["index.js", "index_bg.wasm"] {
-            std::fs::copy(bundle(name)?.join(file), app.folder().join("app").join(file))?;
+            std::fs::copy(self.build.bundle(name)?.join(file), app.folder().join("app").join(file))?;
         }
         app.restart().await
     }
 
+    /// Lets the clock strike, as the deployment's cron trigger does.
+    pub async fn strike(&self) -> Result<()> {
+        let answer = self.engine.http().post(STRIKE, "").await?;
+        ensure!(answer.status == 200, "{} {}", answer.status, answer.body);
+        Ok(())
+    }
+
     /// A client that brings the key.
     pub fn client(&self) -> Client {
-        Client { http: self.engine.http() }
+        Client::new(self.engine.http())
     }
+}
+
+/// Puts a Worker before the engine that passes everything on, and lets the clock strike when it is told: workerd
+/// has no clock of its own.
+fn clock(config: Config) -> Config {
+    let code = r#"
+        export default {
+          async fetch(request, env) {
+            if (new URL(request.url).pathname !== "/strike") return env.ENGINE.fetch(request);
+            const { outcome } = await env.ENGINE.scheduled({ cron: "*/15 * * * *" });
+            return new Response(outcome, { status: outcome === "ok" ? 200 : 500 });
+          },
+        };"#;
+    let worker = Worker::inline("clock", [("main.js", code)]).service("ENGINE", "engine");
+    config.worker(worker.flag("service_binding_extra_handlers")).serving_instead("clock").experimental()
 }
 
 /// Asks an engine.
@@ -90,6 +188,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// A client that brings the key to any address.
+    pub fn new(http: Http) -> Self {
+        Self { http }
+    }
+
     /// Starts a run; waits for its end up to `wait` seconds.
     pub async fn start(&self, workflow: &str, input: &Value, key: Option<&str>, wait: u32) -> Result<Answer> {
         let path = format!("/api/workflows/{workflow}/start");

@@ -21,18 +21,23 @@
 mod config;
 pub mod engine;
 mod failure;
+pub mod growth;
 mod http;
 pub mod kill;
 mod listener;
+pub mod miniflare;
+mod outside;
 mod paths;
 mod probe;
 mod process;
 pub mod readme;
+pub mod size;
 
 pub use config::{COMPATIBILITY_DATE, Config, Worker};
 pub use failure::{Failure, TestResult};
 pub use http::{Answer, Http};
 pub use listener::{Call, Listener};
+pub use outside::{Asked, Outside};
 pub use paths::{bundle, repository_root, workerd_binary};
 pub use probe::{Object, probe, probe_app, probe_with_app, probe_with_remote_app};
 pub use process::Workerd;

@@ -22,6 +22,13 @@ pub fn workerd_binary() -> Result<PathBuf> {
     Ok(binary)
 }
 
+/// Node: the one that npm installed, or any other.
+pub(crate) fn node_binary() -> Result<PathBuf> {
+    // npm's `.bin/node` is a link to the binary itself, so its pid is Node's.
+    let installed = repository_root().join("node_modules/.bin/node");
+    Ok(if installed.exists() { std::fs::canonicalize(installed)? } else { "node".into() })
+}
+
 /// The bundle of a Worker, in the checkout's own `target/bundles/NAME` wherever cargo builds.
 pub fn bundle(name: &str) -> Result<PathBuf> {
     let folder = repository_root().join("target/bundles").join(name);

@@ -34,19 +34,27 @@ const PORTS: std::ops::Range<u16> = 12_000..32_000;
 #[derive(Debug)]
 pub struct Workerd {
     folder: Option<TempDir>,
-    port: u16,
+    /// One for each socket.
+    ports: Vec<u16>,
     child: Option<Child>,
+    arguments: Vec<&'static str>,
 }
 
 impl Workerd {
     /// Writes the configuration into a fresh folder, and starts workerd on a free port.
     pub async fn start(config: &Config) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("stepwell-workerd-").tempdir()?;
-        let mut workerd = Self { folder: Some(folder), port: 0, child: None };
+        // Tells on standard output when the socket listens, so nobody has to poll the port.
+        let mut arguments = vec!["--control-fd=1"];
+        if config.is_experimental() {
+            arguments.push("--experimental");
+        }
+        let mut workerd = Self { folder: Some(folder), ports: Vec::new(), child: None, arguments };
         let mut outcome = Ok(());
         for _ in 0..START_ATTEMPTS {
-            workerd.port = free_port()?;
-            config.write(workerd.folder(), &workerd.address())?;
+            workerd.ports = (0..config.sockets()).map(|_| free_port()).collect::<Result<_>>()?;
+            let addresses: Vec<_> = workerd.ports.iter().copied().map(address).collect();
+            config.write(workerd.folder(), &addresses)?;
             outcome = workerd.spawn().await;
             if outcome.is_ok() {
                 break;
@@ -82,6 +90,23 @@ impl Workerd {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
+    /// The process's number, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// How much memory it has resident now, and at the most since it was started, in KiB.
+    pub fn memory(&self) -> Result<(u64, u64)> {
+        let child = self.child.as_ref().context("workerd does not run")?;
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id()))?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
+                .with_context(|| format!("/proc has no {name}"))
+        };
+        Ok((field("VmRSS:")?, field("VmHWM:")?))
+    }
+
     /// Asks workerd to end with SIGTERM, and waits until it has.
     pub fn terminate(&mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
@@ -101,14 +126,29 @@ impl Workerd {
         self.signal(Signal::CONT)
     }
 
+    /// Lets no file grow beyond so many bytes, as if the disk was full; or again as far as it likes.
+    #[cfg(target_os = "linux")]
+    pub fn limit_files(&self, bytes: Option<u64>) -> Result<()> {
+        use rustix::process::{Resource, Rlimit, prlimit};
+        let child = self.child.as_ref().context("workerd does not run")?;
+        let limit = Rlimit { current: bytes, maximum: None };
+        prlimit(Some(Pid::from_child(child)), Resource::Fsize, limit)?;
+        Ok(())
+    }
+
     /// The address of the HTTP socket, such as `127.0.0.1:20000`.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        address(self.ports[0])
     }
 
     /// A client for the HTTP socket.
     pub fn http(&self) -> Http {
         Http::new(&format!("http://{}", self.address()))
+    }
+
+    /// A client for the socket that was added as this one, from 1; 0 is the first.
+    pub fn http_at(&self, socket: usize) -> Http {
+        Http::new(&format!("http://{}", address(self.ports[socket])))
     }
 
     /// The folder with the configuration, the log and the disk.
@@ -126,12 +166,31 @@ impl Workerd {
         fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
+    /// Starts workerd and does not wait until it listens, for tests that kill it on the way.
+    pub fn begin(&mut self) -> Result<()> {
+        self.kill();
+        self.launch().map(drop)
+    }
+
     async fn spawn(&mut self) -> Result<()> {
+        let listening = self.launch()?;
+        if !matches!(tokio::time::timeout(START_TIMEOUT, listening).await, Ok(Ok(()))) {
+            self.kill();
+            bail!("workerd did not start to listen; it wrote:\n{}", self.log());
+        }
+        Ok(())
+    }
+
+    /// Starts workerd, and tells when it listens.
+    fn launch(&mut self) -> Result<oneshot::Receiver<()>> {
         let log = OpenOptions::new().create(true).append(true).open(self.log_path())?;
-        let mut child = Command::new(workerd_binary()?)
+        // The shell becomes workerd. A write beyond the limit of a file is an error then, as on a full disk,
+        // and not a signal that kills.
+        let mut child = Command::new("sh")
+            .args(["-c", r#"trap '' XFSZ; exec "$0" "$@""#])
+            .arg(workerd_binary()?)
             .arg("serve")
-            // Tells on standard output when the socket listens, so nobody has to poll the port.
-            .arg("--control-fd=1")
+            .args(&self.arguments)
             .arg(self.folder().join("config.capnp"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -140,12 +199,7 @@ impl Workerd {
             .context("starting workerd")?;
         let stdout = child.stdout.take().expect("the output is piped");
         self.child = Some(child);
-        let listening = watch_output(stdout, log);
-        if !matches!(tokio::time::timeout(START_TIMEOUT, listening).await, Ok(Ok(()))) {
-            self.kill();
-            bail!("workerd did not start to listen; it wrote:\n{}", self.log());
-        }
-        Ok(())
+        Ok(watch_output(stdout, log, self.ports.len()))
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
@@ -171,15 +225,20 @@ impl Drop for Workerd {
     }
 }
 
-/// Copies workerd's output into the log until it ends, and tells when its socket listens. Nothing is
+fn address(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
+/// Copies workerd's output into the log until it ends, and tells when all its sockets listen. Nothing is
 /// told when workerd ends before.
-fn watch_output(output: ChildStdout, mut log: File) -> oneshot::Receiver<()> {
+fn watch_output(output: ChildStdout, mut log: File, sockets: usize) -> oneshot::Receiver<()> {
     let (sender, receiver) = oneshot::channel();
-    let mut sender = Some(sender);
+    let (mut sender, mut silent) = (Some(sender), sockets);
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             if line.starts_with(r#"{"event":"listen""#) {
-                if let Some(sender) = sender.take() {
+                silent = silent.saturating_sub(1);
+                if let Some(sender) = sender.take_if(|_| silent == 0) {
                     // Nobody waits any more when the start timed out.
                     let _ = sender.send(());
                 }
@@ -191,7 +250,7 @@ fn watch_output(output: ChildStdout, mut log: File) -> oneshot::Receiver<()> {
     receiver
 }
 
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     const ATTEMPTS: u32 = 100;
     let mut random = rand::rng();
     for _ in 0..ATTEMPTS {

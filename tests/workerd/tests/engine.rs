@@ -62,6 +62,20 @@ async fn a_sleep_ends_after_its_time_and_not_before() -> TestResult {
 }
 
 #[tokio::test]
+async fn whoever_waits_for_less_time_than_a_run_takes_is_told_how_far_it_is() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    let began = std::time::Instant::now();
+    let run = client.start("nap", &json!(600_000), None, 1).await?.json()?;
+    assert_eq!(run["status"], "sleeping", "{run}");
+    let run = client.show(run["id"].as_str().unwrap_or_default(), 1).await?.json()?;
+    assert_eq!(run["status"], "sleeping", "{run}");
+    let took = began.elapsed().as_secs();
+    assert!((2..10).contains(&took), "it took {took} s");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_signal_reaches_a_waiting_run_and_one_that_does_not_wait_yet() -> TestResult {
     for form in FORMS {
         let engine = Engine::start(form, 1).await?;
@@ -200,7 +214,7 @@ async fn what_is_not_there_is_not_found() -> TestResult {
     }
     let answer = client.start("nothing", &Value::Null, None, 0).await?;
     assert_eq!(
-        (answer.status, answer.body.contains("It has: careless, changing")),
+        (answer.status, answer.body.contains("It has: ask, ask_again, ask_too, careless, changing")),
         (404, true),
         "{}",
         answer.body

@@ -5,34 +5,43 @@
 
 use stepwell_protocol::Timestamp;
 
-use super::{ALARM_SLICE, Cell, DEAD_MAN_MS, Fault, Order, Rows};
-use crate::run::{Input, Phase, Run};
+use super::{ALARM_SLICE, Cell, DEAD_MAN_MS, Fault, Order, Rows, queued::Nudges};
+use crate::run::{Input, Phase, Run, Session};
 
 impl Cell {
     /// The alarm has fired: takes up what is due and arms the next alarm. Programs are called after that,
     /// by the orders: an alarm that waited for one would keep all others waiting.
     pub fn alarm<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
+        self.calls_made = 0;
         self.armed = None;
         self.repaired = true;
         let taken = self.take_up_due(rows, now);
         self.dispatch(rows, now);
+        self.nudge_due(now);
+        // After whatever has to go on.
+        let deleted = self.delete_slice(rows, now);
         let armed = self.arm_next(rows, now);
-        if taken.is_err() || armed.is_err() {
+        if taken.is_err() || deleted.is_err() || armed.is_err() {
             self.look_again(now);
         }
-        taken.and(armed)
+        taken.and(deleted).and(armed)
     }
 
-    /// A fresh instance trusts rows, not alarms: one may have been lost. To be called at its first request; an
-    /// instance that an alarm has loaded looks at all rows anyway.
+    /// A request has come. A fresh instance trusts rows, not alarms: one may have been lost. An instance that an
+    /// alarm has loaded looks at all rows anyway.
     pub fn repair<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
+        self.calls_made = 0;
         if self.repaired {
             return Ok(());
         }
         let now = self.now(clock);
         if let Some(first) = rows.wake_after((Timestamp::default(), 0)).map_err(Fault::Storage)? {
-            self.arm_by(now, first);
+            // A platform that has lost the alarm, and does not know, does nothing about one that is set for the same
+            // time again. It may fire a moment early, and is then set for the right time.
+            let is_known = self.found.take() == Some(first);
+            let at = if is_known { Timestamp::from_millis(first.as_millis() - 1) } else { first };
+            self.arm_by(now, at);
         }
         self.repaired = true;
         Ok(())
@@ -73,15 +82,15 @@ impl Cell {
     fn take_up<R: Rows>(&mut self, rows: &R, now: Timestamp, number: u64) -> Result<(), Fault<R::Error>> {
         let run = self.run(rows, number)?;
         match run.phase {
-            Phase::Running { orphaned_until: None, .. } if !self.window.holds(number, run.epoch) => {
+            Phase::Running { session: Session::Capability, .. } if !self.window.holds(number, run.epoch) => {
+                self.drive(rows, now, number, |_| Input::Reload)?;
+            }
+            Phase::Running { session: Session::Token, lease: None, .. } => {
                 self.drive(rows, now, number, |_| Input::Reload)?;
             }
             Phase::Running { .. } if !is_due(&run, now) => {}
-            Phase::Pending { .. }
-            | Phase::Running { .. }
-            | Phase::Suspended
-            | Phase::Paused { .. }
-            | Phase::Ended { .. } => {
+            Phase::Ended { .. } => self.set_aside(number),
+            Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended | Phase::Paused { .. } => {
                 self.drive(rows, now, number, |slot| Input::Wake { slot })?;
             }
         }
@@ -100,7 +109,8 @@ impl Cell {
                 Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => None,
             })
             .min();
-        if let Some(next) = [in_rows, at_work].into_iter().flatten().min() {
+        let nudge = self.queue.as_ref().and_then(Nudges::next);
+        if let Some(next) = [in_rows, at_work, nudge].into_iter().flatten().min() {
             self.arm_by(now, next);
         }
         Ok(())
@@ -110,9 +120,10 @@ impl Cell {
 /// When the cell has to look at a run again.
 pub(super) fn next_look(now: Timestamp, run: &Run) -> Option<Timestamp> {
     match run.phase {
-        Phase::Running { orphaned_until, .. } => {
-            let dead_man = now.plus_millis(DEAD_MAN_MS);
-            [run.next_due(), orphaned_until].into_iter().flatten().chain([dead_man]).min()
+        // Should the instance die, the alarm tells the next one of a call that is gone; a lease has its own end.
+        Phase::Running { lease, .. } => {
+            let dead_man = lease.unwrap_or_else(|| now.plus_millis(DEAD_MAN_MS));
+            [run.next_due(), Some(dead_man)].into_iter().flatten().min()
         }
         Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => {
             run.wake_at()
@@ -123,9 +134,7 @@ pub(super) fn next_look(now: Timestamp, run: &Run) -> Option<Timestamp> {
 /// Whether something that a run at work waits for is over.
 fn is_due(run: &Run, now: Timestamp) -> bool {
     match run.phase {
-        Phase::Running { orphaned_until, .. } => {
-            [run.next_due(), orphaned_until].into_iter().flatten().any(|at| at <= now)
-        }
+        Phase::Running { lease, .. } => [run.next_due(), lease].into_iter().flatten().any(|at| at <= now),
         Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => false,
     }
 }

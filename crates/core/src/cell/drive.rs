@@ -1,10 +1,10 @@
 //! The one loop: decide, commit, apply, arm, order.
 
-use stepwell_protocol::{Code, Problem, Timestamp, rest::RunView};
+use stepwell_protocol::{Code, Problem, Timestamp, program::Dispatch, rest::RunView};
 
-use super::{Cell, Fault, LOOK_AGAIN_MS, Order, Rows, alarm::next_look};
+use super::{CALLS_MAX, Cell, Fault, LOOK_AGAIN_MS, Order, Rows, alarm::next_look, queued::Nudges};
 use crate::{
-    run::{CallEnd, Decision, Effect, Input, Phase, Run, Session, Slot, with_result},
+    run::{CallEnd, Decision, Effect, Entry, Input, Phase, Run, Session, Slot, with_result},
     window::Ready,
 };
 
@@ -18,14 +18,16 @@ impl Cell {
         input: impl FnOnce(Option<Slot>) -> Input,
     ) -> Result<Decision, Fault<R::Error>> {
         let run = self.run(rows, number)?;
-        let slot = self.slot(&run.workflow);
+        let slot = self.slot(now, &run.workflow, run.dispatch);
         let decision = run.decide(now, input(slot))?;
         let mut next = run;
         if !decision.entries.is_empty() {
             let before = next.wake_at();
             next.apply_all(&decision.entries);
             next.spend(before, &decision.entries);
-            rows.commit(&next, before, &decision.entries).map_err(Fault::Storage)?;
+            if decision.entries.iter().any(Entry::is_stored) {
+                rows.commit(&next, before, &decision.entries).map_err(Fault::Storage)?;
+            }
         }
         self.settle(now, &next, &decision);
         Ok(decision)
@@ -33,22 +35,24 @@ impl Cell {
 
     /// After a commit: memory, alarm, orders.
     pub(super) fn settle(&mut self, now: Timestamp, run: &Run, decision: &Decision) {
-        if let Some(at) = next_look(now, run) {
+        if let Some(at) = self.waits_with_nothing_to_do(now, run).or_else(|| next_look(now, run)) {
             self.arm_by(now, at);
         }
         self.remember(run);
         let number = run.id.number;
         for effect in &decision.effects {
             match effect {
+                // Whoever has claimed it calls its program.
+                Effect::Activate { .. } if run.is_leased() => {}
                 Effect::Activate { epoch } => {
-                    self.window.enter(number, *epoch, &run.workflow, run.wants_to_be_alone());
+                    self.calls_made += 1;
+                    self.window.enter(now, number, *epoch, &run.workflow, run.wants_to_be_alone());
                     self.orders.push(Order::Call { number, epoch: *epoch });
                 }
                 Effect::Enqueue => {
                     // One that is not due yet waits for the alarm.
                     if run.wake_at().is_some_and(|due| due <= now) {
-                        let (workflow, alone) = (run.workflow.clone(), run.wants_to_be_alone());
-                        self.window.enqueue(Ready { number, workflow, alone });
+                        self.wait_for_a_place(now, run);
                     }
                 }
                 Effect::TellProgram => self.orders.push(Order::TellProgram(number)),
@@ -58,6 +62,15 @@ impl Cell {
                 }
             }
         }
+    }
+
+    /// A run is due, and nobody calls its program yet.
+    fn wait_for_a_place(&mut self, now: Timestamp, run: &Run) {
+        let (number, workflow, alone) = (run.id.number, run.workflow.clone(), run.wants_to_be_alone());
+        if !self.goes_by_queue(run.dispatch) {
+            self.window.enqueue(Ready { number, workflow, alone });
+        }
+        self.wait_for_a_consumer(now, run);
     }
 
     /// Keeps what is pending or running; the rest is read again when somebody asks.
@@ -70,6 +83,9 @@ impl Cell {
                 self.runs.remove(&run.id.number);
             }
         }
+        if !matches!(run.phase, Phase::Pending { .. }) {
+            self.wait_no_more(run.id.number);
+        }
         // Whoever had the window to itself and has made progress lets others in.
         if !run.wants_to_be_alone() {
             self.window.clear(run.id.number, run.epoch);
@@ -78,15 +94,45 @@ impl Cell {
 
     /// Gives free places to those who wait. To be called at the end of whatever may have freed one.
     pub(super) fn dispatch<R: Rows>(&mut self, rows: &R, now: Timestamp) {
-        while let Some(ready) = self.window.take_next() {
-            let slot = Slot { session: Session::Capability, alone: !self.window.is_busy() };
+        self.refill(now);
+        while self.calls_made < CALLS_MAX
+            && let Some(ready) = self.window.take_next(now)
+        {
+            let slot = Slot { session: Session::Capability, alone: self.window.is_quiet(now) };
             if self.drive(rows, now, ready.number, |_| Input::Activate(slot)).is_err() {
                 // Its row is still due: the alarm will find it.
                 self.look_again(now);
             }
+            self.refill(now);
         }
-        if self.window.take_overflow() {
+        if self.queue.as_mut().is_some_and(Nudges::take_overflow) {
             self.look_again(now);
+        }
+        if self.calls_made >= CALLS_MAX && self.window.has_ready() {
+            // The alarm goes on with them.
+            self.arm_by(now, now);
+        }
+    }
+
+    /// Puts runs into the window's queue that were left out because it was full. All that are pending and have been
+    /// looked at are in memory.
+    fn refill(&mut self, now: Timestamp) {
+        if !self.window.take_overflow() {
+            return;
+        }
+        let due = self.runs.iter().filter_map(|(number, run)| match run.phase {
+            Phase::Pending { not_before } if not_before <= now => Some((not_before, *number)),
+            Phase::Pending { .. }
+            | Phase::Running { .. }
+            | Phase::Suspended
+            | Phase::Paused { .. }
+            | Phase::Ended { .. } => None,
+        });
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable();
+        for run in due.iter().filter_map(|(_, number)| self.runs.get(number)) {
+            let (workflow, alone) = (run.workflow.clone(), run.wants_to_be_alone());
+            self.window.enqueue(Ready { number: run.id.number, workflow, alone });
         }
     }
 
@@ -102,6 +148,13 @@ impl Cell {
         let now = self.now(clock);
         self.window.leave(number, epoch);
         self.inputs.remove(&number);
+        let end = match end {
+            CallEnd::Lost(message) if self.reached.remove(&(number, epoch)) => CallEnd::Died(message),
+            CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Lost(_) | CallEnd::Died(_) => {
+                self.reached.remove(&(number, epoch));
+                end
+            }
+        };
         // A listener of that call would wait for ever.
         self.orders.push(Order::TellProgram(number));
         let ended = self.drive(rows, now, number, |_| Input::ActivationEnded { epoch, end });
@@ -127,8 +180,11 @@ impl Cell {
     }
 
     /// The slot that a run of this workflow could have at once.
-    pub(super) fn slot(&self, workflow: &str) -> Option<Slot> {
-        self.window.offers(workflow).map(|alone| Slot { session: Session::Capability, alone })
+    pub(super) fn slot(&self, now: Timestamp, workflow: &str, dispatch: Dispatch) -> Option<Slot> {
+        if self.calls_made >= CALLS_MAX || self.goes_by_queue(dispatch) {
+            return None;
+        }
+        self.window.offers(now, workflow).map(|alone| Slot { session: Session::Capability, alone })
     }
 }
 

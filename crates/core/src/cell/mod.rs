@@ -12,17 +12,26 @@
 
 mod alarm;
 mod drive;
+mod keys;
+mod queued;
 mod requests;
+mod retention;
+mod room;
 mod rows;
 mod session;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use stepwell_protocol::{Epoch, Payload, Timestamp, rest::RunView};
+use stepwell_protocol::{Epoch, Payload, Timestamp, program::Budget, rest::RunView};
 
+pub use keys::Reserved;
+pub use queued::{Claim, NUDGE_AGAIN_MS, OVERFLOW_MS, QUEUED_MAX};
 pub use requests::{NewRun, Started};
-pub use rows::{Fault, KeyRow, Rows, StoredRun};
+pub use retention::DELETE_SLICE;
+pub use room::FULL_PERCENT;
+pub use rows::{Fault, KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed};
 
+use self::queued::Nudges;
 use crate::{run::Run, window::Window};
 
 /// How long a dead cell stays unnoticed at the most, if nobody asks it anything.
@@ -34,6 +43,10 @@ pub const ALARM_SLICE: usize = 256;
 /// How long until a cell that could not do something looks again.
 pub const LOOK_AGAIN_MS: u64 = 100;
 
+/// How many programs are called before the alarm has to go on with it. One invocation may call only so many Workers,
+/// and the end of a call may be what calls the next: a request or an alarm is a fresh invocation.
+pub const CALLS_MAX: u32 = 30;
+
 /// A cell as it is kept in memory.
 #[derive(Debug)]
 pub struct Cell {
@@ -42,6 +55,12 @@ pub struct Cell {
     /// What new runs were started with, until their first call.
     inputs: BTreeMap<u64, Payload>,
     window: Window,
+    /// What every activation may do.
+    budget: Option<Budget>,
+    /// Programs that were called since the last request or alarm.
+    calls_made: u32,
+    /// The runs that wait for a consumer of the queue; nothing if the host has no queue.
+    queue: Option<Nudges>,
     /// When the alarm is set for, as far as this instance knows.
     armed: Option<Timestamp>,
     /// Whether an alarm could not be set: the platform's may be any, so the next one has to look at all rows.
@@ -52,8 +71,20 @@ pub struct Cell {
     latest: Timestamp,
     /// Whether this instance has compared the alarm with the rows.
     repaired: bool,
+    /// What the platform said that the alarm was set for when this instance was loaded.
+    found: Option<Timestamp>,
     /// The number of the latest run.
     last_number: Option<u64>,
+    /// The room for new runs.
+    room: room::Room,
+    /// Runs whose time is over, to be deleted.
+    expired: BTreeSet<u64>,
+    /// Whether there are more of them in the rows.
+    more_expired: bool,
+    /// How much is deleted at once.
+    delete_slice: Slice,
+    /// Calls whose program has said something.
+    reached: BTreeSet<(u64, Epoch)>,
     orders: Vec<Order>,
 }
 
@@ -69,6 +100,11 @@ pub enum Order {
         /// The activation.
         epoch: Epoch,
     },
+    /// Send a message to the queue: whoever gets it should claim this run.
+    Nudge {
+        /// The run's number.
+        number: u64,
+    },
     /// Let a program that listens look for news.
     TellProgram(u64),
     /// Tell whoever waits for a run's end: this is it.
@@ -82,14 +118,36 @@ impl Cell {
             runs: BTreeMap::new(),
             inputs: BTreeMap::new(),
             window: Window::new(window),
+            budget: None,
+            calls_made: 0,
+            queue: None,
             armed: None,
             arm_at_once: false,
             scanned: (Timestamp::default(), 0),
             latest: Timestamp::default(),
             repaired: false,
+            found: None,
             last_number: None,
+            room: room::Room::default(),
+            expired: BTreeSet::new(),
+            more_expired: false,
+            delete_slice: DELETE_SLICE,
+            reached: BTreeSet::new(),
             orders: Vec::new(),
         }
+    }
+
+    /// Bounds what one activation may do.
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Self {
+        Self { budget: Some(budget), ..self }
+    }
+
+    /// The same cell on a host that has a queue, or has none.
+    #[must_use]
+    pub fn with_queue(mut self, has_queue: bool) -> Self {
+        self.queue = has_queue.then(Nudges::default);
+        self
     }
 
     /// What the host has to do now. To be asked for after every call, whether it failed or not.
@@ -105,9 +163,24 @@ impl Cell {
         self.repaired = false;
     }
 
+    /// Whether [`Self::repair`] has still to be called.
+    pub fn wants_repair(&self) -> bool {
+        !self.repaired
+    }
+
+    /// Says what the platform believes the alarm to be set for. To be called before [`Self::repair`].
+    pub fn found_alarm(&mut self, at: Option<Timestamp>) {
+        self.found = at;
+    }
+
     /// How many programs are called at present.
     pub fn calls(&self) -> usize {
         self.window.held()
+    }
+
+    /// Whether a call of this run's program is under way.
+    pub fn is_called(&self, number: u64) -> bool {
+        self.window.is_called(number)
     }
 
     /// The time, which never goes back while this instance lives.

@@ -1,11 +1,12 @@
 //! What clients ask of a cell.
 
 use stepwell_protocol::{
-    Code, Event, Op, Outcome, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
+    Code, Event, Op, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
+    program::Dispatch,
     rest::{Status, Why},
 };
 
-use super::{Cell, Fault, KeyRow, Rows, drive::no_such_run};
+use super::{Cell, Fault, KeyRow, Rows, Sought, drive::no_such_run};
 use crate::run::{Cut, Input, Run, Signal, Start};
 
 /// A run to be started.
@@ -21,8 +22,12 @@ pub struct NewRun {
     pub workflow: String,
     /// What it is started with.
     pub input: Payload,
+    /// How its program is called.
+    pub dispatch: Dispatch,
     /// How long it may take.
     pub timeout_ms: Option<u64>,
+    /// How long it is kept after its end; for ever, if that is not said.
+    pub retention_ms: Option<u64>,
     /// What people call it by.
     pub tags: Vec<String>,
     /// Its idempotency key.
@@ -48,22 +53,21 @@ impl Cell {
     ) -> Result<Started, Fault<R::Error>> {
         let now = self.now(clock);
         if let Some(key) = &new.key
-            && let Some(stored) = rows.key(&key.key).map_err(Fault::Storage)?
+            && let Some(run) = self.keyed(rows, key)?
         {
-            if stored.fingerprint != key.fingerprint {
-                let detail = "This Idempotency-Key has started a run with another workflow or input. Use a new \
-                              key for a new request.";
-                return Err(Problem::new(Code::IdempotencyKeyReused, detail).into());
-            }
-            return Ok(Started { run: self.run(rows, stored.number)?, created: false });
+            return Ok(Started { run, created: false });
         }
+        self.check_room(rows)?;
         let number = self.next_number(rows)?;
         let start = Start {
             id: RunId { place: new.place, number, suffix: new.suffix },
-            slot: self.slot(&new.workflow),
+            slot: self.slot(now, &new.workflow, new.dispatch),
+            dispatch: new.dispatch,
             workflow: new.workflow,
             seed: new.seed,
             timeout_ms: new.timeout_ms,
+            retention_ms: new.retention_ms,
+            key: new.key.as_ref().map(|key| key.key.clone()),
             tags: new.tags,
         };
         let (mut run, decision) = Run::start(now, start);
@@ -81,13 +85,18 @@ impl Cell {
     /// A run, if this is its id.
     pub fn find<R: Rows>(&self, rows: &R, id: &RunId) -> Result<Run, Fault<R::Error>> {
         let run = self.run(rows, id.number)?;
-        if run.id == *id { Ok(run) } else { Err(no_such_run()) }
+        if run.id == *id && !run.deleting { Ok(run) } else { Err(no_such_run()) }
     }
 
     /// Why a run is where it is.
     pub fn why<R: Rows>(&mut self, rows: &R, clock: Timestamp, id: &RunId) -> Result<Why, Fault<R::Error>> {
         let now = self.now(clock);
-        Ok(self.find(rows, id)?.why(now))
+        let run = self.find(rows, id)?;
+        let mut why = run.why(now);
+        if let Some(because) = self.waits_for_a_consumer(now, &run) {
+            why.because = because;
+        }
+        Ok(why)
     }
 
     /// Sends a run a signal. Says whether it was new.
@@ -143,24 +152,22 @@ impl Cell {
             let detail = format!("The run is {}. Only a failed run can be retried.", run.status().as_str());
             return Err(Problem::new(Code::WrongStatus, detail).into());
         }
-        let journal = counted(rows, &run)?;
-        let failed = journal.iter().rev().find_map(|record| match &record.event {
-            Event::StepFinished { op, outcome: Outcome::Err(_), .. } => Some((op.clone(), record.seq)),
-            Event::StepFinished { .. }
-            | Event::StepBegun { .. }
-            | Event::StepRetrying { .. }
-            | Event::TimerFired { .. }
-            | Event::SignalReceived { .. } => None,
-        });
-        let cuts = failed.map_or_else(Vec::new, |(op, seq)| {
+        let (mut failed, mut cuts) = (None, Vec::new());
+        each(rows, &run, Sought::FailedSteps, Seq(0), |record| {
+            if let Event::StepFinished { op, .. } = record.event {
+                failed = Some((op, record.seq));
+            }
+        })?;
+        if let Some((op, seq)) = failed {
             // Its earlier attempts too, one by one: what happened beside them still counts.
-            let attempts =
-                journal.iter().filter(|record| record.seq < seq && op_of(&record.event) == Some(&op));
-            let mut cuts: Vec<_> = attempts.map(|record| Cut::only(record.seq)).collect();
+            each(rows, &run, Sought::Of(&op), Seq(0), |record| {
+                if record.seq < seq {
+                    cuts.push(Cut::only(record.seq));
+                }
+            })?;
             cuts.push(Cut { after: Seq(seq.0 - 1), through: run.head });
-            cuts
-        });
-        self.take_back(rows, clock, id, &journal, cuts)
+        }
+        self.take_back(rows, clock, &run, cuts)
     }
 
     /// Takes a run that has ended or is paused back to before a step, and lets it go on from there; from its
@@ -173,48 +180,36 @@ impl Cell {
         from: Option<&Op>,
     ) -> Result<(), Fault<R::Error>> {
         let run = self.find(rows, id)?;
-        let journal = counted(rows, &run)?;
-        let first = match from {
-            None => journal.first().map(|record| record.seq),
-            Some(op) => {
-                let found = journal.iter().find(|record| op_of(&record.event) == Some(op));
-                let Some(record) = found else {
-                    let detail = format!(
-                        "The run's journal has no step '{}' (occurrence {}). Its history shows the ones it has.",
-                        op.name, op.occurrence
-                    );
-                    return Err(Problem::new(Code::StepNotFound, detail).into());
-                };
-                Some(record.seq)
-            }
-        };
+        let first = first(rows, &run, from.map_or(Sought::Any, Sought::Of))?;
+        if let (None, Some(op)) = (first, from) {
+            let detail = format!(
+                "The run's journal has no step '{}' (occurrence {}). Its history shows the ones it has.",
+                op.name, op.occurrence
+            );
+            return Err(Problem::new(Code::StepNotFound, detail).into());
+        }
         let cuts = first.map(|seq| Cut { after: Seq(seq.0 - 1), through: run.head }).into_iter().collect();
-        self.take_back(rows, clock, id, &journal, cuts)
+        self.take_back(rows, clock, &run, cuts)
     }
 
     fn take_back<R: Rows>(
         &mut self,
         rows: &R,
         clock: Timestamp,
-        id: &RunId,
-        journal: &[Record],
+        run: &Run,
         cuts: Vec<Cut>,
     ) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
-        let signals = journal
-            .iter()
-            .filter(|record| cuts.iter().any(|cut| cut.after < record.seq && record.seq <= cut.through))
-            .filter_map(|record| match &record.event {
-                Event::SignalReceived { name, payload, .. } => {
-                    Some(Signal { name: name.clone(), payload: payload.clone() })
+        let mut signals = Vec::new();
+        if let Some(after) = cuts.iter().map(|cut| cut.after).min() {
+            each(rows, run, Sought::Signals, after, |record| {
+                let is_cut = cuts.iter().any(|cut| cut.after < record.seq && record.seq <= cut.through);
+                if let (true, Event::SignalReceived { name, payload, .. }) = (is_cut, record.event) {
+                    signals.push(Signal { name, payload });
                 }
-                Event::StepFinished { .. }
-                | Event::StepBegun { .. }
-                | Event::StepRetrying { .. }
-                | Event::TimerFired { .. } => None,
-            })
-            .collect();
-        self.drive(rows, now, id.number, |slot| Input::Restart { cuts, signals, slot })?;
+            })?;
+        }
+        self.drive(rows, now, run.id.number, |slot| Input::Restart { cuts, signals, slot })?;
         self.dispatch(rows, now);
         Ok(())
     }
@@ -230,20 +225,32 @@ impl Cell {
     }
 }
 
-/// All of a run's journal that counts. For what people do by hand, not for the hot path.
-fn counted<R: Rows>(rows: &R, run: &Run) -> Result<Vec<Record>, Fault<R::Error>> {
-    let mut journal = rows.records(run.id.number, Seq(0), run.head).map_err(Fault::Storage)?;
-    journal.retain(|record| run.counts(record.seq));
-    Ok(journal)
+/// Looks at each event of a kind that counts. For what people do by hand, not for the hot path.
+fn each<R: Rows>(
+    rows: &R,
+    run: &Run,
+    what: Sought<'_>,
+    after: Seq,
+    mut look: impl FnMut(Record),
+) -> Result<(), Fault<R::Error>> {
+    let mut after = run.skip_cuts(after);
+    loop {
+        let found = rows.find(run.id.number, &what, after).map_err(Fault::Storage)?;
+        let Some(last) = found.last().map(|record| record.seq) else { return Ok(()) };
+        found.into_iter().filter(|record| run.counts(record.seq)).for_each(&mut look);
+        after = run.skip_cuts(last);
+    }
 }
 
-/// The step, sleep or wait that an event is about.
-fn op_of(event: &Event) -> Option<&Op> {
-    match event {
-        Event::StepFinished { op, .. }
-        | Event::StepBegun { op }
-        | Event::StepRetrying { op, .. }
-        | Event::TimerFired { op } => Some(op),
-        Event::SignalReceived { .. } => None,
+/// Where the first event of a kind is that counts.
+fn first<R: Rows>(rows: &R, run: &Run, what: Sought<'_>) -> Result<Option<Seq>, Fault<R::Error>> {
+    let mut after = run.skip_cuts(Seq(0));
+    loop {
+        let found = rows.find(run.id.number, &what, after).map_err(Fault::Storage)?;
+        let Some(last) = found.last().map(|record| record.seq) else { return Ok(None) };
+        if let Some(record) = found.iter().find(|record| run.counts(record.seq)) {
+            return Ok(Some(record.seq));
+        }
+        after = run.skip_cuts(last);
     }
 }

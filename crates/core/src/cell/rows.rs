@@ -1,6 +1,8 @@
 //! What a cell needs of its storage.
 
-use stepwell_protocol::{Payload, Problem, Record, Seq, Timestamp, program::RawPage};
+use stepwell_protocol::{
+    Event, Op, Outcome, Payload, Place, Problem, Record, Seq, Timestamp, program::RawPage,
+};
 
 use crate::run::{Entry, Run};
 
@@ -12,7 +14,7 @@ pub trait Rows {
     /// A run's state, from its row and its journal's tail.
     fn run(&self, number: u64) -> Result<Option<Run>, Self::Error>;
 
-    /// The largest number of any run; 0 if there is none.
+    /// The largest number of any run that there is or was; 0 if there was none.
     fn last_number(&self) -> Result<u64, Self::Error>;
 
     /// Stores a new run with its input, and its key if it has one.
@@ -23,8 +25,24 @@ pub trait Rows {
     fn commit(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry])
     -> Result<(), Self::Error>;
 
-    /// What a key has started.
-    fn key(&self, key: &str) -> Result<Option<StoredRun>, Self::Error>;
+    /// What has become of a key.
+    fn key(&self, key: &str) -> Result<Option<StoredKey>, Self::Error>;
+
+    /// Stores that a key has gone to another cell.
+    fn reserve(&self, key: &str, to: &Place) -> Result<(), Self::Error>;
+
+    /// How many bytes the events of a run have.
+    fn weight(&self, number: u64) -> Result<u64, Self::Error>;
+
+    /// Deletes the first events of a run's journal, then ids of its signals: as much as fits, and at least one
+    /// row, if there is one.
+    fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Self::Error>;
+
+    /// Deletes a run and all that belongs to it. Its number is never used again. Says how many rows it were.
+    fn remove(&self, run: &Run) -> Result<usize, Self::Error>;
+
+    /// How many bytes are stored.
+    fn bytes(&self) -> Result<u64, Self::Error>;
 
     /// Whether a run has received a signal of this id.
     fn has_signal(&self, number: u64, id: &str) -> Result<bool, Self::Error>;
@@ -38,6 +56,10 @@ pub trait Rows {
     /// The journal after one position up to another.
     fn records(&self, number: u64, after: Seq, through: Seq) -> Result<Vec<Record>, Self::Error>;
 
+    /// Some of the journal's events of one kind after a position, in order; none, if there are no more. A journal may
+    /// be larger than memory: only what is asked for is read.
+    fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Self::Error>;
+
     /// Runs that are due by `now`, by wake time and number, after a place in that order.
     fn due(
         &self,
@@ -50,6 +72,60 @@ pub trait Rows {
     fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Self::Error>;
 }
 
+/// A kind of events that is looked for in a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought<'a> {
+    /// Whatever there is.
+    Any,
+    /// Steps that failed for good.
+    FailedSteps,
+    /// All about one operation.
+    Of(&'a Op),
+    /// Signals.
+    Signals,
+}
+
+impl Sought<'_> {
+    /// Whether an event is of this kind.
+    pub fn fits(&self, event: &Event) -> bool {
+        match self {
+            Self::Any => true,
+            Self::FailedSteps => matches!(event, Event::StepFinished { outcome: Outcome::Err(_), .. }),
+            Self::Of(op) => op_of(event) == Some(*op),
+            Self::Signals => matches!(event, Event::SignalReceived { .. }),
+        }
+    }
+}
+
+/// The step, sleep or wait that an event is about.
+fn op_of(event: &Event) -> Option<&Op> {
+    match event {
+        Event::StepFinished { op, .. }
+        | Event::StepBegun { op }
+        | Event::StepRetrying { op, .. }
+        | Event::TimerFired { op } => Some(op),
+        Event::SignalReceived { .. } => None,
+    }
+}
+
+/// How much may be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Rows.
+    pub rows: usize,
+    /// Bytes of events.
+    pub bytes: u64,
+}
+
+/// What was deleted of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trimmed {
+    /// Rows.
+    pub rows: usize,
+    /// Whether nothing is left but what [`Rows::remove`] deletes besides.
+    pub is_all: bool,
+}
+
 /// An idempotency key and a hash of what it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
@@ -57,6 +133,15 @@ pub struct KeyRow {
     pub key: String,
     /// A hash of what was asked for.
     pub fingerprint: String,
+}
+
+/// What has become of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredKey {
+    /// It has started a run.
+    Run(StoredRun),
+    /// It has gone to another cell, which alone may start its run.
+    Moved(Place),
 }
 
 /// The run that a key has started.
@@ -77,4 +162,7 @@ pub enum Fault<E> {
     /// The storage's.
     #[error("the storage failed")]
     Storage(E),
+    /// Nobody's: the run's key is at home in another cell by now, which has to be asked instead.
+    #[error("the key has gone to cell {0}")]
+    Moved(Place),
 }

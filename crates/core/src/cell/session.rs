@@ -6,7 +6,7 @@ use stepwell_protocol::{
 };
 
 use super::{Cell, Fault, Rows};
-use crate::run::{Entry, Input, Reply};
+use crate::run::{Entry, Input, Reply, Run};
 
 impl Cell {
     /// What a program is called with.
@@ -23,7 +23,11 @@ impl Cell {
             Some(input) => input,
             None => rows.input(number).map_err(Fault::Storage)?,
         };
-        let journal = if run.head == Seq(0) { RawPage::default() } else { self.page(rows, number, Seq(0))? };
+        let mut journal =
+            if run.head == Seq(0) { RawPage::default() } else { self.page(rows, number, Seq(0))? };
+        // A program that cannot be reached, and one that kills what it runs in, look the same. Asked to fetch
+        // the rest of its journal first, the second one is heard of before it dies.
+        journal.more |= run.has_losses();
         Ok(Activation {
             protocol: PROTOCOL,
             workflow: run.workflow,
@@ -34,6 +38,7 @@ impl Cell {
             input,
             journal,
             patches: run.patches,
+            budget: self.budget,
             run: run.id,
         })
     }
@@ -54,6 +59,15 @@ impl Cell {
         }
     }
 
+    /// A program has said something: if its connection breaks now, and not for the first time, that may be its own
+    /// fault.
+    pub fn heard_from(&mut self, number: u64, epoch: Epoch) {
+        let has_losses = self.runs.get(&number).is_some_and(Run::has_losses);
+        if has_losses && self.window.holds(number, epoch) {
+            self.reached.insert((number, epoch));
+        }
+    }
+
     /// A program reports. Whatever its message says, it speaks for the activation that its session is for.
     pub fn commit<R: Rows>(
         &mut self,
@@ -65,7 +79,11 @@ impl Cell {
         hash: u64,
     ) -> Result<Answer, Fault<R::Error>> {
         let now = self.now(clock);
-        let (base, head) = (commit.base, self.run(rows, number)?.head);
+        let head = match self.runs.get(&number) {
+            Some(run) => run.head,
+            None => self.run(rows, number)?.head,
+        };
+        let base = commit.base;
         let commit = Commit { epoch, ..commit };
         let decision = self.drive(rows, now, number, |_| Input::Commit { commit, hash })?;
         // Progress may have given the window back to others.
@@ -73,11 +91,14 @@ impl Cell {
         match decision.reply {
             Reply::Done | Reply::Stop | Reply::Unchanged => Ok(Answer::Stop),
             Reply::Go => {
-                let run = self.run(rows, number)?;
-                let before = rows.records(number, base, head).map_err(Fault::Storage)?;
-                let before = before.into_iter().filter(|record| run.counts(record.seq));
-                let mut news: Vec<_> = before.map(News::Record).collect();
-                let recorded = decision.entries.iter().filter_map(Entry::record).cloned();
+                let mut news = Vec::new();
+                if base < head {
+                    let run = self.run(rows, number)?;
+                    let before = rows.records(number, base, head).map_err(Fault::Storage)?;
+                    let before = before.into_iter().filter(|record| run.counts(record.seq));
+                    news.extend(before.map(News::Record));
+                }
+                let recorded = decision.entries.iter().filter_map(Entry::record);
                 news.extend(recorded.enumerate().map(tell));
                 Ok(Answer::Go { now, news })
             }
@@ -107,11 +128,11 @@ impl Cell {
 }
 
 /// The program's own results are not sent back to it.
-fn tell((command, record): (usize, Record)) -> News {
-    match record {
+fn tell((command, record): (usize, &Record)) -> News {
+    match *record {
         Record { seq, at, event: Event::StepFinished { outcome: Outcome::Ok(_), .. } } => {
             News::Yours { seq, at, command }
         }
-        record => News::Record(record),
+        ref record => News::Record(record.clone()),
     }
 }

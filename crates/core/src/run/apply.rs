@@ -1,6 +1,6 @@
 //! Makes the state follow what was recorded. Total: whatever was stored can be applied.
 
-use super::{End, Entry, PauseWhy, Phase, Run, Trouble, row};
+use super::{End, Entry, LEASE_MS, PauseWhy, Phase, Run, Session, Trouble, row};
 
 impl Run {
     /// Follows one entry.
@@ -19,17 +19,17 @@ impl Run {
             }
             Entry::Activated { epoch, at, slot } => {
                 self.epoch = *epoch;
+                self.began_at = self.head;
                 self.draining = false;
-                self.phase = Phase::Running {
-                    since: *at,
-                    session: slot.session,
-                    alone: slot.alone,
-                    orphaned_until: None,
+                let lease = match slot.session {
+                    Session::Token => Some(at.plus_millis(LEASE_MS)),
+                    Session::Capability => None,
                 };
+                self.phase = Phase::Running { since: *at, session: slot.session, alone: slot.alone, lease };
             }
-            Entry::Orphaned { until } => {
-                if let Phase::Running { orphaned_until, .. } = &mut self.phase {
-                    *orphaned_until = Some(*until);
+            Entry::Leased { until } => {
+                if let Phase::Running { lease, .. } = &mut self.phase {
+                    *lease = Some(*until);
                 }
             }
             Entry::Suspended => {
@@ -59,6 +59,7 @@ impl Run {
             Entry::Completed { at, .. } => self.end(End::Completed, *at),
             Entry::Failed { at, .. } => self.end(End::Failed, *at),
             Entry::Cancelled { at } => self.end(End::Cancelled, *at),
+            Entry::Expired => self.deleting = true,
         }
     }
 

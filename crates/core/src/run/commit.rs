@@ -3,25 +3,32 @@
 use std::collections::BTreeMap;
 
 use stepwell_protocol::{
-    Code, Event, Op, Outcome, Problem, Record, Seq, Timestamp,
+    Code, Epoch, Event, Op, Outcome, Problem, Record, Seq, Timestamp,
     program::{Command, Commit, Open, PAYLOAD_BYTES_MAX, Then},
 };
 
 use super::{
     Decision, Effect, Entry, Mark, OPEN_MAX, OpenOp, PATCHES_MAX, PROGRESS_MESSAGE_LENGTH_MAX, PauseWhy,
     Phase, Rejection, Reply, Run,
-    decide::{check_op, too_large},
+    decide::{check_op, leased, too_large},
     delay_ms,
 };
 
 impl Run {
     pub(super) fn commit(&self, now: Timestamp, commit: Commit, hash: u64) -> Result<Decision, Rejection> {
         if let Some(reply) = self.repeated(&commit, hash) {
-            return Ok(Decision { reply, ..Decision::default() });
+            let entries = if self.is_leased() { vec![leased(now)] } else { vec![] };
+            return Ok(Decision { entries, reply, ..Decision::default() });
         }
         let draining = self.is_drained_by(commit.epoch);
         if !self.is_held_by(commit.epoch) && !draining {
-            return Err(self.stale(&commit));
+            return Err(self.stale(commit.epoch));
+        }
+        // A copy that was long under way: its program has said other things since.
+        if commit.turn > 0
+            && self.mark.is_some_and(|mark| mark.epoch == commit.epoch && mark.turn >= commit.turn)
+        {
+            return Err(self.overtaken(&commit));
         }
         // Between the base and the head there may be news from outside, but nothing of the program's own; and
         // whoever goes on from an event that does not count has not seen that the run was taken back.
@@ -38,6 +45,9 @@ impl Run {
     fn drain(&self, now: Timestamp, mut commit: Commit, hash: u64) -> Decision {
         // On record, a step that has not begun would look like one that was cut short.
         commit.commands.retain(|command| !matches!(command, Command::StepBegun { .. }));
+        if commit.commands.is_empty() && commit.patches.is_empty() && commit.progress.is_none() {
+            return Decision { reply: Reply::Stop, ..Decision::default() };
+        }
         let then = Then::Continue { open: None };
         let decision = self.accept(now, Commit { then, ..commit }, hash);
         Decision { reply: Reply::Stop, ..decision }
@@ -46,20 +56,27 @@ impl Run {
     /// The answer to a commit that was recorded before, if this is one.
     fn repeated(&self, commit: &Commit, hash: u64) -> Option<Reply> {
         let mark = self.mark?;
-        if (mark.epoch, mark.base, mark.hash) != (commit.epoch, commit.base, hash)
-            || self.epoch != commit.epoch
-        {
+        if (mark.epoch, mark.base, mark.hash) != (commit.epoch, commit.base, hash) {
+            return None;
+        }
+        // Whoever wanted to go on later may have been succeeded already.
+        if self.epoch != commit.epoch && !matches!(commit.then, Then::Yield { .. }) {
             return None;
         }
         match (&commit.then, &self.phase) {
             // Its own commit is on record, but it was told to go on because there was news.
             (Then::Continue { .. } | Then::Suspend { .. }, Phase::Running { .. }) => Some(Reply::Go),
-            (Then::Continue { .. }, Phase::Paused { .. }) => Some(Reply::Stop),
             // The run was cancelled or taken from it in between: there is nothing to go on with.
             (Then::Continue { .. }, Phase::Pending { .. } | Phase::Suspended | Phase::Ended { .. }) => None,
-            (Then::Suspend { .. } | Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. }, _) => {
-                Some(Reply::Stop)
-            }
+            (Then::Continue { .. }, Phase::Paused { .. })
+            | (
+                Then::Suspend { .. }
+                | Then::Yield { .. }
+                | Then::Complete { .. }
+                | Then::Fail { .. }
+                | Then::Pause { .. },
+                _,
+            ) => Some(Reply::Stop),
         }
     }
 
@@ -72,6 +89,7 @@ impl Run {
             base: commit.base,
             hash,
             through: if count == 0 { self.written_through() } else { through },
+            turn: commit.turn,
         };
         let mut entries: Vec<_> = commit
             .commands
@@ -82,6 +100,12 @@ impl Run {
                 Entry::Recorded { record, mark: (Seq(seq) == through).then_some(mark) }
             })
             .collect();
+        // Whoever is heard of is alive.
+        if self.is_leased() {
+            entries.push(leased(now));
+        }
+        // What is said beside has to be known as said, too: a copy that comes late must not take it back.
+        let marks_aside = count == 0 && (!commit.patches.is_empty() || commit.progress.is_some());
         if !commit.patches.is_empty() {
             entries.push(Entry::Patched(commit.patches));
         }
@@ -91,7 +115,10 @@ impl Run {
         let (effects, reply) = match commit.then {
             // What the program has not seen may have answered some of what it says it waits for: a sleep that
             // is over would begin again. It will say it again.
-            Then::Continue { open: Some(_) } if has_news => (vec![], Reply::Go),
+            Then::Continue { open: Some(_) } if has_news => {
+                entries.extend(marks_aside.then_some(Entry::Marked(mark)));
+                (vec![], Reply::Go)
+            }
             Then::Continue { open } => {
                 match open {
                     Some(open) => {
@@ -106,9 +133,13 @@ impl Run {
             // Something came from outside that the program has not seen: it must look before it sleeps. The
             // commands are on record; what it waits for, it will say again. Likewise if it has just
             // reported a failed attempt: it has not seen when the next one is.
-            Then::Suspend { .. } if has_news || count > 0 => (vec![], Reply::Go),
-            // Asleep it would be due at a time that its cell may have looked at already.
-            Then::Suspend { .. } if self.is_overdue(now) => {
+            Then::Suspend { .. } if has_news || count > 0 => {
+                entries.extend(marks_aside.then_some(Entry::Marked(mark)));
+                (vec![], Reply::Go)
+            }
+            // Asleep it would be due at a time that its cell may have looked at already; and there is nothing to go on
+            // with later.
+            Then::Suspend { .. } | Then::Yield { .. } if self.is_overdue(now) => {
                 let mut late = self.time_out(now);
                 entries.push(Entry::Marked(mark));
                 entries.append(&mut late.entries);
@@ -118,6 +149,16 @@ impl Run {
                 let open = self.merge_open(now, open);
                 entries.extend([Entry::Marked(mark), Entry::OpenChanged(open), Entry::Suspended]);
                 (vec![], Reply::Stop)
+            }
+            Then::Yield { open } => {
+                // As with the others: what it has not seen may have answered it.
+                if let Some(open) = open.filter(|_| !has_news) {
+                    entries.push(Entry::OpenChanged(self.merge_open(now, open)));
+                }
+                entries.push(Entry::Marked(mark));
+                let mut again = self.go_on_later(now, through);
+                entries.append(&mut again.entries);
+                (again.effects, Reply::Stop)
             }
             Then::Complete { output } => {
                 entries.extend([Entry::Marked(mark), Entry::Completed { output, at: now }]);
@@ -133,6 +174,18 @@ impl Run {
             }
         };
         Decision { entries, effects, reply }
+    }
+
+    /// Its program wants to be activated again. That is progress if the journal has grown under it; if it has not,
+    /// the next activation would do the same, for ever.
+    fn go_on_later(&self, now: Timestamp, head: Seq) -> Decision {
+        if head > self.began_at {
+            let entries = vec![Entry::Queued { not_before: now }];
+            return Decision { entries, effects: vec![Effect::Enqueue], reply: Reply::Stop };
+        }
+        let mut trouble = self.current_trouble();
+        trouble.strikes += 1;
+        self.try_again(now, trouble, "it wanted to go on later and had done nothing")
     }
 
     /// What a command becomes in the journal.
@@ -188,14 +241,20 @@ impl Run {
         Err(Problem::new(Code::InvalidRequest, detail))
     }
 
-    fn stale(&self, commit: &Commit) -> Rejection {
+    pub(super) fn stale(&self, epoch: Epoch) -> Rejection {
         let detail = format!(
             "This is activation {}; the run is {} at activation {}.",
-            commit.epoch.0,
+            epoch.0,
             self.status().as_str(),
             self.epoch.0
         );
         Problem::new(Code::StaleEpoch, detail)
+    }
+
+    fn overtaken(&self, commit: &Commit) -> Rejection {
+        let turn = self.mark.map_or(0, |mark| mark.turn);
+        let detail = format!("This is commit {} of its activation; commit {turn} is on record.", commit.turn);
+        Problem::new(Code::BaseMismatch, detail)
     }
 
     fn misplaced(&self, commit: &Commit) -> Rejection {
@@ -224,7 +283,7 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
         }
     }
     let open = match &commit.then {
-        Then::Continue { open } => open.as_deref().unwrap_or_default(),
+        Then::Continue { open } | Then::Yield { open } => open.as_deref().unwrap_or_default(),
         Then::Suspend { open } => open,
         Then::Complete { output } if output.size() > PAYLOAD_BYTES_MAX => {
             return Err(too_large("The run's output", output.size()));

@@ -2,13 +2,15 @@
 
 use stepwell_protocol::{
     Code, Epoch, Event, Failure, Op, OpKind, Payload, Problem, Record, RunId, Seq, Timestamp,
-    program::PAYLOAD_BYTES_MAX,
+    program::{Dispatch, PAYLOAD_BYTES_MAX},
 };
 
 use super::{
-    CallEnd, Decision, Effect, Entry, Input, ORPHAN_GRACE_MS, OpenOp, Phase, Rejection, Reply, Run,
-    STRIKES_MAX, Session, Slot, Spent, TROUBLE_BACKOFF_MS_MAX, Trouble,
+    CallEnd, Decision, Effect, Entry, Input, LEASE_MS, OpenOp, Phase, Rejection, Reply, Run, STRIKES_MAX,
+    SUSPICION_ALONE, Session, Slot, Spent, TROUBLE_BACKOFF_MS_MAX, Trouble,
+    retry::{fraction, scaled},
 };
+use crate::window::EXCLUSIVE_MS;
 
 /// What a run is started with.
 #[derive(Clone, Debug)]
@@ -19,8 +21,14 @@ pub struct Start {
     pub workflow: String,
     /// Where its random numbers will come from.
     pub seed: u64,
+    /// How its program is called.
+    pub dispatch: Dispatch,
     /// How long it may take.
     pub timeout_ms: Option<u64>,
+    /// How long it is kept after its end; for ever, if that is not said.
+    pub retention_ms: Option<u64>,
+    /// Its idempotency key.
+    pub key: Option<String>,
     /// What people call it by.
     pub tags: Vec<String>,
     /// A slot, if one is free: its program is then called at once.
@@ -37,10 +45,15 @@ impl Run {
             created_at: now,
             epoch: Epoch(0),
             head: Seq(0),
+            began_at: Seq(0),
             mark: None,
             open: Vec::new(),
+            dispatch: start.dispatch,
             timeout_ms: start.timeout_ms,
             deadline: deadline(now, start.timeout_ms),
+            retention_ms: start.retention_ms,
+            deleting: false,
+            key: start.key,
             patches: Vec::new(),
             cuts: Vec::new(),
             progress: None,
@@ -67,6 +80,8 @@ impl Run {
             Input::Wake { slot } => Ok(self.wake(now, slot)),
             Input::ActivationEnded { epoch, end } => Ok(self.activation_ended(now, epoch, &end)),
             Input::Reload => Ok(self.reload(now)),
+            Input::Expire => Ok(self.expire(now)),
+            Input::Heard { epoch } => self.heard(now, epoch),
         }
     }
 
@@ -163,8 +178,8 @@ impl Run {
                 }
                 decision
             }
-            Phase::Running { orphaned_until: Some(until), alone, .. } if until <= now => {
-                self.replace_orphan(now, alone)
+            Phase::Running { lease: Some(until), alone, since, .. } if until <= now => {
+                self.end_lease(now, alone, since)
             }
             Phase::Running { .. } => {
                 let (mut decision, any) = self.fire_due(now);
@@ -228,20 +243,26 @@ impl Run {
         match end {
             CallEnd::Returned | CallEnd::Threw(_) => trouble.strikes += 1,
             CallEnd::Lost(_) => trouble.losses += 1,
+            CallEnd::Died(_) => {
+                if let Phase::Running { alone, since, .. } = self.phase {
+                    trouble = self.suspected(now, alone, since);
+                }
+            }
         }
         let why = match end {
             CallEnd::Returned => "it returned without saying what it waits for",
-            CallEnd::Threw(message) | CallEnd::Lost(message) => message,
+            CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) => message,
         };
-        try_again(now, trouble, why)
+        self.try_again(now, trouble, why)
     }
 
     fn reload(&self, now: Timestamp) -> Decision {
         match self.phase {
-            Phase::Running { session: Session::Capability, alone, .. } => self.replace_orphan(now, alone),
+            Phase::Running { session: Session::Capability, alone, since, .. } => {
+                self.replace_orphan(now, alone, since)
+            }
             Phase::Running { session: Session::Token, .. } => {
-                let until = now.plus_millis(ORPHAN_GRACE_MS);
-                Decision { entries: vec![Entry::Orphaned { until }], ..Decision::default() }
+                Decision { entries: vec![leased(now)], ..Decision::default() }
             }
             Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => {
                 Decision::default()
@@ -249,15 +270,78 @@ impl Run {
         }
     }
 
-    /// The cell died while the program was at work. Whose fault that was shows only when it happens to a
+    /// Whoever holds the call is alive.
+    fn heard(&self, now: Timestamp, epoch: Epoch) -> Result<Decision, Rejection> {
+        if self.is_drained_by(epoch) {
+            return Ok(Decision::default());
+        }
+        if !self.is_held_by(epoch) {
+            return Err(self.stale(epoch));
+        }
+        let entries = if self.is_leased() { vec![leased(now)] } else { vec![] };
+        Ok(Decision { entries, ..Decision::default() })
+    }
+
+    /// Nobody has said a word for the activation: whoever held its call is dead, or cannot be reached. That may
+    /// have been anybody's fault, so it is a loss, and makes the run suspicious.
+    fn end_lease(&self, now: Timestamp, alone: bool, since: Timestamp) -> Decision {
+        let mut trouble = self.suspected(now, alone, since);
+        trouble.losses += 1;
+        self.try_again(now, trouble, "whoever called it died whenever it ran")
+    }
+
+    /// The cell died while the program was at work.
+    fn replace_orphan(&self, now: Timestamp, alone: bool, since: Timestamp) -> Decision {
+        self.try_again(now, self.suspected(now, alone, since), "its cell died whenever it ran")
+    }
+
+    /// Its troubles after something has died while it ran. Whose fault that was shows only when it happens to a
     /// run that was alone.
-    fn replace_orphan(&self, now: Timestamp, alone: bool) -> Decision {
+    fn suspected(&self, now: Timestamp, alone: bool, since: Timestamp) -> Trouble {
         let mut trouble = self.current_trouble();
         trouble.suspicion += 1;
-        if alone && self.wants_to_be_alone() {
+        // After that time others may have been let in.
+        let was_alone = alone && now < since.plus_millis(EXCLUSIVE_MS);
+        if was_alone && self.wants_to_be_alone() {
             trouble.strikes += 1;
         }
-        try_again(now, trouble, "its cell died whenever it ran")
+        trouble
+    }
+
+    /// Another activation, unless there were too many already.
+    pub(super) fn try_again(&self, now: Timestamp, trouble: Trouble, why: &str) -> Decision {
+        if trouble.strikes >= STRIKES_MAX {
+            let message = format!(
+                "{}: after {STRIKES_MAX} activations without progress: {why}",
+                Code::ProgramDied.title()
+            );
+            return Decision {
+                entries: vec![Entry::Failed { failure: Failure::coded(Code::ProgramDied, message), at: now }],
+                effects: vec![Effect::TellEnd],
+                reply: Reply::Done,
+            };
+        }
+        let not_before = now.plus_millis(self.backoff_ms(trouble));
+        Decision {
+            entries: vec![Entry::Troubled(trouble), Entry::Queued { not_before }],
+            effects: vec![Effect::Enqueue],
+            reply: Reply::Done,
+        }
+    }
+
+    /// Nothing for the first orphaning (the platform resets cells as it likes), then twice as long each time.
+    fn backoff_ms(&self, trouble: Trouble) -> u64 {
+        let deaths = trouble.strikes + trouble.losses;
+        if deaths == 0 {
+            return 0;
+        }
+        let pause_ms = (50_u64 << deaths.min(12)).min(TROUBLE_BACKOFF_MS_MAX);
+        if trouble.suspicion < SUSPICION_ALONE {
+            return pause_ms;
+        }
+        // Runs of other cells may have died of the same cause at the same moment. Called together again, the
+        // guilty one would take the innocent along each time, until all are failed.
+        scaled(2 * pause_ms, fraction(self.seed, self.epoch.0))
     }
 
     pub(super) fn next_record(&self, now: Timestamp, event: Event) -> Record {
@@ -270,6 +354,11 @@ impl Run {
     }
 }
 
+/// The cell waits that long to hear of an activation again.
+pub(super) fn leased(now: Timestamp) -> Entry {
+    Entry::Leased { until: now.plus_millis(LEASE_MS) }
+}
+
 /// When a run that may take so long has taken too long, if it begins now.
 pub(super) fn deadline(now: Timestamp, timeout_ms: Option<u64>) -> Option<Timestamp> {
     timeout_ms.map(|ms| now.plus_millis(ms.max(1)))
@@ -280,34 +369,6 @@ impl Decision {
         self.entries.extend(other.entries);
         self.effects.extend(other.effects);
     }
-}
-
-/// Another activation, unless there were too many already.
-fn try_again(now: Timestamp, trouble: Trouble, why: &str) -> Decision {
-    if trouble.strikes >= STRIKES_MAX {
-        let message =
-            format!("{}: after {STRIKES_MAX} activations without progress: {why}", Code::ProgramDied.title());
-        return Decision {
-            entries: vec![Entry::Failed { failure: Failure::coded(Code::ProgramDied, message), at: now }],
-            effects: vec![Effect::TellEnd],
-            reply: Reply::Done,
-        };
-    }
-    let not_before = now.plus_millis(backoff_ms(trouble));
-    Decision {
-        entries: vec![Entry::Troubled(trouble), Entry::Queued { not_before }],
-        effects: vec![Effect::Enqueue],
-        reply: Reply::Done,
-    }
-}
-
-/// Nothing for the first orphaning (the platform resets cells as it likes), then twice as long each time.
-fn backoff_ms(trouble: Trouble) -> u64 {
-    let deaths = trouble.strikes + trouble.losses;
-    if deaths == 0 {
-        return 0;
-    }
-    (50_u64 << deaths.min(12)).min(TROUBLE_BACKOFF_MS_MAX)
 }
 
 pub(super) fn too_large(what: &str, bytes: usize) -> Rejection {

@@ -11,6 +11,7 @@
 mod apply;
 mod commit;
 mod decide;
+mod expiry;
 mod restart;
 mod retry;
 mod row;
@@ -23,19 +24,23 @@ mod tests;
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp,
-    program::{Commit, Progress},
+    program::{Commit, Dispatch, Progress},
     rest::Status,
 };
 
 pub use decide::Start;
+pub use expiry::EXPIRY_ROUND_MS;
 pub use retry::delay_ms;
 pub use row::{Corrupt, RunRow, Tail};
 pub use spent::Spent;
 pub(crate) use why::with_result;
 
-/// How long a commit of an orphaned activation is still welcome, when its program can reach the cell
-/// without the call that activated it.
-pub const ORPHAN_GRACE_MS: u64 = 5_000;
+/// How long a cell waits to hear of an activation that it does not hold the call of. Longer than two beats
+/// (see [`BEAT_MS`]) that are lost or late.
+pub const LEASE_MS: u64 = 6_000;
+
+/// How often whoever holds the call of such an activation says that it is alive.
+pub const BEAT_MS: u64 = 2_000;
 
 /// After being orphaned this often without progress, a run is activated alone.
 pub const SUSPICION_ALONE: u32 = 2;
@@ -43,7 +48,8 @@ pub const SUSPICION_ALONE: u32 = 2;
 /// After dying this often without progress, and by nobody else's fault, a run is failed.
 pub const STRIKES_MAX: u32 = 10;
 
-/// The longest pause between two activations of a run whose program dies or cannot be reached.
+/// The longest pause between two activations of a run whose program dies or cannot be reached; on average, where
+/// chance has a say in it.
 pub const TROUBLE_BACKOFF_MS_MAX: u64 = 30_000;
 
 /// The most patches that one run's code may apply.
@@ -73,14 +79,24 @@ pub struct Run {
     pub epoch: Epoch,
     /// The last position of its journal.
     pub head: Seq,
+    /// Where its journal ended when its latest activation began.
+    pub began_at: Seq,
     /// The last commit of its program.
     pub mark: Option<Mark>,
     /// What it waits for.
     pub open: Vec<OpenOp>,
+    /// How its program is called.
+    pub dispatch: Dispatch,
     /// How long it may take.
     pub timeout_ms: Option<u64>,
     /// When it is failed if it has not ended.
     pub deadline: Option<Timestamp>,
+    /// How long it is kept after its end; for ever, if that is not said.
+    pub retention_ms: Option<u64>,
+    /// Whether it is being deleted: it is gone for everybody already.
+    pub deleting: bool,
+    /// Its idempotency key.
+    pub key: Option<String>,
     /// The patches that its code applies.
     pub patches: Vec<String>,
     /// Parts of its journal that do not count any more.
@@ -115,8 +131,9 @@ pub enum Phase {
         session: Session,
         /// Whether no other activation was under way beside it.
         alone: bool,
-        /// Set when the cell came back and the call is gone: until when commits are still welcome.
-        orphaned_until: Option<Timestamp>,
+        /// With a token: until when the cell waits to hear of it. Only in memory: a cell that comes back waits
+        /// anew. None with a capability: there the cell sees the call end.
+        lease: Option<Timestamp>,
     },
     /// Nothing to do until something in [`Run::open`] happens.
     Suspended,
@@ -199,6 +216,14 @@ pub struct Mark {
     pub hash: u64,
     /// The last position that the program itself has written.
     pub through: Seq,
+    /// The commit's turn, if somebody counts them.
+    #[serde(default, skip_serializing_if = "is_uncounted")]
+    pub turn: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_uncounted(turn: &u32) -> bool {
+    *turn == 0
 }
 
 /// Something that a run waits for, with the time that the engine's clock set for it.
@@ -287,6 +312,13 @@ pub enum Input {
     },
     /// The cell came back and has no call for this running run.
     Reload,
+    /// It has been kept for long enough, and cannot be deleted all at once.
+    Expire,
+    /// Whoever holds the call of an activation is alive.
+    Heard {
+        /// Which activation.
+        epoch: Epoch,
+    },
 }
 
 /// A signal that a run has received.
@@ -316,6 +348,8 @@ pub enum CallEnd {
     Threw(String),
     /// It could not be reached, or the connection broke: nobody's fault.
     Lost(String),
+    /// What it ran in died while it ran: its own fault, a neighbour's, or nobody's.
+    Died(String),
 }
 
 /// What is recorded. In the past tense: it has happened once it is stored.
@@ -348,9 +382,9 @@ pub enum Entry {
         /// In this place.
         slot: Slot,
     },
-    /// Its activation was found without a call.
-    Orphaned {
-        /// Until when its commits are still welcome.
+    /// The cell has heard of its activation, or begins to wait for that.
+    Leased {
+        /// How long it waits to hear of it again.
         until: Timestamp,
     },
     /// Its program has nothing left to do for the time being.
@@ -387,6 +421,8 @@ pub enum Entry {
         /// When.
         at: Timestamp,
     },
+    /// It is being deleted.
+    Expired,
 }
 
 impl Entry {
@@ -395,11 +431,16 @@ impl Entry {
         if let Self::Recorded { record, .. } = self { Some(record) } else { None }
     }
 
+    /// Whether anything has to be written for it.
+    pub fn is_stored(&self) -> bool {
+        self.record().is_some() || self.changes_row()
+    }
+
     /// Whether the run row has to be written for it.
     pub fn changes_row(&self) -> bool {
         match self {
-            // A record is a row of its own. An orphan is found again by whoever loads the row next.
-            Self::Recorded { .. } | Self::Orphaned { .. } => false,
+            // A record is a row of its own. A lease begins anew with whoever loads the row next.
+            Self::Recorded { .. } | Self::Leased { .. } => false,
             Self::Marked(_)
             | Self::OpenChanged(_)
             | Self::Troubled(_)
@@ -413,7 +454,8 @@ impl Entry {
             | Self::Paused(_)
             | Self::Completed { .. }
             | Self::Failed { .. }
-            | Self::Cancelled { .. } => true,
+            | Self::Cancelled { .. }
+            | Self::Expired => true,
         }
     }
 }
@@ -481,7 +523,8 @@ impl Run {
             Phase::Pending { not_before } => Some(*not_before),
             Phase::Running { since, .. } => Some(*since),
             Phase::Suspended => self.next_due(),
-            Phase::Paused { .. } | Phase::Ended { .. } => None,
+            Phase::Paused { .. } => None,
+            Phase::Ended { .. } => self.expires_at(),
         }
     }
 
@@ -505,6 +548,11 @@ impl Run {
         matches!(self.phase, Phase::Running { .. }) && self.epoch == epoch
     }
 
+    /// Whether somebody else than its cell holds the call of its program.
+    pub fn is_leased(&self) -> bool {
+        matches!(self.phase, Phase::Running { session: Session::Token, .. })
+    }
+
     /// Whether this activation was at work when the run was paused, and may still end what it does.
     pub(crate) fn is_drained_by(&self, epoch: Epoch) -> bool {
         self.draining && self.epoch == epoch
@@ -515,11 +563,25 @@ impl Run {
         self.current_trouble().suspicion >= SUSPICION_ALONE
     }
 
+    /// Whether its program could not be reached of late.
+    pub fn has_losses(&self) -> bool {
+        self.current_trouble().losses > 0
+    }
+
     /// The last position that counts: what a program that knows everything knows.
     pub fn last_counted(&self) -> Seq {
         let mut seq = self.head;
         while let Some(cut) = self.cuts.iter().find(|cut| cut.after < seq && seq <= cut.through) {
             seq = cut.after;
+        }
+        seq
+    }
+
+    /// The last position from which on nothing counts until after this one: where to look for what comes after it.
+    pub(crate) fn skip_cuts(&self, after: Seq) -> Seq {
+        let mut seq = after;
+        while let Some(cut) = self.cuts.iter().find(|cut| cut.after <= seq && seq < cut.through) {
+            seq = cut.through;
         }
         seq
     }

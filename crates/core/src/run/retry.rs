@@ -12,6 +12,16 @@ pub fn delay_ms(retry: &Retry, seed: u64, op: &Op, attempt: u32) -> u64 {
     whole(capped * (1.0 - jitter * chance(seed, op, attempt)))
 }
 
+/// A number from 0 to 1 that depends on nothing but its arguments.
+pub(super) fn fraction(seed: u64, n: u32) -> f64 {
+    as_f64(mix(seed ^ u64::from(n).rotate_left(32)) >> 11) / as_f64(1 << 53)
+}
+
+/// A part of a time.
+pub(super) fn scaled(ms: u64, part: f64) -> u64 {
+    whole(as_f64(ms) * part)
+}
+
 /// A policy comes from outside: no number at all counts as the least that makes sense.
 fn at_least(value: f64, least: f64) -> f64 {
     if value.is_nan() { least } else { value.max(least) }

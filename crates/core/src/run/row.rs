@@ -4,7 +4,10 @@
 //! with a default, so that the release before this one can read it.
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Epoch, Problem, RunId, Seq, Timestamp, program::Progress};
+use stepwell_protocol::{
+    Epoch, Problem, RunId, Seq, Timestamp,
+    program::{Dispatch, Progress},
+};
 
 use super::{Cut, End, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trouble, hex};
 
@@ -43,16 +46,27 @@ struct State {
     #[serde(with = "hex")]
     seed: u64,
     epoch: Epoch,
+    #[serde(default, skip_serializing_if = "is_start")]
+    began_at: Seq,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mark: Option<Mark>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     open: Vec<OpenOp>,
     #[serde(default, skip_serializing_if = "is_none")]
     trouble: Trouble,
+    #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
+    dispatch: Dispatch,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deadline: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retention_ms: Option<u64>,
+    // A field and not a phase: the release before this one takes such a run for one that has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    deleting: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     patches: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -84,6 +98,11 @@ enum StoredPhase {
     Ended { how: End, at: Timestamp },
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_start(seq: &Seq) -> bool {
+    seq.0 == 0
+}
+
 fn is_none(trouble: &Trouble) -> bool {
     *trouble == Trouble::default()
 }
@@ -101,7 +120,7 @@ impl Run {
         };
         let phase = match self.phase.clone() {
             Phase::Pending { not_before } => StoredPhase::Pending { not_before },
-            Phase::Running { since, session, alone, orphaned_until: _ } => {
+            Phase::Running { since, session, alone, lease: _ } => {
                 StoredPhase::Running { since, session, alone }
             }
             Phase::Suspended => StoredPhase::Suspended,
@@ -112,11 +131,16 @@ impl Run {
         let state = State {
             seed: self.seed,
             epoch: self.epoch,
+            began_at: self.began_at,
             mark: self.mark,
             open: self.open.clone(),
             trouble: self.trouble,
+            dispatch: self.dispatch,
             timeout_ms: self.timeout_ms,
             deadline: self.deadline,
+            retention_ms: self.retention_ms,
+            deleting: self.deleting,
+            key: self.key.clone(),
             patches: self.patches.clone(),
             cuts: self.cuts.clone(),
             progress: self.progress.clone(),
@@ -146,7 +170,7 @@ impl Run {
         let phase = match state.phase {
             StoredPhase::Pending { not_before } => Phase::Pending { not_before },
             StoredPhase::Running { since, session, alone } => {
-                Phase::Running { since, session, alone, orphaned_until: None }
+                Phase::Running { since, session, alone, lease: None }
             }
             StoredPhase::Suspended => Phase::Suspended,
             StoredPhase::Paused { problem } => Phase::Paused { why: PauseWhy::Problem(problem) },
@@ -160,11 +184,16 @@ impl Run {
             created_at,
             epoch: state.epoch,
             head: tail.head,
+            began_at: state.began_at,
             mark: later(state.mark, tail.mark.filter(|mark| counts(&state.cuts, mark.through))),
             open: state.open,
             trouble: state.trouble,
+            dispatch: state.dispatch,
             timeout_ms: state.timeout_ms,
             deadline: state.deadline,
+            retention_ms: state.retention_ms,
+            deleting: state.deleting,
+            key: state.key,
             patches: state.patches,
             cuts: state.cuts,
             progress: state.progress,

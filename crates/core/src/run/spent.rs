@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{Event, Seq, Timestamp, rest::Meter};
 
-use super::{Entry, Run};
+use super::{Entry, Run, Session};
 
 /// What a run has cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,9 +14,17 @@ pub struct Spent {
     /// Requests that its cell got for it.
     #[serde(default)]
     pub requests: u32,
+    /// Requests of a consumer that has called its program: its claims, words and beats.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub words: u32,
     /// The journal's head when this was stored: whatever came after it is one row each.
     #[serde(default)]
     pub at: Seq,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Run {
@@ -30,6 +38,8 @@ impl Run {
         }
         let signals = entries.iter().filter(|entry| is_signal(entry)).count();
         self.spent.requests += u32::try_from(signals).unwrap_or(u32::MAX);
+        let words = entries.iter().filter(|entry| is_word(entry)).count();
+        self.spent.words += u32::try_from(words).unwrap_or(u32::MAX);
         self.spent.rows += rows;
         self.spent.at = self.head;
     }
@@ -43,11 +53,12 @@ impl Run {
 
     /// Its bill, by the list prices.
     pub fn meter(&self) -> Meter {
-        let Spent { rows, requests, .. } = self.spent;
-        let dollars =
-            f64::from(rows) * 1.00 + f64::from(requests) * 0.15 + f64::from(self.epoch.0 + requests) * 0.30;
+        let Spent { rows, requests, words, .. } = self.spent;
+        let dollars = f64::from(rows) * 1.00
+            + f64::from(requests + words) * 0.15
+            + f64::from(self.epoch.0 + requests) * 0.30;
         let dollars_per_million = (dollars * 100.0).round() / 100.0;
-        Meter { rows_written: rows, requests, dollars_per_million }
+        Meter { rows_written: rows, requests: requests + words, dollars_per_million }
     }
 }
 
@@ -59,6 +70,29 @@ fn other_rows(entry: &Entry) -> u32 {
         1 + u32::from(matches!(&record.event, Event::SignalReceived { id: Some(_), .. }))
     });
     u32::from(is_reopened) + of_record
+}
+
+/// Whether a consumer was there: it has claimed the run, or was heard of.
+fn is_word(entry: &Entry) -> bool {
+    match entry {
+        Entry::Activated { slot, .. } => slot.session == Session::Token,
+        Entry::Leased { .. } => true,
+        Entry::Recorded { .. }
+        | Entry::Marked(_)
+        | Entry::OpenChanged(_)
+        | Entry::Troubled(_)
+        | Entry::Queued { .. }
+        | Entry::Suspended
+        | Entry::Patched(_)
+        | Entry::Progressed(_)
+        | Entry::Rewound(_)
+        | Entry::Reopened { .. }
+        | Entry::Paused(_)
+        | Entry::Completed { .. }
+        | Entry::Failed { .. }
+        | Entry::Expired
+        | Entry::Cancelled { .. } => false,
+    }
 }
 
 fn is_signal(entry: &Entry) -> bool {

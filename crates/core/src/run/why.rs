@@ -5,7 +5,7 @@ use stepwell_protocol::{
     rest::{RunView, TroubleView, WaitsFor, Why},
 };
 
-use super::{End, Entry, PauseWhy, Phase, Run, Trouble};
+use super::{End, Entry, PauseWhy, Phase, Run, Session, Trouble};
 
 impl From<&Run> for RunView {
     /// A run as people see it, without its result, which is in the row.
@@ -32,6 +32,7 @@ impl From<&Run> for RunView {
             problem,
             progress: run.progress.clone(),
             deadline: run.deadline,
+            expires_at: run.expires_at(),
             head: run.head,
             activations: run.epoch.0,
             tags: run.tags.clone(),
@@ -84,10 +85,16 @@ impl Run {
             Phase::Pending { .. } => {
                 "It is due, and waits for a place among the programs that its cell calls.".into()
             }
-            Phase::Running { orphaned_until: Some(_), .. } => {
-                "Its cell came back and waits for its program to report; then it is called again.".into()
+            Phase::Running { session: Session::Token, lease: None, .. } => {
+                "Its cell came back and waits to hear of its program; after that it is called again.".into()
             }
-            Phase::Running { since, .. } => format!("Its program has been at work for {} ms.", ago(*since)),
+            Phase::Running { session: Session::Token, since, .. } => format!(
+                "Its program has been at work for {} ms, called by a consumer of the queue.",
+                ago(*since)
+            ),
+            Phase::Running { session: Session::Capability, since, .. } => {
+                format!("Its program has been at work for {} ms.", ago(*since))
+            }
             Phase::Suspended => {
                 let of = |kind| self.open.iter().filter(|open| open.op.kind == kind).count();
                 let (signals, sleeps, retries) = (of(OpKind::Wait), of(OpKind::Sleep), of(OpKind::Step));

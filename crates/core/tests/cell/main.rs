@@ -1,13 +1,19 @@
 //! A cell on rows in memory: activations of one run that overlap, and runs that are stopped and taken back.
 
+mod growth;
+mod lost;
 mod memory;
+mod queued;
+mod retention;
+mod room;
 mod taken_back;
 
-use stepwell_core::cell::{Cell, NewRun, Order};
-use stepwell_core::run::CallEnd;
+use stepwell_core::cell::{CALLS_MAX, Cell, NewRun, Order};
+use stepwell_core::run::{CallEnd, Trouble};
+use stepwell_core::window::READY_MAX;
 use stepwell_protocol::{
     Epoch, Op, OpKind, Payload, Place, RunId, Seq, Timestamp,
-    program::{Answer, Command, Commit, Open, Then},
+    program::{Answer, Command, Commit, Dispatch, Open, Then},
 };
 
 use memory::Memory;
@@ -23,7 +29,9 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
         seed: 1,
         workflow: "w".into(),
         input: Payload::null(),
+        dispatch: Dispatch::Direct,
         timeout_ms,
+        retention_ms: None,
         tags: vec![],
         key: None,
     }
@@ -31,7 +39,7 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
 
 /// A commit of whichever activation sends it.
 fn said(base: Seq, commands: Vec<Command>, then: Then) -> Commit {
-    Commit { epoch: Epoch(0), base, commands, patches: vec![], progress: None, then }
+    Commit { epoch: Epoch(0), base, commands, patches: vec![], progress: None, then, turn: 0 }
 }
 
 #[test]
@@ -52,4 +60,87 @@ fn the_late_end_of_an_earlier_call_does_not_orphan_the_present_one() {
     let run = rows.get(1);
     assert!(run.is_held_by(Epoch(2)), "{:?}", run.phase);
     assert_eq!(run.trouble.suspicion, 0);
+}
+
+/// The calls among what the host has to do.
+fn calls(cell: &mut Cell) -> Vec<(u64, Epoch)> {
+    let orders = cell.take_orders().into_iter();
+    orders
+        .filter_map(
+            |order| if let Order::Call { number, epoch } = order { Some((number, epoch)) } else { None },
+        )
+        .collect()
+}
+
+fn step(name: &str) -> Command {
+    let op = Op { kind: OpKind::Step, name: name.into(), occurrence: 0 };
+    Command::StepSucceeded { op, attempt: 1, output: Payload::null() }
+}
+
+#[test]
+fn a_run_that_yields_goes_behind_those_who_wait() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(1));
+    for _ in 0..3 {
+        cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
+    }
+    assert_eq!(calls(&mut cell), [(1, Epoch(1))]);
+    let commit = said(Seq(0), vec![step("a")], Then::Yield { open: None });
+    assert_eq!(cell.commit(&rows, at(1), 1, Epoch(1), commit, 1).expect("in turn"), Answer::Stop);
+    let mut order = Vec::new();
+    let mut at_work = (1, Epoch(1));
+    for ms in 2..5 {
+        cell.call_ended(&rows, at(ms), at_work.0, at_work.1, CallEnd::Returned).expect("it is recorded");
+        at_work = calls(&mut cell)[0];
+        order.push(at_work);
+        let commit = said(rows.get(at_work.0).head, vec![], Then::Complete { output: Payload::null() });
+        cell.commit(&rows, at(ms), at_work.0, at_work.1, commit, ms).expect("in turn");
+    }
+    assert_eq!(order, [(2, Epoch(1)), (3, Epoch(1)), (1, Epoch(2))]);
+    assert_eq!(rows.get(1).trouble, Trouble::default());
+}
+
+#[test]
+fn one_invocation_calls_only_so_many_programs_and_the_alarm_goes_on() {
+    let most = CALLS_MAX as usize;
+    let (rows, mut cell) = (Memory::default(), Cell::new(4));
+    for _ in 0..2 * most {
+        cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
+    }
+    // Each call ends at once, and makes room for the next: all of it in the invocation of the last start.
+    let mut called = calls(&mut cell);
+    let mut ended = 0;
+    while let Some(&(number, epoch)) = called.get(ended) {
+        let commit = said(Seq(0), vec![], Then::Complete { output: Payload::null() });
+        cell.commit(&rows, at(1), number, epoch, commit, number).expect("in turn");
+        cell.call_ended(&rows, at(1), number, epoch, CallEnd::Returned).expect("it is recorded");
+        called.extend(calls(&mut cell));
+        ended += 1;
+    }
+    assert_eq!(called.len(), most);
+    cell.alarm(&rows, at(2)).expect("the rows can be read");
+    assert_eq!(calls(&mut cell).len(), 2, "as many as one workflow may have of four places");
+}
+
+#[test]
+fn runs_that_the_windows_queue_had_no_room_for_are_called_too() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(1));
+    let runs = READY_MAX + 10;
+    for _ in 0..runs {
+        cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
+    }
+    let mut ended = 0;
+    for ms in 1.. {
+        let called = calls(&mut cell);
+        if called.is_empty() && ended == runs {
+            break;
+        }
+        for (number, epoch) in called {
+            let commit = said(Seq(0), vec![], Then::Complete { output: Payload::null() });
+            cell.commit(&rows, at(ms), number, epoch, commit, number).expect("in turn");
+            cell.call_ended(&rows, at(ms), number, epoch, CallEnd::Returned).expect("it is recorded");
+            ended += 1;
+        }
+        cell.alarm(&rows, at(ms)).expect("the rows can be read");
+        assert!(ms < 10_000, "{ended} of {runs} have ended");
+    }
 }

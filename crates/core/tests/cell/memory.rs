@@ -1,19 +1,33 @@
 //! Rows in memory.
 
-use std::{cell::RefCell, collections::BTreeMap, convert::Infallible};
+use std::{
+    cell::{Cell as Slot, RefCell},
+    collections::BTreeMap,
+    convert::Infallible,
+};
 
 use stepwell_core::{
-    cell::{KeyRow, Rows, StoredRun},
+    cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed},
     run::{Entry, Mark, Run, RunRow, Tail},
 };
 use stepwell_protocol::{
-    Payload, Record, Seq, Timestamp,
+    Payload, Place, Record, Seq, Timestamp,
     program::{RawPage, RawRecord},
 };
 
 /// The rows of a cell. Runs are read back from what is stored of them, as after a crash.
 #[derive(Default)]
-pub struct Memory(RefCell<BTreeMap<u64, Stored>>);
+pub struct Memory {
+    rows: RefCell<BTreeMap<u64, Stored>>,
+    keys: RefCell<BTreeMap<String, StoredKey>>,
+    last_number: Slot<u64>,
+    /// How many bytes each event has.
+    pub event_bytes: Slot<u64>,
+    /// How many bytes it says that it has.
+    pub bytes: Slot<u64>,
+    /// The most rows that were deleted between two looks at it.
+    pub deleted: Slot<usize>,
+}
 
 struct Stored {
     run: Run,
@@ -31,6 +45,16 @@ impl Memory {
         run.expect("it was inserted")
     }
 
+    /// How many runs there are.
+    pub fn runs(&self) -> usize {
+        self.rows.borrow().len()
+    }
+
+    /// How many events of a run there are.
+    pub fn events(&self, number: u64) -> usize {
+        self.rows.borrow().get(&number).map_or(0, |stored| stored.journal.len())
+    }
+
     /// Every event of a run that was ever recorded.
     pub fn history(&self, number: u64) -> Vec<Record> {
         let Ok(records) = self.records(number, Seq(0), Seq(u32::MAX));
@@ -42,7 +66,7 @@ impl Rows for Memory {
     type Error = Infallible;
 
     fn run(&self, number: u64) -> Result<Option<Run>, Infallible> {
-        Ok(self.0.borrow().get(&number).map(|Stored { run, row, journal }| {
+        Ok(self.rows.borrow().get(&number).map(|Stored { run, row, journal }| {
             let tail = Tail {
                 head: journal.last().map_or(Seq(0), |(record, _)| record.seq),
                 mark: journal.iter().rev().find_map(|(_, mark)| *mark),
@@ -53,17 +77,21 @@ impl Rows for Memory {
     }
 
     fn last_number(&self) -> Result<u64, Infallible> {
-        Ok(self.0.borrow().keys().last().copied().unwrap_or_default())
+        Ok(self.rows.borrow().keys().last().copied().unwrap_or_default().max(self.last_number.get()))
     }
 
-    fn insert(&self, run: &Run, _: &Payload, _: Option<&KeyRow>) -> Result<(), Infallible> {
+    fn insert(&self, run: &Run, _: &Payload, key: Option<&KeyRow>) -> Result<(), Infallible> {
+        if let Some(KeyRow { key, fingerprint }) = key.cloned() {
+            let stored = StoredRun { number: run.id.number, fingerprint };
+            self.keys.borrow_mut().insert(key, StoredKey::Run(stored));
+        }
         let stored = Stored { run: run.clone(), row: run.to_row(), journal: Vec::new() };
-        self.0.borrow_mut().insert(run.id.number, stored);
+        self.rows.borrow_mut().insert(run.id.number, stored);
         Ok(())
     }
 
     fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Infallible> {
-        let mut rows = self.0.borrow_mut();
+        let mut rows = self.rows.borrow_mut();
         let stored = rows.get_mut(&run.id.number).expect("it was inserted");
         for entry in entries {
             if let Entry::Recorded { record, mark } = entry {
@@ -76,8 +104,42 @@ impl Rows for Memory {
         Ok(())
     }
 
-    fn key(&self, _: &str) -> Result<Option<StoredRun>, Infallible> {
-        Ok(None)
+    fn key(&self, key: &str) -> Result<Option<StoredKey>, Infallible> {
+        Ok(self.keys.borrow().get(key).cloned())
+    }
+
+    fn reserve(&self, key: &str, to: &Place) -> Result<(), Infallible> {
+        self.keys.borrow_mut().insert(key.to_owned(), StoredKey::Moved(to.clone()));
+        Ok(())
+    }
+
+    fn weight(&self, number: u64) -> Result<u64, Infallible> {
+        Ok(self.events(number) as u64 * self.event_bytes.get())
+    }
+
+    fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Infallible> {
+        let mut rows = self.rows.borrow_mut();
+        let journal = &mut rows.get_mut(&number).expect("it was inserted").journal;
+        let fit = room.bytes.checked_div(self.event_bytes.get());
+        let fit = fit.and_then(|fit| usize::try_from(fit).ok()).unwrap_or(usize::MAX);
+        let trimmed = journal.len().min(room.rows).min(fit.max(1));
+        journal.drain(..trimmed);
+        self.deleted.set(self.deleted.get() + trimmed);
+        Ok(Trimmed { rows: trimmed, is_all: journal.is_empty() && trimmed < room.rows })
+    }
+
+    fn remove(&self, run: &Run) -> Result<usize, Infallible> {
+        let number = run.id.number;
+        let stored = self.rows.borrow_mut().remove(&number).expect("it was inserted");
+        self.last_number.set(self.last_number.get().max(number));
+        self.keys.borrow_mut().retain(|_, key| !matches!(key, StoredKey::Run(run) if run.number == number));
+        let removed = 1 + stored.journal.len() + usize::from(run.key.is_some());
+        self.deleted.set(self.deleted.get() + removed);
+        Ok(removed)
+    }
+
+    fn bytes(&self) -> Result<u64, Infallible> {
+        Ok(self.bytes.get())
     }
 
     fn has_signal(&self, _: u64, _: &str) -> Result<bool, Infallible> {
@@ -101,10 +163,15 @@ impl Rows for Memory {
     }
 
     fn records(&self, number: u64, after: Seq, through: Seq) -> Result<Vec<Record>, Infallible> {
-        let rows = self.0.borrow();
+        let rows = self.rows.borrow();
         let journal = rows.get(&number).map(|stored| stored.journal.as_slice()).unwrap_or_default();
         let records = journal.iter().map(|(record, _)| record);
         Ok(records.filter(|record| record.seq > after && record.seq <= through).cloned().collect())
+    }
+
+    fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Infallible> {
+        let records = self.records(number, after, Seq(u32::MAX))?.into_iter();
+        Ok(records.filter(|record| what.fits(&record.event)).take(PAGE_SIZE).collect())
     }
 
     fn due(
@@ -113,7 +180,7 @@ impl Rows for Memory {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<(Timestamp, u64)>, Infallible> {
-        let rows = self.0.borrow();
+        let rows = self.rows.borrow();
         let mut due: Vec<_> =
             rows.iter().filter_map(|(number, stored)| Some((stored.row.wake_at?, *number))).collect();
         due.retain(|&place| place > after && place.0 <= now);

@@ -98,6 +98,7 @@ fn code(result: Result<(), Fault<std::convert::Infallible>>) -> Result<(), Code>
     result.map_err(|fault| match fault {
         Fault::Rejected(problem) => problem.code,
         Fault::Storage(never) => match never {},
+        Fault::Moved(place) => panic!("it has no key that could be at {place}"),
     })
 }
 

@@ -1,8 +1,10 @@
 //! What a Worker asks of a cell: the body of the one internal request.
 
+use super::queued::Ask;
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Payload, Place, Seq, Timestamp,
+    program::Dispatch,
     rest::{RunView, Status, StepName},
 };
 
@@ -23,6 +25,8 @@ pub struct Call {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
+    /// Look after the alarm, and nothing else.
+    Touch,
     /// Start a run.
     Start {
         /// The workflow to run.
@@ -31,11 +35,28 @@ pub enum Operation {
         input: Payload,
         /// The idempotency key.
         key: Option<String>,
+        /// How its program is called.
+        #[serde(default)]
+        dispatch: Dispatch,
         /// How long it may take.
         timeout_ms: Option<u64>,
+        /// How long it is kept after its end; for ever, if that is not said.
+        #[serde(default)]
+        retention_ms: Option<u64>,
         /// What people call it by.
         tags: Vec<String>,
         /// How long the caller waits for the end.
+        wait_ms: u64,
+    },
+    /// Send a key on to its next home, unless it has started a run here.
+    Reserve {
+        /// The idempotency key.
+        key: String,
+        /// A hash of what it stands for.
+        fingerprint: String,
+        /// The place of its next home.
+        to: String,
+        /// How long the caller waits for the end of the run, if there is one.
         wait_ms: u64,
     },
     /// Show a run.
@@ -94,6 +115,18 @@ pub enum Operation {
         /// What.
         action: Action,
     },
+    /// What a consumer of the queue asks for.
+    Consume {
+        /// What.
+        ask: Ask,
+    },
+}
+
+/// The answer about a key that is at home in another cell, with the status 308.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Moved {
+    /// The place of that cell.
+    pub to: String,
 }
 
 /// What people do to a run.
@@ -128,6 +161,14 @@ pub struct Filter {
     pub from: Option<Timestamp>,
     /// Accepted before this time.
     pub until: Option<Timestamp>,
+}
+
+impl Filter {
+    /// Whether it takes whatever has its tag.
+    pub fn takes_any_run(&self) -> bool {
+        let Self { workflow, status, tag: _, from, until } = self;
+        workflow.is_none() && status.is_none() && from.is_none() && until.is_none()
+    }
 }
 
 /// A cell's part of a list.

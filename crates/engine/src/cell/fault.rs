@@ -1,7 +1,7 @@
 //! What can go wrong inside a cell.
 
 use stepwell_core::{cell, run::Corrupt};
-use stepwell_protocol::{Code, Problem};
+use stepwell_protocol::{Code, Place, Problem};
 use wasm_bindgen::JsValue;
 
 use crate::runtime;
@@ -15,6 +15,9 @@ pub enum Fault {
     /// The storage's.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Nobody's: another cell has to be asked.
+    #[error("the key has gone to cell {0}")]
+    Moved(Place),
 }
 
 /// Why the rows could not be read or written.
@@ -36,6 +39,7 @@ impl Fault {
     pub fn into_problem(self) -> Problem {
         match self {
             Self::Rejected(problem) => problem,
+            Self::Moved(place) => Problem::new(Code::Internal, format!("The key has gone to cell {place}.")),
             Self::Store(error) => {
                 worker::console_error!("stepwell: {error}");
                 let detail = "Nothing was recorded. Try again; if it stays, the Worker's log says more.";
@@ -50,6 +54,7 @@ impl From<cell::Fault<StoreError>> for Fault {
         match fault {
             cell::Fault::Rejected(problem) => Self::Rejected(problem),
             cell::Fault::Storage(error) => Self::Store(error),
+            cell::Fault::Moved(place) => Self::Moved(place),
         }
     }
 }

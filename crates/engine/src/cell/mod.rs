@@ -3,12 +3,13 @@
 //! Owns: the rows in SQLite, the platform's alarm, the calls of programs, and whoever waits for an answer.
 //! Decides nothing: every request, commit and alarm is one [`Host::turn`] of the machine.
 
-#![expect(missing_docs, reason = "`durable_object` writes methods that only the runtime calls")]
+#![expect(missing_docs, reason = "the object has methods that only the runtime calls")]
 
 mod call;
 mod fault;
 mod listeners;
 mod programs;
+mod queued;
 mod requests;
 mod session;
 mod store;
@@ -17,22 +18,31 @@ mod tables;
 use std::{
     cell::{OnceCell, RefCell},
     collections::BTreeSet,
+    panic::{RefUnwindSafe, UnwindSafe},
     rc::Rc,
 };
 
+use js_sys::Promise;
 use stepwell_core::cell::{Cell as Machine, Order};
 use stepwell_protocol::{Epoch, Timestamp};
 use wasm_bindgen::prelude::*;
-use worker::{DurableObject, Env, Request, Response, Result, State, durable_object};
+use worker::{Env, State, worker_sys::DurableObjectState};
 
-use crate::{runtime, settings::Settings};
-pub use call::{Action, Call, Filter, Listed, Operation, Reached};
+use crate::{
+    guard, runtime,
+    settings::{QUEUE_BINDING, Settings},
+};
+pub use call::{Action, Call, Filter, Listed, Moved, Operation, Reached};
 use fault::Fault;
 use listeners::Listeners;
+pub use programs::{app, end_of};
+pub use queued::{Ask, Claimed, End, LISTEN_MS, Nudge};
+pub use requests::fingerprint;
 use store::Store;
 
-/// A Durable Object that holds many runs.
-#[durable_object(alarm)]
+/// A Durable Object that holds many runs. Its methods are not made by the `worker` crate: what those promise is
+/// lost with the instance that has promised it.
+#[wasm_bindgen]
 pub struct Cell {
     /// Only [`extend_durable_object`] makes a cell without one.
     host: Option<Rc<Host>>,
@@ -44,13 +54,9 @@ fn extend_durable_object() {
     runtime::extend_durable_object(Cell { host: None }.into());
 }
 
-#[wasm_bindgen]
-impl Cell {
-    /// What the Workers call: one [`Call`] as JSON in, an array of status, body and headers out.
-    pub fn ask(&self, call: &str) -> JsValue {
-        self.host().ask(call)
-    }
-}
+// Whatever a panic leaves in memory is only a cache of rows.
+impl UnwindSafe for Cell {}
+impl RefUnwindSafe for Cell {}
 
 /// What the cell's files share.
 struct Host {
@@ -63,42 +69,57 @@ struct Host {
     listeners: RefCell<Listeners>,
     /// Calls in which the storage has failed: whatever becomes of them is not their program's fault.
     blameless: RefCell<BTreeSet<(u64, Epoch)>>,
+    /// Commits since the runtime has last looked at its sockets.
+    session_calls: std::cell::Cell<u32>,
     /// The function that all sessions call.
     session_call: OnceCell<JsValue>,
 }
 
-impl DurableObject for Cell {
-    fn new(state: State, env: Env) -> Self {
+#[wasm_bindgen]
+impl Cell {
+    #[wasm_bindgen(constructor)]
+    pub fn new(state: DurableObjectState, env: Env) -> Self {
         // Nothing is written here: an alarm armed while the object is loaded for an alarm would cancel the
         // very call that loads it.
+        let state = State::from(state);
         let settings = Settings::of(&env);
+        let has_queue = !runtime::property(&env, QUEUE_BINDING).is_undefined();
         let storage: runtime::Storage = JsValue::from(state.storage().as_raw()).unchecked_into();
         let host = Host {
             state,
             env,
             settings,
-            store: Store::new(storage.clone()),
+            store: Store::new(storage.clone(), settings.meter),
             storage,
-            machine: RefCell::new(Machine::new(settings.window)),
+            machine: RefCell::new(
+                Machine::new(settings.window)
+                    .with_storage(settings.cell_bytes)
+                    .with_budget(settings.budget())
+                    .with_queue(has_queue),
+            ),
             listeners: RefCell::default(),
             blameless: RefCell::default(),
+            session_calls: std::cell::Cell::new(0),
             session_call: OnceCell::new(),
         };
         Self { host: Some(Rc::new(host)) }
     }
 
-    /// Nobody fetches from a cell: its Workers call [`Cell::ask`].
-    async fn fetch(&self, _: Request) -> Result<Response> {
-        Response::error("A cell answers no HTTP.", 404)
+    /// What the Workers call: one [`Call`] as JSON in, an array of status, body and headers out. The call is a text;
+    /// but a text would be copied into the instance before anybody sees that this one was stopped.
+    pub fn ask(&self, call: &JsValue) -> JsValue {
+        self.host().ask(&call.as_string().unwrap_or_default())
     }
 
     /// Commits, arms, orders, returns: it never awaits a program, or every timer of the cell would wait with
     /// it. An error makes the platform try again, which is the last resort when nothing could be written.
-    async fn alarm(&self) -> Result<Response> {
-        self.host()
-            .turn(|machine, store, now| Ok(machine.alarm(store, now)?))
-            .map_err(|fault| fault.to_string())?;
-        Response::empty()
+    pub fn alarm(&self) -> Promise {
+        let host = self.host().clone();
+        guard::promise(async move {
+            host.turn(|machine, store, now| Ok(machine.alarm(store, now)?))
+                .map_err(|fault| JsError::new(&fault.to_string()))?;
+            Ok(JsValue::UNDEFINED)
+        })
     }
 }
 
@@ -117,6 +138,7 @@ impl Host {
     ) -> std::result::Result<T, Fault> {
         let mut result = act(&mut self.machine.borrow_mut(), &self.store, runtime::clock());
         let orders = self.machine.borrow_mut().take_orders();
+        let mut nudges = Vec::new();
         for order in orders {
             match order {
                 Order::Arm(at) => {
@@ -126,9 +148,13 @@ impl Host {
                     }
                 }
                 Order::Call { number, epoch } => self.call_program(number, epoch),
+                Order::Nudge { number } => nudges.push(number),
                 Order::TellProgram(number) => self.listeners.borrow_mut().tell_program(number),
                 Order::TellEnd(view) => self.listeners.borrow_mut().tell_end(&view),
             }
+        }
+        if !nudges.is_empty() {
+            self.send_nudges(nudges);
         }
         result
     }
@@ -139,5 +165,16 @@ impl Host {
         let _written = self.storage.set_alarm(at.as_millis() as f64)?;
         self.store.count_rows(1);
         Ok(())
+    }
+
+    /// What the platform believes the alarm to be set for.
+    async fn armed(&self) -> Option<Timestamp> {
+        let alarm = runtime::settle(self.storage.get_alarm().ok()?.into()).await.ok()?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "milliseconds since 1970 are positive and below 2^53"
+        )]
+        alarm.as_f64().map(|ms| Timestamp::from_millis(ms as u64))
     }
 }

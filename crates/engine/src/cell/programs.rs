@@ -3,8 +3,9 @@
 use std::rc::Rc;
 
 use stepwell_core::run::CallEnd;
-use stepwell_protocol::Epoch;
+use stepwell_protocol::{Epoch, program::CutShort};
 use wasm_bindgen::{JsCast, JsValue};
+use worker::Env;
 
 use super::{
     Host,
@@ -24,12 +25,15 @@ impl Host {
             if host.blameless.borrow_mut().remove(&(number, epoch)) {
                 end = CallEnd::Lost("the storage failed".into());
             }
-            if let CallEnd::Threw(message) | CallEnd::Lost(message) = &end {
+            if let CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) = &end {
                 worker::console_warn!("stepwell: the program of run {number} stopped: {message}");
             }
             let ended =
                 host.turn(|machine, store, now| Ok(machine.call_ended(store, now, number, epoch, end)?));
-            host.listeners.borrow_mut().forget_program(number);
+            // The run may have been activated anew by now: what its next program was told is not to be forgotten.
+            if !host.machine.borrow().is_called(number) {
+                host.listeners.borrow_mut().forget_program(number);
+            }
             if let Err(fault) = ended {
                 worker::console_error!("stepwell: the end of run {number}'s call was not recorded: {fault}");
             }
@@ -49,31 +53,46 @@ impl Host {
             // The storage's fault, not the program's.
             Err(fault) => return CallEnd::Lost(fault.to_string()),
         };
-        match answer {
-            Ok(_) => CallEnd::Returned,
-            Err(thrown) => {
-                let message = runtime::message(&thrown);
-                // The runtime marks what nobody's code has thrown: broken connections, resets, overload.
-                let is_lost = ["retryable", "overloaded", "durableObjectReset"]
-                    .iter()
-                    .any(|mark| runtime::property(&thrown, mark).is_truthy());
-                if is_lost { CallEnd::Lost(message) } else { CallEnd::Threw(message) }
-            }
-        }
+        end_of(answer)
     }
 
-    /// The app that this Worker is bound to, or else the Worker itself.
     fn program(&self) -> Result<Program, Fault> {
-        let bound = runtime::property(&self.env, APP_BINDING);
-        let program = if bound.is_undefined() {
-            let exports = runtime::property(&JsValue::from(self.state.as_raw()), "exports");
-            runtime::property(&exports, "default")
-        } else {
-            bound
-        };
-        if program.is_undefined() {
-            return Err(StoreError::Refused(format!("there is no app: bind one as {APP_BINDING}")).into());
+        let exports = runtime::property(&JsValue::from(self.state.as_raw()), "exports");
+        let own = runtime::property(&exports, "default");
+        let none = || StoreError::Refused(format!("there is no app: bind one as {APP_BINDING}"));
+        Ok(app(&self.env, own).ok_or_else(none)?)
+    }
+}
+
+/// The app that this Worker is bound to, or else the Worker itself.
+pub fn app(env: &Env, own: JsValue) -> Option<Program> {
+    let bound = runtime::property(env, APP_BINDING);
+    let program = if bound.is_undefined() { own } else { bound };
+    (!program.is_undefined()).then(|| program.unchecked_into())
+}
+
+/// How a program's call ended, by what came of it.
+pub fn end_of(answer: Result<JsValue, JsValue>) -> CallEnd {
+    match answer {
+        Ok(answer) => cut_short(&answer),
+        Err(thrown) => {
+            let message = runtime::message(&thrown);
+            // The runtime marks what nobody's code has thrown: broken connections, resets, overload.
+            let is_lost = ["retryable", "overloaded", "durableObjectReset"]
+                .iter()
+                .any(|mark| runtime::property(&thrown, mark).is_truthy());
+            if is_lost { CallEnd::Lost(message) } else { CallEnd::Threw(message) }
         }
-        Ok(program.unchecked_into())
+    }
+}
+
+/// How a call ended that gave an answer.
+fn cut_short(answer: &JsValue) -> CallEnd {
+    match answer.as_string().and_then(|text| serde_json::from_str(&text).ok()) {
+        None => CallEnd::Returned,
+        Some(CutShort::Beside) => {
+            CallEnd::Lost("another run's code stopped the instance that it shared".into())
+        }
+        Some(CutShort::Unknown) => CallEnd::Died("the instance that it ran in was stopped".into()),
     }
 }

@@ -2,10 +2,11 @@
 
 use std::{
     fmt::Write as _,
-    panic::AssertUnwindSafe,
+    future::poll_fn,
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll, Waker},
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
@@ -14,45 +15,73 @@ use js_sys::Array;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use stepwell_core::{
-    cell::{KeyRow, NewRun, Rows as _, Started},
+    cell::{KeyRow, NewRun, Reserved, Rows as _, Started},
     run::Run,
 };
 use stepwell_protocol::{
-    Code, Op, OpKind, Payload, Problem, RunId, Seq,
+    Code, Op, OpKind, Payload, Place, Problem, RunId, Seq,
     rest::{History, RunView, SignalReceipt, StepName},
 };
 use wasm_bindgen::JsValue;
-use wasm_bindgen_futures::future_to_promise;
 use worker::Delay;
 
 use super::{
     Host,
-    call::{Action, Call, Operation},
+    call::{Action, Call, Moved, Operation},
     fault::Fault,
 };
-use crate::runtime;
+use crate::{guard, runtime};
 
 /// What is sent back: a status and a JSON text, and where a new run is found.
-struct Answered {
+pub(super) struct Answered {
     status: u16,
     body: String,
     location: Option<String>,
+}
+
+/// Passes a wake on to whoever polls in the end: some futures know only who has polled them first.
+#[derive(Default)]
+struct Later(Mutex<Option<Waker>>);
+
+impl Later {
+    fn is_for(&self, waker: &Waker) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+    }
+}
+
+impl Wake for Later {
+    fn wake(self: Arc<Self>) {
+        let waker = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
 }
 
 /// A [`Call`] that is being answered.
 type Answering = Pin<Box<dyn Future<Output = JsValue>>>;
 
 impl Answered {
-    fn new<T: Serialize>(status: u16, body: &T) -> Self {
+    pub(super) fn new<T: Serialize>(status: u16, body: &T) -> Self {
         let body = serde_json::to_string(body).expect("answers hold only what JSON can say");
         Self { status, body, location: None }
     }
 
-    /// What crosses over to the Worker: status, body, location, rows written.
-    fn into_array(self, rows_written: Option<u64>) -> JsValue {
-        let location = self.location.map_or(JsValue::UNDEFINED, JsValue::from);
-        let rows_written = rows_written.map_or(JsValue::UNDEFINED, |rows| rows.to_string().into());
-        Array::of4(&self.status.into(), &self.body.into(), &location, &rows_written).into()
+    /// What crosses over to the Worker: status, body, location, rows written and read.
+    fn into_array(self, rows: Option<(u64, u64)>) -> JsValue {
+        let answer = Array::of2(&self.status.into(), &self.body.into());
+        if self.location.is_some() || rows.is_some() {
+            answer.push(&self.location.map_or(JsValue::UNDEFINED, JsValue::from));
+        }
+        if let Some((written, read)) = rows {
+            answer.push(&written.to_string().into());
+            answer.push(&read.to_string().into());
+        }
+        answer.into()
+    }
+
+    fn moved(to: &Place) -> Self {
+        Self::new(308, &Moved { to: to.to_string() })
     }
 
     fn created(run: &RunView) -> Self {
@@ -64,11 +93,16 @@ impl Host {
     /// Answers a Worker: at once if nothing has to be waited for, which spares the runtime a promise.
     pub(super) fn ask(self: &Rc<Self>, call: &str) -> JsValue {
         let mut answering = self.clone().answering(serde_json::from_str(call));
-        match answering.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        let later = Arc::new(Later::default());
+        let waker = Waker::from(later.clone());
+        match answering.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(answer) => answer,
             Poll::Pending => {
-                let promised = AssertUnwindSafe(async move { Ok(answering.await) });
-                future_to_promise(promised).into()
+                let promised = poll_fn(move |cx| {
+                    later.is_for(cx.waker());
+                    answering.as_mut().poll(&mut Context::from_waker(&waker)).map(Ok)
+                });
+                guard::promise(promised).into()
             }
         }
     }
@@ -82,24 +116,47 @@ impl Host {
                     Err(Problem::new(Code::Internal, detail).into())
                 }
             };
-            let answered = operated.unwrap_or_else(|fault| {
-                let problem = fault.into_problem();
-                Answered::new(problem.status, &problem)
-            });
-            let rows_written = self.settings.meter.then(|| self.store.rows_written());
-            answered.into_array(rows_written)
+            let answered = match operated {
+                Ok(answered) => answered,
+                Err(Fault::Moved(to)) => Answered::moved(&to),
+                Err(fault) => {
+                    let problem = fault.into_problem();
+                    Answered::new(problem.status, &problem)
+                }
+            };
+            let rows = self.settings.meter.then(|| (self.store.rows_written(), self.store.rows_read()));
+            answered.into_array(rows)
         })
     }
 
     async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
+        if self.machine.borrow().wants_repair() {
+            let alarm = self.armed().await;
+            self.machine.borrow_mut().found_alarm(alarm);
+        }
         self.turn(|machine, store, now| Ok(machine.repair(store, now)?))?;
         let place = call.place();
         match call.operation {
-            Operation::Start { workflow, input, key, timeout_ms, tags, wait_ms } => {
+            Operation::Touch => Ok(Answered::new(200, &())),
+            Operation::Start { workflow, input, key, dispatch, timeout_ms, retention_ms, tags, wait_ms } => {
                 let key = key.map(|key| KeyRow { key, fingerprint: fingerprint(&workflow, &input) });
                 let (suffix, seed) = (RunId::suffix_from(runtime::random()), runtime::random());
-                let new = NewRun { place, suffix, seed, workflow, input, timeout_ms, tags, key };
+                let new = NewRun {
+                    place,
+                    suffix,
+                    seed,
+                    workflow,
+                    input,
+                    dispatch,
+                    timeout_ms,
+                    retention_ms,
+                    tags,
+                    key,
+                };
                 self.start_run(new, wait_ms).await
+            }
+            Operation::Reserve { key, fingerprint, to, wait_ms } => {
+                self.reserve(&place, &KeyRow { key, fingerprint }, &to, wait_ms).await
             }
             Operation::Get { number, suffix, wait_ms } => {
                 let id = RunId { place, number, suffix };
@@ -128,6 +185,7 @@ impl Host {
                 self.act(&id, action)?;
                 Ok(Answered::new(200, &self.view(&id)?))
             }
+            Operation::Consume { ask } => self.answer_consumer(ask).await,
         }
     }
 
@@ -156,6 +214,22 @@ impl Host {
         }
         let view = self.view_at_end(&run, wait_ms).await?;
         Ok(if created { Answered::created(&view) } else { Answered::new(200, &view) })
+    }
+
+    async fn reserve(
+        self: &Rc<Self>,
+        place: &Place,
+        key: &KeyRow,
+        to: &str,
+        wait_ms: u64,
+    ) -> Result<Answered, Fault> {
+        let to: Place =
+            to.parse().map_err(|_| Problem::new(Code::InvalidRequest, "The key's next home is no place."))?;
+        self.store.prepare(place)?;
+        match self.turn(|machine, store, _| Ok(machine.reserve(store, key, &to)?))? {
+            Reserved::Moved(to) => Ok(Answered::moved(&to)),
+            Reserved::Run(run) => Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?)),
+        }
     }
 
     fn history(&self, id: &RunId, after: Seq) -> Result<Answered, Fault> {
@@ -190,7 +264,7 @@ impl Host {
 }
 
 /// What a key stands for: the same key with another workflow or input is a mistake.
-fn fingerprint(workflow: &str, input: &Payload) -> String {
+pub fn fingerprint(workflow: &str, input: &Payload) -> String {
     let mut hash = Sha256::new();
     hash.update((workflow.len() as u64).to_be_bytes());
     hash.update(workflow.as_bytes());

@@ -1,33 +1,37 @@
 //! The session: the object by which a program reaches its run, and no other.
 
-use std::rc::Rc;
+use std::{panic::AssertUnwindSafe, rc::Rc, time::Duration};
 
-use sha2::{Digest, Sha256};
 use stepwell_protocol::{
     Code, Epoch, Problem, Seq,
     program::{Answer, Commit},
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::future_to_promise;
+use worker::Delay;
 
 use super::{Host, fault::Fault};
 use crate::runtime;
+
+/// How many commits are answered in a row before the runtime looks at its sockets.
+const BREATH_EVERY: u32 = 128;
 
 impl Host {
     /// A session for one activation of one run.
     pub(super) fn session(self: &Rc<Self>, number: u64, epoch: Epoch) -> JsValue {
         let call = self.session_call.get_or_init(|| {
             // Weak: the function lives in the host, and must not keep the host alive in turn.
-            let host = Rc::downgrade(self);
-            let call = Closure::<dyn Fn(String, f64, u32, String) -> Result<JsValue, JsValue>>::new(
-                move |method: String, number: f64, epoch: u32, argument: String| {
+            // What a panic leaves in memory is only a cache of rows.
+            let host = AssertUnwindSafe(Rc::downgrade(self));
+            let call = Closure::<dyn Fn(u32, f64, u32, String) -> Result<JsValue, JsValue>>::new(
+                move |method: u32, number: f64, epoch: u32, argument: String| {
                     let host = host.upgrade().ok_or_else(|| JsError::new("this cell is gone"))?;
                     #[expect(
                         clippy::cast_possible_truncation,
                         clippy::cast_sign_loss,
                         reason = "run numbers are whole, positive and below 2^53"
                     )]
-                    host.on_session(&method, number as u64, Epoch(epoch), &argument)
+                    host.on_session(method, number as u64, Epoch(epoch), &argument)
                 },
             );
             call.into_js_value()
@@ -38,25 +42,43 @@ impl Host {
 
     fn on_session(
         self: &Rc<Self>,
-        method: &str,
+        method: u32,
         number: u64,
         epoch: Epoch,
         argument: &str,
     ) -> Result<JsValue, JsValue> {
         let after = Seq(argument.parse().unwrap_or_default());
+        self.machine.borrow_mut().heard_from(number, epoch);
         match method {
-            "commit" => Ok(answer(self.commit(number, epoch, argument))),
-            "page" => {
+            runtime::COMMIT => Ok(self.breathe(1, answer(self.commit(number, epoch, argument)))),
+            runtime::PAGE => {
                 let page = self.machine.borrow().page(&self.store, number, after);
-                Ok(text(&page.map_err(|fault| thrown(fault.into()))?))
+                Ok(self.breathe(BREATH_EVERY, text(&page.map_err(|fault| thrown(fault.into()))?)))
             }
-            "listen" => {
+            runtime::LISTEN => {
                 let host = self.clone();
                 let listening = async move { Ok(answer(host.listen(number, epoch, after).await)) };
-                Ok(future_to_promise(std::panic::AssertUnwindSafe(listening)).into())
+                Ok(future_to_promise(AssertUnwindSafe(listening)).into())
             }
             _ => Err(JsError::new("a session has no such method").into()),
         }
+    }
+
+    /// Lets the runtime look at its sockets now and then. Where app and storage are at hand, the next call follows from
+    /// the answer without it, and a run of quick steps would keep all requests waiting until it ends. A page of the
+    /// journal takes as long as many commits.
+    fn breathe(&self, commits: u32, answer: JsValue) -> JsValue {
+        let since_last = self.session_calls.get() + commits;
+        if since_last < BREATH_EVERY {
+            self.session_calls.set(since_last);
+            return answer;
+        }
+        self.session_calls.set(0);
+        let later = async move {
+            Delay::from(Duration::ZERO).await;
+            Ok(answer)
+        };
+        future_to_promise(AssertUnwindSafe(later)).into()
     }
 
     fn commit(self: &Rc<Self>, number: u64, epoch: Epoch, argument: &str) -> Result<Answer, Fault> {
@@ -90,10 +112,11 @@ fn answer(answer: Result<Answer, Fault>) -> JsValue {
     text(&answer.unwrap_or_else(|fault| Answer::Refused { problem: fault.into_problem() }))
 }
 
-/// Tells commits apart at one position of one run; 64 bits are plenty for that.
-fn hash(text: &str) -> u64 {
-    let digest = Sha256::digest(text.as_bytes());
-    u64::from_be_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
+/// Tells commits apart at one position of one run (FNV-1a): 64 bits are plenty for that, and it is stored, so it
+/// must never change.
+pub(super) fn hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn text<T: serde::Serialize>(message: &T) -> JsValue {

@@ -7,7 +7,7 @@ use std::cell::Cell as Slot;
 
 use serde::de::DeserializeOwned;
 use stepwell_core::{
-    cell::{KeyRow, Rows, StoredRun},
+    cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed},
     run::{Entry, Mark, Run, Tail},
 };
 use stepwell_protocol::{
@@ -20,7 +20,7 @@ use wasm_bindgen::JsValue;
 use super::{
     call::{Filter, Listed, Reached},
     fault::StoreError,
-    tables::{Tables, number, time},
+    tables::{Row, Tables, number, time},
 };
 use crate::runtime;
 
@@ -42,11 +42,21 @@ const SCHEMA: [&str; 7] = [
 /// The version of [`SCHEMA`].
 const SCHEMA_VERSION: &str = "1";
 
+/// The run of a key that has gone to another cell, whose place is then where the fingerprint would be. A
+/// release that does not know this refuses the key: it starts no second run.
+const MOVED: u64 = 0;
+
 /// How many runs one list looks at.
 const SCANNED_MAX: u32 = 2_000;
 
-/// How many events one query reads.
-const RECORDS_MAX: u32 = 1_000;
+/// How many events the first query for a page reads.
+const RECORDS_FIRST: usize = 16;
+
+/// How many events one query reads at the most.
+const RECORDS_MAX: usize = 1_000;
+
+/// How many events that were looked for are read at once.
+const FOUND_MAX: u32 = 16;
 
 /// The cell's rows.
 pub struct Store {
@@ -55,8 +65,9 @@ pub struct Store {
 }
 
 impl Store {
-    pub fn new(storage: runtime::Storage) -> Self {
-        Self { tables: Tables::new(storage), has_schema: Slot::new(None) }
+    /// Counts the rows that are read only if asked to: the count has to be fetched from the runtime.
+    pub fn new(storage: runtime::Storage, counts_reads: bool) -> Self {
+        Self { tables: Tables::new(storage, counts_reads), has_schema: Slot::new(None) }
     }
 
     /// Creates the tables if there are none, and remembers where this cell is.
@@ -75,6 +86,15 @@ impl Store {
         })?;
         self.has_schema.set(Some(true));
         Ok(())
+    }
+
+    /// Where this cell is, once it holds a run.
+    pub fn place(&self) -> Result<Option<Place>, StoreError> {
+        if !self.has_schema()? {
+            return Ok(None);
+        }
+        let rows = self.tables.rows("SELECT value FROM meta WHERE key = 'place'", &[])?;
+        rows.first().map(|row| place(&row.text(0, "place")?)).transpose()
     }
 
     /// Adds what a run gave to its view.
@@ -102,10 +122,12 @@ impl Store {
             bindings.push(tag.as_str().into());
         }
         query.push_str(" WHERE number < ? ORDER BY number DESC LIMIT ?");
-        bindings.extend([number(below), SCANNED_MAX.into()]);
-        let rows = self.tables.rows(&query, &bindings)?;
+        // Where each row fits, one more than is shown tells whether there are more.
+        let scanned = if filter.takes_any_run() { limit.saturating_add(1) } else { SCANNED_MAX };
+        bindings.extend([number(below), scanned.into()]);
+        let rows = self.tables.rows_of(&query.into(), &bindings)?;
         let (mut runs, mut next) = (Vec::new(), None);
-        let is_cut_off = rows.len() == SCANNED_MAX as usize;
+        let is_cut_off = rows.len() == scanned as usize;
         for (index, row) in rows.iter().enumerate() {
             let run_number = row.number(0, "number")?;
             let (status, created_at) = (row.text(1, "status")?, row.time(3)?);
@@ -116,7 +138,10 @@ impl Store {
                     Some(wanted) => *wanted == row.text(2, "workflow")?,
                     None => true,
                 };
-            if fits && let Some(run) = self.run(run_number)? {
+            if fits
+                && let Some(run) = self.run(run_number)?
+                && !run.deleting
+            {
                 let mut view = RunView::from(&run);
                 self.add_result(&mut view)?;
                 // A list is for finding runs; what one gave is shown by the run itself.
@@ -137,6 +162,11 @@ impl Store {
         self.tables.rows_written()
     }
 
+    /// Rows that this instance has read, if they are counted.
+    pub fn rows_read(&self) -> u64 {
+        self.tables.rows_read()
+    }
+
     /// Counts rows that were written past this store.
     pub fn count_rows(&self, rows: u64) {
         self.tables.count_rows(rows);
@@ -151,15 +181,24 @@ impl Store {
         Ok(!rows.is_empty())
     }
 
+    /// Does something, and says how many rows it has written.
+    fn counted(&self, act: impl FnOnce() -> Result<(), StoreError>) -> Result<usize, StoreError> {
+        let before = self.rows_written();
+        act()?;
+        Ok(usize::try_from(self.rows_written() - before).unwrap_or(usize::MAX))
+    }
+
     fn write(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry]) -> Result<(), StoreError> {
-        let (mut result, mut reopened) = (None, false);
+        let (mut result, mut ended, mut reopened) = (None, false, false);
         for entry in entries {
             if let Entry::Recorded { record, mark } = entry {
                 self.insert_record(run.id.number, record, *mark)?;
             } else if let Entry::Completed { output, .. } = entry {
-                result = Some(output.text().to_owned());
+                (result, ended) = (Some(output.text().to_owned()), true);
             } else if let Entry::Failed { failure, .. } = entry {
-                result = Some(json(failure));
+                (result, ended) = (Some(json(failure)), true);
+            } else if let Entry::Cancelled { .. } = entry {
+                ended = true;
             } else if let Entry::Reopened { .. } = entry {
                 reopened = true;
             }
@@ -168,7 +207,13 @@ impl Store {
             let query = "UPDATE runs SET ended_at = NULL, result = NULL WHERE number = ?";
             self.tables.execute(query, &[number(run.id.number)])?;
         }
-        if entries.iter().any(Entry::changes_row) { self.update(run, wake_before, result) } else { Ok(()) }
+        if ended {
+            self.update_ended(run, result)
+        } else if entries.iter().any(Entry::changes_row) {
+            self.update(run, wake_before)
+        } else {
+            Ok(())
+        }
     }
 
     fn insert_record(&self, run: u64, record: &Record, mark: Option<Mark>) -> Result<(), StoreError> {
@@ -184,22 +229,25 @@ impl Store {
         Ok(())
     }
 
-    fn update(
-        &self,
-        run: &Run,
-        wake_before: Option<Timestamp>,
-        result: Option<String>,
-    ) -> Result<(), StoreError> {
+    fn update_ended(&self, run: &Run, result: Option<String>) -> Result<(), StoreError> {
+        let row = run.to_row();
+        self.tables.execute(
+            "UPDATE runs SET status = ?, wake_at = ?, ended_at = ?, state = ?, result = ? WHERE number = ?",
+            &[
+                row.status.into(),
+                time(row.wake_at),
+                time(row.ended_at),
+                row.state.as_str().into(),
+                result.map_or(JsValue::NULL, JsValue::from),
+                number(run.id.number),
+            ],
+        )
+    }
+
+    fn update(&self, run: &Run, wake_before: Option<Timestamp>) -> Result<(), StoreError> {
         let row = run.to_row();
         let (status, state) = (JsValue::from(row.status), JsValue::from(row.state.as_str()));
         let number = number(run.id.number);
-        if row.ended_at.is_some() {
-            let result = result.map_or(JsValue::NULL, JsValue::from);
-            return self.tables.execute(
-                "UPDATE runs SET status = ?, wake_at = NULL, ended_at = ?, state = ?, result = ? WHERE number = ?",
-                &[status, time(row.ended_at), state, result, number],
-            );
-        }
         // An indexed column that is named is a row written, changed or not.
         if row.wake_at == wake_before {
             let query = "UPDATE runs SET status = ?, state = ? WHERE number = ?";
@@ -238,7 +286,11 @@ impl Rows for Store {
     }
 
     fn last_number(&self) -> Result<u64, StoreError> {
-        let rows = self.tables.rows("SELECT coalesce(max(number), 0) FROM runs", &[])?;
+        let rows = self.tables.rows(
+            "SELECT max(coalesce((SELECT max(number) FROM runs), 0),
+               coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_number'), 0))",
+            &[],
+        )?;
         rows.first().map_or(Ok(0), |row| row.number(0, "number"))
     }
 
@@ -266,8 +318,9 @@ impl Rows for Store {
         }
         self.tables.transaction(|| {
             if let Some(key) = key {
+                // A key whose run is gone is free again.
                 self.tables.execute(
-                    "INSERT INTO keys VALUES(?, ?, ?)",
+                    "INSERT OR REPLACE INTO keys VALUES(?, ?, ?)",
                     &[key.key.as_str().into(), number(run.id.number), key.fingerprint.as_str().into()],
                 )?;
             }
@@ -287,13 +340,97 @@ impl Rows for Store {
         self.tables.transaction(|| self.write(run, wake_before, entries))
     }
 
-    fn key(&self, key: &str) -> Result<Option<StoredRun>, StoreError> {
+    fn key(&self, key: &str) -> Result<Option<StoredKey>, StoreError> {
         let rows = self.tables.rows("SELECT run, fingerprint FROM keys WHERE key = ?", &[key.into()])?;
         rows.first()
             .map(|row| {
-                Ok(StoredRun { number: row.number(0, "run")?, fingerprint: row.text(1, "fingerprint")? })
+                let (number, fingerprint) = (row.number(0, "run")?, row.text(1, "fingerprint")?);
+                Ok(match number {
+                    MOVED => StoredKey::Moved(place(&fingerprint)?),
+                    number => StoredKey::Run(StoredRun { number, fingerprint }),
+                })
             })
             .transpose()
+    }
+
+    fn reserve(&self, key: &str, to: &Place) -> Result<(), StoreError> {
+        let values = [key.into(), number(MOVED), to.to_string().into()];
+        self.tables.execute("INSERT OR REPLACE INTO keys VALUES(?, ?, ?)", &values)
+    }
+
+    fn weight(&self, run: u64) -> Result<u64, StoreError> {
+        // The length of an event is known without reading all of it.
+        let query = "SELECT coalesce(sum(octet_length(event)), 0) FROM journal WHERE run = ?";
+        let rows = self.tables.rows(query, &[number(run)])?;
+        rows.first().map_or(Ok(0), |row| row.number(0, "weight"))
+    }
+
+    fn trim(&self, run: u64, room: Slice) -> Result<Trimmed, StoreError> {
+        let rows = self.tables.rows(
+            "SELECT seq, octet_length(event) FROM journal WHERE run = ? ORDER BY seq LIMIT ?",
+            &[number(run), number(room.rows as u64)],
+        )?;
+        let (mut last, mut bytes, mut is_all) = (None, 0, rows.len() < room.rows);
+        for row in &rows {
+            bytes += row.number(1, "length")?;
+            if bytes > room.bytes && last.is_some() {
+                is_all = false;
+                break;
+            }
+            last = Some(row.seq(0));
+        }
+        let events = match last {
+            Some(last) => self.counted(|| {
+                let query = "DELETE FROM journal WHERE run = ? AND seq <= ?";
+                self.tables.execute(query, &[number(run), last.0.into()])
+            })?,
+            None => 0,
+        };
+        if !is_all {
+            return Ok(Trimmed { rows: events, is_all });
+        }
+        let left = room.rows - events;
+        let ids = self.counted(|| {
+            self.tables.execute(
+                "DELETE FROM signals WHERE run = ?1
+                   AND id IN (SELECT id FROM signals WHERE run = ?1 ORDER BY id LIMIT ?2)",
+                &[number(run), number(left as u64)],
+            )
+        })?;
+        Ok(Trimmed { rows: events + ids, is_all: ids < left })
+    }
+
+    fn remove(&self, run: &Run) -> Result<usize, StoreError> {
+        let of_run = [number(run.id.number)];
+        self.counted(|| {
+            self.tables.transaction(|| {
+                self.tables.execute("DELETE FROM journal WHERE run = ?", &of_run)?;
+                self.tables.execute("DELETE FROM signals WHERE run = ?", &of_run)?;
+                for tag in &run.tags {
+                    let values = [tag.as_str().into(), number(run.id.number)];
+                    self.tables.execute("DELETE FROM tags WHERE tag = ? AND run = ?", &values)?;
+                }
+                if let Some(key) = &run.key {
+                    // By now it may be another run's.
+                    let values = [key.as_str().into(), number(run.id.number)];
+                    self.tables.execute("DELETE FROM keys WHERE key = ? AND run = ?", &values)?;
+                }
+                let later = self.tables.rows("SELECT 1 FROM runs WHERE number > ? LIMIT 1", &of_run)?;
+                if later.is_empty() {
+                    self.tables.execute(
+                        "INSERT INTO meta VALUES('last_number', ?) ON CONFLICT(key) DO UPDATE
+                           SET value = excluded.value
+                           WHERE CAST(value AS INTEGER) < CAST(excluded.value AS INTEGER)",
+                        &[run.id.number.to_string().into()],
+                    )?;
+                }
+                self.tables.execute("DELETE FROM runs WHERE number = ?", &of_run)
+            })
+        })
+    }
+
+    fn bytes(&self) -> Result<u64, StoreError> {
+        self.tables.bytes()
     }
 
     fn has_signal(&self, run: u64, id: &str) -> Result<bool, StoreError> {
@@ -310,10 +447,12 @@ impl Rows for Store {
     fn page(&self, run: u64, after: Seq) -> Result<RawPage, StoreError> {
         let mut page = RawPage::default();
         let (mut bytes, mut last) = (0, after);
+        // A thousand of the largest events do not fit into memory: a few show how large these are.
+        let mut limit = RECORDS_FIRST;
         loop {
             let rows = self.tables.rows(
                 "SELECT seq, at, event FROM journal WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?",
-                &[number(run), last.0.into(), RECORDS_MAX.into()],
+                &[number(run), last.0.into(), number(limit as u64)],
             )?;
             let count = rows.len();
             for row in rows {
@@ -326,9 +465,11 @@ impl Rows for Store {
                 last = row.seq(0);
                 page.events.push(RawRecord { seq: last, at: row.time(1)?, event });
             }
-            if count < RECORDS_MAX as usize {
+            if count < limit {
                 return Ok(page);
             }
+            let average = bytes / page.events.len() + 1;
+            limit = ((PAGE_BYTES_MAX - bytes.min(PAGE_BYTES_MAX)) / average + 1).min(RECORDS_MAX);
         }
     }
 
@@ -340,12 +481,26 @@ impl Rows for Store {
             "SELECT seq, at, event FROM journal WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq",
             &[number(run), after.0.into(), through.0.into()],
         )?;
-        rows.iter()
-            .map(|row| {
-                let event = parse(&row.text(2, "event")?, "event")?;
-                Ok(Record { seq: row.seq(0), at: row.time(1)?, event })
-            })
-            .collect()
+        rows.iter().map(record).collect()
+    }
+
+    fn find(&self, run: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, StoreError> {
+        let mut bindings = vec![number(run), after.0.into()];
+        let condition = match what {
+            Sought::Any => "",
+            Sought::FailedSteps => "AND json_extract(event, '$.step_finished.outcome.err') IS NOT NULL",
+            Sought::Of(op) => {
+                bindings.push(op.to_string().into());
+                "AND ? IN (json_extract(event, '$.step_finished.op'), json_extract(event, '$.step_begun.op'),
+                   json_extract(event, '$.step_retrying.op'), json_extract(event, '$.timer_fired.op'))"
+            }
+            Sought::Signals => "AND json_type(event, '$.signal_received') IS NOT NULL",
+        };
+        bindings.push(FOUND_MAX.into());
+        let query = format!(
+            "SELECT seq, at, event FROM journal WHERE run = ? AND seq > ? {condition} ORDER BY seq LIMIT ?"
+        );
+        self.tables.rows_of(&query.into(), &bindings)?.iter().map(record).collect()
     }
 
     fn due(
@@ -379,6 +534,12 @@ impl Rows for Store {
     }
 }
 
+/// A row of a journal: its position, its time, its event.
+fn record(row: &Row) -> Result<Record, StoreError> {
+    let event = parse(&row.text(2, "event")?, "event")?;
+    Ok(Record { seq: row.seq(0), at: row.time(1)?, event })
+}
+
 /// How many statements it takes to write these.
 fn statements(entries: &[Entry]) -> usize {
     let each = entries.iter().map(|entry| {
@@ -405,10 +566,5 @@ fn payload(text: String, what: &'static str) -> Result<Payload, StoreError> {
 
 /// A place as it was written: pool, generation and cell.
 fn place(text: &str) -> Result<Place, StoreError> {
-    let mut parts = text.split('-');
-    let (Some(pool), Some(generation), Some(cell)) = (parts.next(), parts.next(), parts.next()) else {
-        return Err(StoreError::Unreadable("place"));
-    };
-    let part = |text: &str| text.parse().map_err(|_| StoreError::Unreadable("place"));
-    Ok(Place { pool: pool.to_owned(), generation: part(generation)?, cell: part(cell)? })
+    text.parse().map_err(|_| StoreError::Unreadable("place"))
 }

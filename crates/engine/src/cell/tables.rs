@@ -1,6 +1,10 @@
 //! SQL: statements, rows and values, and nothing about what they mean.
 
-use std::cell::Cell as Slot;
+use std::{
+    cell::{Cell as Slot, RefCell},
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+};
 
 use js_sys::Array;
 use stepwell_protocol::{Seq, Timestamp};
@@ -13,25 +17,36 @@ use crate::runtime;
 pub struct Tables {
     storage: runtime::Storage,
     sql: runtime::Sql,
+    /// The texts of statements as JavaScript has them, by where they are: each crossing would be a copy.
+    statements: RefCell<BTreeMap<usize, JsValue>>,
     rows_written: Slot<u64>,
+    rows_read: Slot<u64>,
+    /// Whether rows are counted: asking for them is a crossing too.
+    counts: bool,
 }
 
 impl Tables {
-    pub fn new(storage: runtime::Storage) -> Self {
+    pub fn new(storage: runtime::Storage, counts: bool) -> Self {
         let sql = storage.sql();
-        Self { storage, sql, rows_written: Slot::default() }
+        let (rows_written, rows_read) = (Slot::default(), Slot::default());
+        Self { storage, sql, statements: RefCell::default(), rows_written, rows_read, counts }
     }
 
     /// All of it or nothing.
     pub fn transaction(&self, body: impl Fn() -> Result<(), StoreError>) -> Result<(), StoreError> {
         let mut error = None;
-        let outcome = self.storage.transaction_sync(&mut || match body() {
+        // A panic rolls it back like an error, and nothing else was changed.
+        let mut act = AssertUnwindSafe(|| match body() {
             Ok(()) => Ok(JsValue::UNDEFINED),
             Err(inner) => {
                 let thrown = JsValue::from_str(&inner.to_string());
                 error = Some(inner);
                 Err(thrown)
             }
+        });
+        let outcome = self.storage.transaction_sync(&mut move || {
+            let AssertUnwindSafe(act) = &mut act;
+            act()
         });
         match (outcome, error) {
             (_, Some(error)) => Err(error),
@@ -41,22 +56,52 @@ impl Tables {
     }
 
     /// Runs a statement that writes.
-    pub fn execute(&self, query: &str, bindings: &[JsValue]) -> Result<(), StoreError> {
-        let cursor = self.sql.exec(query, &bindings.iter().collect::<Array>())?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a count of rows is whole, positive and small"
-        )]
-        self.count_rows(cursor.rows_written() as u64);
+    pub fn execute(&self, query: &'static str, bindings: &[JsValue]) -> Result<(), StoreError> {
+        let cursor = self.sql.exec(&self.statement(query), &array(bindings))?;
+        if self.counts {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a count of rows is whole, positive and small"
+            )]
+            self.count_rows(cursor.rows_written() as u64);
+        }
         Ok(())
     }
 
     /// All rows of a query at once: a cursor must not be read across an await.
-    pub fn rows(&self, query: &str, bindings: &[JsValue]) -> Result<Vec<Row>, StoreError> {
-        let cursor = self.sql.exec(query, &bindings.iter().collect::<Array>())?;
+    pub fn rows(&self, query: &'static str, bindings: &[JsValue]) -> Result<Vec<Row>, StoreError> {
+        self.rows_of(&self.statement(query), bindings)
+    }
+
+    /// The same for a query that was put together.
+    pub fn rows_of(&self, query: &JsValue, bindings: &[JsValue]) -> Result<Vec<Row>, StoreError> {
+        let cursor = self.sql.exec(query, &array(bindings))?;
         let rows = cursor.raw()?.to_array()?;
+        if self.counts {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a count of rows is whole, positive and below 2^53"
+            )]
+            self.rows_read.set(self.rows_read.get() + cursor.rows_read() as u64);
+        }
         Ok(rows.iter().map(|row| Row(row.into())).collect())
+    }
+
+    fn statement(&self, query: &'static str) -> JsValue {
+        let mut statements = self.statements.borrow_mut();
+        statements.entry(query.as_ptr() as usize).or_insert_with(|| query.into()).clone()
+    }
+
+    /// The bytes of the database.
+    pub fn bytes(&self) -> Result<u64, StoreError> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a size is whole, positive and below 2^53"
+        )]
+        Ok(self.sql.database_size().map(|bytes| bytes as u64)?)
     }
 
     /// Rows that this instance has written.
@@ -64,9 +109,26 @@ impl Tables {
         self.rows_written.get()
     }
 
+    /// Rows that this instance has read, if they are counted.
+    pub fn rows_read(&self) -> u64 {
+        self.rows_read.get()
+    }
+
     /// Counts rows that were written in another way.
     pub fn count_rows(&self, rows: u64) {
         self.rows_written.set(self.rows_written.get() + rows);
+    }
+}
+
+/// Values for a statement; a few of them cross over at once.
+fn array(values: &[JsValue]) -> Array {
+    match values {
+        [one] => Array::of1(one),
+        [one, two] => Array::of2(one, two),
+        [one, two, three] => Array::of3(one, two, three),
+        [one, two, three, four] => Array::of4(one, two, three, four),
+        [one, two, three, four, five] => Array::of5(one, two, three, four, five),
+        more => more.iter().collect(),
     }
 }
 

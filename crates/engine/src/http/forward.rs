@@ -1,12 +1,16 @@
 //! Passes a call on to a cell, and the cell's answer back.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
 use axum::{body::to_bytes, response::Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 use js_sys::Array;
 use serde::de::DeserializeOwned;
-use stepwell_protocol::{Code, Place, RunId, program::Description};
+use stepwell_core::pools::Pool;
+use stepwell_protocol::{
+    Code, Place, RunId,
+    program::{Description, Dispatch, WorkflowDescription},
+};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{Env, send::SendWrapper};
 
@@ -15,48 +19,75 @@ use super::{
     json,
 };
 use crate::{
-    cell::{Call, Operation},
+    cell::{Call, Operation, app},
     runtime::{self, Objects, Program},
-    settings::{APP_BINDING, CELL_BINDING, DEFAULT_NAMESPACE, DEFAULT_POOL, Settings},
+    settings::{CELL_BINDING, DEFAULT_NAMESPACE, Deployment},
 };
 
 /// The headers in a cell's answer.
-const HEADERS: [&str; 2] = ["location", "stepwell-rows-written"];
+const HEADERS: [&str; 3] = ["location", "stepwell-rows-written", "stepwell-rows-read"];
 
 thread_local! {
     // The workflows of the app, for as long as this isolate lives.
     static KNOWN: RefCell<Workflows> = RefCell::default();
+    // What the variables say, which stay as they are for as long.
+    static DEPLOYMENT: RefCell<Option<Arc<Deployment>>> = const { RefCell::new(None) };
 }
 
-/// The app's workflows by name, and how long a run of each may take.
-type Workflows = BTreeMap<String, Option<u64>>;
+/// The app's workflows by name.
+type Workflows = BTreeMap<String, Terms>;
+
+/// How runs of a workflow are treated.
+#[derive(Clone, Copy)]
+pub struct Terms {
+    /// How their program is called.
+    pub dispatch: Dispatch,
+    /// How long they may take; without end, if that is not said.
+    pub timeout_ms: Option<u64>,
+    /// How long they are kept after their end; for ever, if that is not said.
+    pub retention_ms: Option<u64>,
+}
 
 /// What the handlers know of the deployment.
 #[derive(Clone)]
 pub struct Front {
     // The runtime has one thread for each isolate; axum does not know that.
-    env: std::sync::Arc<SendWrapper<Env>>,
-    settings: Settings,
+    env: Arc<SendWrapper<Env>>,
+    deployment: Arc<Deployment>,
 }
 
 impl Front {
-    /// What this deployment says.
-    pub fn new(env: Env) -> Self {
-        let settings = Settings::of(&env);
-        Self { env: std::sync::Arc::new(SendWrapper::new(env)), settings }
+    /// What this deployment says, unless that makes no sense.
+    pub fn new(env: Env) -> Result<Self, Refusal> {
+        let deployment = match DEPLOYMENT.with_borrow(Clone::clone) {
+            Some(deployment) => deployment,
+            None => {
+                let read = Deployment::of(&env).map_err(|wrong| Refusal::new(Code::Internal, wrong))?;
+                DEPLOYMENT.with_borrow_mut(|known| known.insert(Arc::new(read)).clone())
+            }
+        };
+        Ok(Self { env: Arc::new(SendWrapper::new(env)), deployment })
     }
 
-    /// Any cell: an unkeyed run goes anywhere, a keyed one always to the same.
-    pub fn choose_cell(&self, key: Option<&str>) -> Place {
-        let number = key.map_or_else(runtime::random, spread);
-        let cell = u32::try_from(number % u64::from(self.settings.cells)).expect("below the number of cells");
-        Place { pool: DEFAULT_POOL.into(), generation: 1, cell }
+    /// Any cell for a new run without a key.
+    pub fn any_cell(&self) -> Place {
+        self.pool().any(runtime::random())
+    }
+
+    /// The cells that there are.
+    pub fn pool(&self) -> &Pool {
+        &self.deployment.pool
+    }
+
+    /// For how many days a key is looked for where it was before the pool grew.
+    pub fn key_days(&self) -> u64 {
+        self.deployment.key_days
     }
 
     /// A run's id, if a cell of this deployment could hold it. No object is touched for any other.
     pub fn locate(&self, id: &str) -> Result<RunId, Refusal> {
         match id.parse::<RunId>() {
-            Ok(id) if self.settings.has(&id.place) => Ok(id),
+            Ok(id) if self.pool().may_have(&id.place) => Ok(id),
             Ok(_) | Err(_) => Err(Refusal::new(
                 Code::RunNotFound,
                 "There is no run of this id. Check that it is whole and of this deployment.",
@@ -66,16 +97,19 @@ impl Front {
 
     /// Refuses a workflow that the app does not have. What the app said once is remembered, so that a start
     /// costs no call; a name that is new is asked for again, so that a new deployment is noticed.
-    /// Gives how long a run of it may take.
-    pub async fn check_workflow(&self, name: &str) -> Result<Option<u64>, Refusal> {
-        if let Some(timeout_ms) = KNOWN.with_borrow(|known| known.get(name).copied()) {
-            return Ok(timeout_ms);
+    /// Gives how its runs are treated.
+    pub async fn check_workflow(&self, name: &str) -> Result<Terms, Refusal> {
+        if let Some(terms) = KNOWN.with_borrow(|known| known.get(name).copied()) {
+            return Ok(terms);
         }
         // An app that does not answer may be on its way: that refuses nobody.
-        let Some(workflows) = self.workflows().await else { return Ok(None) };
-        if let Some(timeout_ms) = workflows.get(name).copied() {
+        let Some(workflows) = self.workflows().await else {
+            let retention_ms = self.deployment.retention_ms;
+            return Ok(Terms { dispatch: Dispatch::default(), timeout_ms: None, retention_ms });
+        };
+        if let Some(terms) = workflows.get(name).copied() {
             KNOWN.set(workflows);
-            return Ok(timeout_ms);
+            return Ok(terms);
         }
         let names: Vec<_> = workflows.keys().map(String::as_str).collect();
         let detail = format!("The app has no workflow '{name}'. It has: {}.", names.join(", "));
@@ -83,20 +117,30 @@ impl Front {
     }
 
     async fn workflows(&self) -> Option<Workflows> {
-        let app = runtime::property(&self.env, APP_BINDING);
-        let app = if app.is_undefined() { runtime::own_entrypoint() } else { app };
-        if app.is_undefined() {
-            return None;
-        }
-        let answer = app.unchecked_into::<Program>().describe().ok()?;
+        let answer = self.app()?.describe().ok()?;
         let text = runtime::settle(answer).await.ok()?.as_string()?;
         let description: Description = serde_json::from_str(&text).ok()?;
-        Some(description.workflows.into_iter().map(|workflow| (workflow.name, workflow.timeout_ms)).collect())
+        let terms = |workflow: &WorkflowDescription| Terms {
+            dispatch: workflow.dispatch,
+            timeout_ms: workflow.timeout_ms,
+            retention_ms: match workflow.retention_ms {
+                Some(0) => None,
+                Some(ms) => Some(ms),
+                None => self.deployment.retention_ms,
+            },
+        };
+        let workflows = description.workflows.into_iter();
+        Some(workflows.map(|workflow| (workflow.name.clone(), terms(&workflow))).collect())
     }
 
-    /// All cells.
+    /// The app, if there is one.
+    pub fn app(&self) -> Option<Program> {
+        app(&self.env, runtime::own_entrypoint())
+    }
+
+    /// All cells, of all generations.
     pub fn cells(&self) -> impl Iterator<Item = Place> + use<> {
-        (0..self.settings.cells).map(|cell| Place { pool: DEFAULT_POOL.into(), generation: 1, cell })
+        self.pool().places()
     }
 
     /// Asks a cell for something that is not simply passed on.
@@ -105,11 +149,20 @@ impl Front {
         place: &Place,
         operation: Operation,
     ) -> Result<T, Refusal> {
+        let text = self.ask_text(place, operation).await?;
+        serde_json::from_str(&text).map_err(|_| unreadable())
+    }
+
+    /// Asks a cell for a text; what it refuses is a refusal here too.
+    pub async fn ask_text(&self, place: &Place, operation: Operation) -> Result<String, Refusal> {
         let response = self.ask(place, operation).await?;
+        let is_good = response.status().is_success();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default();
-        serde_json::from_slice(&body).map_err(|_| {
-            Refusal::new(Code::Internal, "A cell gave an answer that could not be read. Try again.")
-        })
+        if is_good {
+            String::from_utf8(body.into()).map_err(|_| unreadable())
+        } else {
+            Err(serde_json::from_slice(&body).map_or_else(|_| unreadable(), Refusal))
+        }
     }
 
     /// Asks a cell.
@@ -140,8 +193,8 @@ impl Front {
         } else {
             problem_response(status, body)
         };
-        for (name, value) in HEADERS.into_iter().zip([answer.get(2), answer.get(3)]) {
-            if let Some(value) = value.as_string()
+        for (name, index) in HEADERS.into_iter().zip(2..answer.length()) {
+            if let Some(value) = answer.get(index).as_string()
                 && let Ok(value) = HeaderValue::from_str(&value)
             {
                 response.headers_mut().insert(HeaderName::from_static(name), value);
@@ -151,9 +204,6 @@ impl Front {
     }
 }
 
-/// Spreads keys evenly and for ever in the same way.
-fn spread(key: &str) -> u64 {
-    use sha2::{Digest, Sha256};
-    let digest = Sha256::digest(key.as_bytes());
-    u64::from_be_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
+fn unreadable() -> Refusal {
+    Refusal::new(Code::Internal, "A cell gave an answer that could not be read. Try again.")
 }

@@ -21,9 +21,17 @@ const LIMIT_DEFAULT: u32 = 50;
 /// How many runs a page has at the most.
 const LIMIT_MAX: u32 = 200;
 
-/// Below which number each cell goes on; a cell that is not in it is at its end.
-#[derive(Default, Serialize, Deserialize)]
-struct Cursor(BTreeMap<u32, u64>);
+/// Below which number each cell goes on, by its generation and number, `2-17`; a cell that is not in it is at
+/// its end. Cursors from before pools could grow have the number alone.
+#[derive(Serialize, Deserialize)]
+struct Cursor(BTreeMap<String, u64>);
+
+impl Cursor {
+    fn below(&self, place: &Place) -> Option<u64> {
+        let old = || if place.generation == 1 { self.0.get(&place.cell.to_string()) } else { None };
+        self.0.get(&format!("{}-{}", place.generation, place.cell)).or_else(old).copied()
+    }
+}
 
 /// `GET /api/executions`
 #[worker::send]
@@ -34,12 +42,8 @@ pub async fn list(
     let (filter, limit, cursor) = read(query.as_deref().unwrap_or_default())?;
     let places: Vec<_> = match cursor {
         None => front.cells().map(|place| (place, 1 << 53)).collect(),
-        Some(Cursor(cells)) => {
-            let mut places = Vec::new();
-            for place in front.cells() {
-                places.extend(cells.get(&place.cell).map(|below| (place, *below)));
-            }
-            places
+        Some(cursor) => {
+            front.cells().filter_map(|place| cursor.below(&place).map(|below| (place, below))).collect()
         }
     };
     let parts = join_all(places.into_iter().map(|(place, below)| {
@@ -64,7 +68,7 @@ pub async fn list(
 struct Merged {
     runs: Vec<RunView>,
     /// Where each cell goes on after all that it gave.
-    next: BTreeMap<u32, u64>,
+    next: BTreeMap<(u32, u32), u64>,
     /// The latest time at which a cell has stopped looking: it may have runs that are older than this, but newer
     /// than what others gave.
     horizon: Timestamp,
@@ -74,7 +78,7 @@ impl Merged {
     fn add(&mut self, place: &Place, listed: Listed) {
         self.runs.extend(listed.runs);
         if let Some(Reached { number, created_at }) = listed.next {
-            self.next.insert(place.cell, number);
+            self.next.insert((place.generation, place.cell), number);
             self.horizon = self.horizon.max(created_at);
         }
     }
@@ -86,11 +90,14 @@ impl Merged {
         let rest = self.runs.split_off(certain.min(limit));
         for run in &rest {
             // The newest that was left out is where its cell goes on.
-            let next = self.next.entry(run.id.place.cell).or_default();
+            let Place { generation, cell, .. } = run.id.place;
+            let next = self.next.entry((generation, cell)).or_default();
             *next = (*next).max(run.id.number + 1);
         }
         let cursor = (!self.next.is_empty()).then(|| {
-            let text = serde_json::to_string(&Cursor(self.next)).expect("a cursor holds only numbers");
+            let next = self.next.into_iter();
+            let next = next.map(|((generation, cell), below)| (format!("{generation}-{cell}"), below));
+            let text = serde_json::to_string(&Cursor(next.collect())).expect("a cursor holds only numbers");
             URL_SAFE_NO_PAD.encode(text)
         });
         RunList { executions: self.runs, cursor }

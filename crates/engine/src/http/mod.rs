@@ -8,6 +8,7 @@ mod error;
 mod forward;
 mod list;
 mod runs;
+mod starts;
 
 use std::cell::RefCell;
 
@@ -21,7 +22,8 @@ use stepwell_protocol::{Code, Problem, program::PAYLOAD_BYTES_MAX};
 use tower_service::Service as _;
 use worker::{Env, Headers, Request, Response, Result};
 
-use self::{error::Refusal, forward::Front};
+use self::error::Refusal;
+pub use self::forward::Front;
 
 /// The largest body of a request: a payload and a little around it.
 const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 8_192;
@@ -66,6 +68,7 @@ pub async fn serve(request: Request, env: Env) -> Result<Response> {
 /// Nothing of a request is read before its key was found good.
 async fn prepare(mut request: Request, env: Env) -> std::result::Result<HttpRequest<Body>, Refusal> {
     auth::check(&request, &env)?;
+    let front = Front::new(env)?;
     let unreadable =
         |_| Refusal::new(Code::InvalidRequest, "The request's address, headers or body cannot be read.");
     let url = request.url().map_err(unreadable)?;
@@ -84,7 +87,7 @@ async fn prepare(mut request: Request, env: Env) -> std::result::Result<HttpRequ
         }
     }
     let body = if method == Method::POST { read_body(&mut request).await? } else { String::new() };
-    builder.extension(Front::new(env)).body(Body::from(body)).map_err(|_| {
+    builder.extension(front).body(Body::from(body)).map_err(|_| {
         Refusal::new(
             Code::InvalidRequest,
             "The request's address or headers hold characters that HTTP forbids.",

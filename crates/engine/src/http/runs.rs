@@ -10,7 +10,11 @@ use axum::{
 use http::HeaderMap;
 use stepwell_protocol::{Code, Payload, RunId, Seq, program::PAYLOAD_BYTES_MAX, rest::Restart};
 
-use super::{error::Refusal, forward::Front};
+use super::{
+    error::Refusal,
+    forward::Front,
+    starts::{self, Wanted},
+};
 use crate::cell::{Action, Operation};
 
 /// The headers that the routes look at.
@@ -44,10 +48,9 @@ pub async fn start(
     let tags = tags(query.as_deref().unwrap_or_default())?;
     let input = payload(body)?;
     let key = idempotency_key(&headers)?;
-    let timeout_ms = front.check_workflow(&workflow).await?;
-    let place = front.choose_cell(key.as_deref());
+    let terms = front.check_workflow(&workflow).await?;
     let wait_ms = wait_ms(&headers)?;
-    front.ask(&place, Operation::Start { workflow, input, key, timeout_ms, tags, wait_ms }).await
+    starts::start(&front, &Wanted { workflow, input, key, terms, tags, wait_ms }).await
 }
 
 /// `GET /api/executions/{id}`

@@ -16,6 +16,9 @@ impl Checker {
         fingerprint: &str,
         run: &RunId,
     ) -> Checked {
+        if self.is_deleted(cell, run) {
+            return Ok(());
+        }
         if disk.runs.get(&run.number).is_none_or(|row| *row.suffix != run.suffix) {
             return Err(("1 no run is lost", format!("{run} was acknowledged and is not on disk")));
         }
@@ -33,14 +36,25 @@ impl Checker {
     /// A client was told that its key belongs to another request.
     pub fn key_refused(&self, disk: &Tables, key: Option<&str>, fingerprint: &str) -> Checked {
         let stored = key.and_then(|key| disk.keys.get(key));
-        if stored.is_none_or(|stored| stored.fingerprint == fingerprint) {
+        let was_freed = key.is_some_and(|key| self.freed.contains(key));
+        if !was_freed && stored.is_none_or(|stored| stored.fingerprint == fingerprint) {
             return Err(("2 a key gives one run", format!("key {key:?} was refused without a reason")));
         }
         Ok(())
     }
 
     /// A client was told that its signal was received, now or before.
-    pub fn signalled(&mut self, disk: &Tables, run: &RunId, id: Option<&str>, payload: u64) -> Checked {
+    pub fn signalled(
+        &mut self,
+        disk: &Tables,
+        cell: usize,
+        run: &RunId,
+        id: Option<&str>,
+        payload: u64,
+    ) -> Checked {
+        if self.is_deleted(cell, run) {
+            return Ok(());
+        }
         let kept = disk.journal(run.number).iter().map(JournalRow::record).any(|record| {
             matches!(&record.event, Event::SignalReceived { id: kept, payload: with, .. }
                 if kept.as_deref() == id && with.text() == payload.to_string())
@@ -55,7 +69,7 @@ impl Checker {
 
     /// A client was told that its run was cancelled.
     pub fn cancelled(&mut self, disk: &Tables, cell: usize, place: &Place, run: &RunId) -> Checked {
-        if self.was_reopened(cell, run) {
+        if self.was_reopened(cell, run) || self.is_deleted(cell, run) {
             return Ok(());
         }
         let is_cancelled = disk
@@ -75,7 +89,7 @@ impl Checker {
 
     /// A client was shown where a run stands. What has ended stays so; anything else may be old news.
     pub fn shown(&self, disk: &Tables, cell: usize, run: &RunId, status: Status) -> Checked {
-        if self.was_reopened(cell, run) {
+        if self.was_reopened(cell, run) || self.is_deleted(cell, run) {
             return Ok(());
         }
         let stored = disk.runs.get(&run.number).map(|row| row.status);

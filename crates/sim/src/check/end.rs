@@ -39,19 +39,22 @@ pub struct AtEnd<'a> {
 impl Checker {
     /// Everything that was promised was kept.
     pub fn at_end(&self, at: &AtEnd<'_>, apps: &[Rc<App>], build: usize) -> Checked {
-        for (cell, run) in &self.acked {
+        self.nothing_is_left(at)?;
+        for (cell, run) in self.acked.iter().filter(|(cell, run)| !self.is_deleted(*cell, run)) {
             if *cell == at.cell && at.disk.runs.get(&run.number).is_none_or(|row| *row.suffix != run.suffix) {
                 return Err(("1 no run is lost", format!("{run} was acknowledged and is gone")));
             }
         }
         let reopened =
             |run: &&RunId| self.runs.get(&(at.cell, run.number)).is_some_and(|known| known.reopened);
-        for run in self.cancelled.iter().filter(|run| run.place == *at.place && !reopened(run)) {
+        let is_out_of_date = |run: &&RunId| reopened(run) || self.is_deleted(at.cell, run);
+        for run in self.cancelled.iter().filter(|run| run.place == *at.place && !is_out_of_date(run)) {
             if at.disk.runs.get(&run.number).map(|row| row.status) != Some(Status::Cancelled.as_str()) {
                 return Err(("22 a cancellation stands", format!("{run} was cancelled and is not")));
             }
         }
-        for (run, id, _) in self.signals.iter().filter(|(run, ..)| run.place == *at.place) {
+        let is_here = |run: &RunId| run.place == *at.place && !self.is_deleted(at.cell, run);
+        for (run, id, _) in self.signals.iter().filter(|(run, ..)| is_here(run)) {
             if id.as_ref().is_some_and(|id| !at.disk.signals.contains(&(run.number, id.clone()))) {
                 return Err(("15 an accepted signal is kept", format!("{run}: signal {id:?} is gone")));
             }
@@ -163,6 +166,7 @@ fn same_again(at: &AtEnd<'_>, run: &Run, app: &App) -> Checked {
         started_at: run.created_at,
         input: stepwell_protocol::Payload::clone(&row.input),
         patches: run.patches.clone(),
+        budget: None,
         journal: page,
     };
     outside::enter(u32::MAX);

@@ -4,6 +4,7 @@
 //! here: the model knows only durable rows, answers that arrived, and effects that were had.
 
 mod acks;
+mod deleted;
 mod durable;
 mod end;
 
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_core::{
     cell::DEAD_MAN_MS,
-    run::{CallEnd, Phase},
+    run::{CallEnd, LEASE_MS, Phase},
 };
 use stepwell_protocol::{Epoch, Op, Place, RunId, Seq, Timestamp, rest::Status};
 
@@ -31,6 +32,8 @@ pub struct Checker {
     signals: Vec<(RunId, Option<String>, u64)>,
     cancelled: Vec<RunId>,
     begun: BTreeSet<(usize, u64, Epoch)>,
+    /// Keys whose run was deleted.
+    freed: BTreeSet<String>,
     cells: usize,
 }
 
@@ -48,6 +51,8 @@ struct Known {
     build: Option<usize>,
     /// Whether it was taken back, and went on after it had ended.
     reopened: bool,
+    /// Whether it was deleted, or a piece of it.
+    deleted: bool,
     /// Fingerprint of the journal so far.
     journal: u64,
 }
@@ -84,6 +89,7 @@ impl Checker {
             signals: Vec::new(),
             cancelled: Vec::new(),
             begun: BTreeSet::new(),
+            freed: BTreeSet::new(),
             cells,
         }
     }
@@ -92,7 +98,8 @@ impl Checker {
     pub fn begun(&mut self, disk: &Tables, place: &Place, cell: usize, number: u64, epoch: Epoch) -> Checked {
         const RULE: &str = "8 nothing is dispatched before its intent is recorded";
         let stored = disk.run(place, number);
-        if stored.is_none_or(|run| run.epoch < epoch) {
+        let deleted = self.runs.get(&(cell, number)).is_some_and(|known| known.deleted);
+        if !deleted && stored.is_none_or(|run| run.epoch < epoch) {
             return Err((RULE, format!("cell {cell}, run {number}: activation {} is not on disk", epoch.0)));
         }
         if !self.begun.insert((cell, number, epoch)) {
@@ -148,14 +155,25 @@ impl Checker {
         }
     }
 
+    /// A consumer that has nothing else under way has got a run: should it die, that counts.
+    pub fn claimed_alone(&mut self, cell: usize, number: u64) {
+        self.runs.entry((cell, number)).or_default().faults_of_its_own += 1;
+    }
+
     /// The cell was told how a program's call ended.
     pub fn call_ended(&mut self, cell: usize, number: u64, end: &CallEnd) {
         match end {
-            CallEnd::Returned | CallEnd::Threw(_) => {
+            // Of a death, the cell counts only what happens to a run that is alone, which may be each one.
+            CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Died(_) => {
                 self.runs.entry((cell, number)).or_default().faults_of_its_own += 1;
             }
             CallEnd::Lost(_) => {}
         }
+    }
+
+    /// A program wants to go on later, and may have done nothing.
+    pub fn yielded(&mut self, cell: usize, number: u64) {
+        self.runs.entry((cell, number)).or_default().faults_of_its_own += 1;
     }
 
     /// The last word of a run was spoken by this build of the app.
@@ -168,10 +186,14 @@ impl Checker {
         const RULE: &str = "12 the alarm is never later than what is due";
         let soon = latest.plus_millis(DEAD_MAN_MS + 1);
         for (wake_at, number) in &disk.by_wake {
-            let status = disk.runs.get(number).map_or("", |row| row.status);
+            let row = disk.runs.get(number);
+            let status = row.map_or("", |row| row.status);
+            let is_leased = row.is_some_and(|row| row.state.contains(r#""session":"token""#));
             // What is due is under way, or in the window's queue until somebody's call ends; the dead man's
             // switch is set while anybody is called.
-            let by = if status == "running" {
+            let by = if status == "running" && is_leased {
+                latest.plus_millis(LEASE_MS + 1).max(*wake_at)
+            } else if status == "running" {
                 soon.max(*wake_at)
             } else if *wake_at > latest {
                 *wake_at

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use stepwell_core::{
-    cell::{Cell as Machine, Fault, KeyRow, NewRun, Rows as _},
+    cell::{Cell as Machine, Fault, KeyRow, NewRun, Rows as _, StoredKey},
     run::{PauseWhy, Phase},
 };
-use stepwell_protocol::{Code, Payload, RunId, Timestamp, rest::Status};
+use stepwell_protocol::{Code, Payload, RunId, Timestamp, program::Dispatch, rest::Status};
 
 use super::{
     World,
@@ -51,6 +51,8 @@ enum Ask {
         workflow: &'static str,
         input: Payload,
         timeout_ms: Option<u64>,
+        retention_ms: Option<u64>,
+        dispatch: Dispatch,
     },
     Signal {
         run: RunId,
@@ -73,9 +75,9 @@ impl World {
         let action = self.script.actions[index].1.clone();
         let run_of = |start: usize| self.clients.runs.get(&start).cloned();
         let (cell, ask) = match action {
-            Action::Start { cell, key, workflow, job, timeout_ms } => {
+            Action::Start { cell, key, workflow, job, timeout_ms, retention_ms, dispatch } => {
                 let input = Payload::encode(&job).expect("a job is JSON");
-                (cell, Some(Ask::Start { key, workflow, input, timeout_ms }))
+                (cell, Some(Ask::Start { key, workflow, input, timeout_ms, retention_ms, dispatch }))
             }
             Action::Manage { start, how } => match run_of(start) {
                 Some((cell, run)) => (cell, Some(Ask::Manage(run, how))),
@@ -204,7 +206,7 @@ impl World {
             // Whoever has lost the name may not know of anything that came after: its word proves nothing.
             Err(Fault::Rejected(_)) if self.sites[cell].is_stale(id) => Response::Problem(Code::Internal),
             Err(Fault::Rejected(problem)) => Response::Problem(problem.code),
-            Err(Fault::Storage(Refused)) => Response::Problem(Code::Internal),
+            Err(Fault::Storage(Refused) | Fault::Moved(_)) => Response::Problem(Code::Internal),
         };
         self.send(cell, id, Outgoing::Response(request, response));
     }
@@ -238,11 +240,11 @@ impl World {
                 self.manage(cell, id, &run, how)?;
                 Ok(Some(Response::Managed))
             }
-            Ask::Start { key, workflow, input, timeout_ms } => {
+            Ask::Start { key, workflow, input, timeout_ms, retention_ms, dispatch } => {
                 let fingerprint = fingerprint(workflow, &input);
                 if let Some(key) = &key
                     && let Some(instance) = self.sites[cell].instance(id)
-                    && let Ok(Some(stored)) = instance.store.key(key)
+                    && let Ok(Some(StoredKey::Run(stored))) = instance.store.key(key)
                 {
                     self.addressed.insert(stored.number);
                 }
@@ -252,7 +254,9 @@ impl World {
                     seed: self.rng.bits(),
                     workflow: workflow.to_owned(),
                     input,
+                    dispatch,
                     timeout_ms,
+                    retention_ms,
                     tags: Vec::new(),
                     key: key.map(|key| KeyRow { key, fingerprint }),
                 };
@@ -331,16 +335,16 @@ impl World {
                 self.check.key_refused(disk, key.as_deref(), &fingerprint(workflow, input))
             }
             (Ask::Signal { run, id, payload, .. }, Response::Signalled) => {
-                self.check.signalled(disk, run, id.as_deref(), *payload)
+                self.check.signalled(disk, cell, run, id.as_deref(), *payload)
             }
             (Ask::Cancel(run), Response::Cancelled) => {
                 self.check.cancelled(disk, cell, &self.sites[cell].place, run)
             }
             (Ask::Show { run, .. }, Response::Shown(status)) => self.check.shown(disk, cell, run, *status),
             (
-                Ask::Show { .. } | Ask::Signal { .. } | Ask::Cancel(_),
+                Ask::Show { run, .. } | Ask::Signal { run, .. } | Ask::Cancel(run),
                 Response::Problem(Code::RunNotFound),
-            ) => Err((
+            ) if !self.check.is_deleted(cell, run) => Err((
                 "1 no run is lost",
                 format!("request {request}: a run that was acknowledged is unknown"),
             )),

@@ -26,7 +26,7 @@ impl World {
                 .is_some_and(|instance| instance.calls.contains_key(&run.id.number));
             self.addressed.insert(run.id.number);
             match run.phase {
-                Phase::Running { .. } if !called => self.coverage.note(&run, "reload"),
+                Phase::Running { .. } if !called && !run.is_leased() => self.coverage.note(&run, "reload"),
                 Phase::Running { .. } => {
                     if run.next_open().is_some_and(|at| at <= clock) {
                         self.coverage.note(&run, "wake");

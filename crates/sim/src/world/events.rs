@@ -40,8 +40,48 @@ pub enum Event {
     CallEnded(usize, u64, u64, Epoch, CallEnd),
     /// A program comes to an end from outside.
     Kill(u32, CallEnd),
+    /// A message of the queue is delivered: a run of a cell is due. How often it was tried before.
+    Nudged(usize, u64, u32),
+    /// A consumer's claim arrives at the cell: the run, whether the consumer has nothing else, the tries.
+    Claim(usize, u64, bool, u32),
+    /// A consumer's word arrives at the cell.
+    Word(Word),
+    /// A consumer has waited long enough for the answer to a call of its program, for the n-th time.
+    Impatient(u32, u32, u32),
+    /// It is time for a consumer to say that its program is at work.
+    Beat(u32),
+    /// A consumer hears that it need not go on.
+    Dropped(u32),
+    /// A program has listened through its consumer for long enough.
+    ListenOver(usize, u64, Listener),
     /// Faults stop.
     Heal,
+}
+
+/// What a consumer says to a cell, in a request of its own. It arrives whether the consumer still lives or not.
+#[derive(Clone, Debug)]
+pub struct Word {
+    /// The program that it has called.
+    pub program: u32,
+    /// The run's cell.
+    pub cell: usize,
+    /// The run.
+    pub number: u64,
+    /// The activation.
+    pub epoch: Epoch,
+    /// What it says.
+    pub what: What,
+}
+
+/// What a consumer says.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// What its program says: the call, which commit it is, the message.
+    Said(u32, u32, Message),
+    /// Its program is at work.
+    Beat,
+    /// The call of its program is over.
+    Ended(CallEnd),
 }
 
 /// A program that listens.
@@ -85,4 +125,8 @@ pub enum Outgoing {
     ToProgram(u32, u32, Received),
     /// The call of a program.
     Begin(u32),
+    /// To the queue: this run of this cell is due.
+    Nudge(usize, u64),
+    /// To a consumer: it need not go on.
+    Dropped(u32),
 }

@@ -86,16 +86,25 @@ impl World {
             Fault::ProgramThrows => {
                 self.with_a_program(|world, name| world.kill(name, CallEnd::Threw("it threw".into())))
             }
-            Fault::ProgramDies => self
-                .with_a_program(|world, name| world.kill(name, CallEnd::Lost("the connection broke".into()))),
+            Fault::ProgramDies => self.with_a_program(|world, name| {
+                // Its cell can tell the one from the other or not.
+                let end = if name.is_multiple_of(2) { CallEnd::Lost } else { CallEnd::Died };
+                world.kill(name, end("the connection broke".into()));
+            }),
             Fault::ProgramReturns => self.with_a_program(|world, name| world.kill(name, CallEnd::Returned)),
             Fault::ProgramGarbage => self.with_a_program(Self::garbage),
+            Fault::ProgramYields => self.with_a_program(Self::yields),
             Fault::OldWord(cell) => self.old_word(cell),
             Fault::ProgramsSurvive => {
                 self.survive = !self.survive;
                 true
             }
             Fault::Deploy(build) => std::mem::replace(&mut self.build, build) != build,
+            Fault::ConsumerDies => self.a_consumer_dies(),
+            Fault::QueueLoses(ms) => {
+                self.queue_loses_until_ms = self.now_ms + ms;
+                true
+            }
             Fault::OneTick(index) => {
                 self.all_at_once(index);
                 true

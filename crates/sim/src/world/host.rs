@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use stepwell_core::{
-    cell::{Cell as Machine, Fault, Order},
-    run::{CallEnd, Entry, Phase},
+    cell::{Cell as Machine, Fault, Order, Slice},
+    run::{CallEnd, Entry, Phase, Session},
 };
-use stepwell_protocol::{Epoch, Timestamp, rest::Status};
+use stepwell_protocol::{Epoch, Timestamp, program::Budget, rest::Status};
 
 use super::{
     World,
@@ -15,6 +15,7 @@ use super::{
     site::{Instance, Trap},
 };
 use crate::{
+    outside::Received,
     sabotage::Sabotage,
     store::{Refused, Store},
     tables::{Batch, Cause},
@@ -23,6 +24,9 @@ use crate::{
 /// How often the platform tries an alarm that fails.
 const ALARM_RETRIES_MAX: u32 = 6;
 
+/// How many bytes of events are deleted at once.
+const SLICE_BYTES: u64 = 600;
+
 /// How much ahead the clock of a planted bug is.
 const EARLY_MS: u64 = 300;
 
@@ -30,7 +34,12 @@ impl World {
     /// The instance that has the cell's name, made anew from what is on disk if there is none.
     pub(super) fn load(&mut self, cell: usize) -> u64 {
         let sabotage = self.sabotage;
-        let (window, page_events) = (self.script.window, self.script.page_events);
+        let (window, page_events, queue) = (self.script.window, self.script.page_events, self.script.queue);
+        let slice = Slice { rows: self.script.delete_slice, bytes: SLICE_BYTES };
+        let mut machine = Machine::new(window).with_delete_slice(slice).with_queue(queue);
+        if let Some(commits) = self.script.commits {
+            machine = machine.with_budget(Budget { commits, ms: None });
+        }
         let site = &mut self.sites[cell];
         if let Some(live) = &site.live {
             return live.id;
@@ -43,7 +52,7 @@ impl World {
         }
         site.live = Some(Instance {
             id,
-            machine: Machine::new(window),
+            machine,
             store,
             pending: VecDeque::new(),
             written: 0,
@@ -58,6 +67,9 @@ impl World {
         self.note(|| format!("cell {cell}: instance {id} is loaded"));
         if self.is(Sabotage::ResetIsAStrike) {
             self.blame_programs(cell, id);
+            if self.sites[cell].instance(id).is_none() {
+                return self.load(cell);
+            }
         }
         id
     }
@@ -74,6 +86,10 @@ impl World {
             .map(|run| (run.id.number, run.epoch))
             .collect();
         for (number, epoch) in running {
+            // It may be reset by what it has to write.
+            if self.sites[cell].instance(id).is_none() {
+                return;
+            }
             let end = CallEnd::Threw("the platform reset it".into());
             // Nobody looks at what comes of it.
             let _ = self.turn(cell, id, Cause::CallEnded, |machine, store, now| {
@@ -107,7 +123,9 @@ impl World {
         }
         let told = if is_early { clock.plus_millis(EARLY_MS) } else { clock };
         let mut result = act(&mut instance.machine, &instance.store, told);
-        let (mut calls, mut programs, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let forgets = self.sabotage == Some(Sabotage::NudgeForgotten) && id > 1;
+        let (mut calls, mut nudges, mut programs, mut ends) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for order in instance.machine.take_orders() {
             match order {
                 Order::Arm(_) if never_armed || not_rearmed => {}
@@ -118,6 +136,8 @@ impl World {
                     }
                 }
                 Order::Call { number, epoch } => calls.push((number, epoch)),
+                Order::Nudge { .. } if forgets => {}
+                Order::Nudge { number } => nudges.push(number),
                 Order::TellProgram(number) => programs.push(number),
                 Order::TellEnd(view) => ends.push(view.id.number),
             }
@@ -137,7 +157,9 @@ impl World {
             if let Some(instance) = self.sites[cell].instance(id) {
                 // The row says that its program is called, whether that was still ordered or not.
                 let called = batch.iter().flat_map(|batch| &batch.writes).filter(|write| {
-                    write.entries.iter().any(|entry| matches!(entry, Entry::Activated { .. }))
+                    write.entries.iter().any(|entry| {
+                        matches!(entry, Entry::Activated { slot, .. } if slot.session == Session::Capability)
+                    })
                 });
                 instance.calls.extend(called.map(|write| (write.number, (Epoch(0), 0))));
             }
@@ -159,6 +181,9 @@ impl World {
         }
         for (number, epoch) in calls {
             self.call_program(cell, id, number, epoch, cause);
+        }
+        for number in nudges {
+            self.send(cell, id, Outgoing::Nudge(cell, number));
         }
         for number in programs {
             self.tell_program(cell, id, number);
@@ -183,12 +208,13 @@ impl World {
         let Some(instance) = self.sites[cell].instance(id) else { return };
         let mut wrong = None;
         for write in batch.into_iter().flat_map(|batch| &batch.writes) {
-            let Some(stored) = instance.store.peek(write.number) else { continue };
+            let stored = instance.store.peek(write.number).filter(|run| !run.deleting);
+            let Some(stored) = stored else { continue };
             // Memory is a cache of rows: whoever asks either must hear the same.
             match instance.machine.find(&instance.store, &stored.id) {
                 Ok(mut kept) => {
-                    if let Phase::Running { orphaned_until, .. } = &mut kept.phase {
-                        *orphaned_until = None;
+                    if let Phase::Running { lease, .. } = &mut kept.phase {
+                        *lease = None;
                     }
                     // What it has cost is counted in memory and stored with the next write.
                     kept.spent = stored.spent;
@@ -301,7 +327,14 @@ impl World {
                 let before = site.disk.run(&site.place, write.number);
                 let applied = site.disk.apply(write);
                 let after = site.disk.run(&site.place, write.number);
-                let (Some(after), latest) = (after, site.latest) else { continue };
+                let latest = site.latest;
+                if write.deleted.is_some() || write.entries.contains(&Entry::Expired) {
+                    let site = (cell, &self.sites[cell].disk);
+                    let checked = self.check.deleted(site, write, before.as_ref(), latest);
+                    self.must(checked);
+                    continue;
+                }
+                let Some(after) = after else { continue };
                 let checked = match applied {
                     Err(refused) => Err(("5 each outcome is recorded once", refused)),
                     Ok(()) => self.check.durable(
@@ -366,6 +399,9 @@ impl World {
         self.sites[cell].firing = true;
         let id = self.load(cell);
         self.cover_alarm(cell, id);
+        if self.is(Sabotage::LeaseNeverEnds) {
+            self.renew_leases(cell, id);
+        }
         let fired = self.turn(cell, id, Cause::Alarm, Machine::alarm);
         let site = &mut self.sites[cell];
         let Some(instance) = site.instance(id) else { return };
@@ -400,6 +436,12 @@ impl World {
         self.check.instance_died(cell, &called);
         for (_, (_, program)) in instance.calls {
             self.orphan(program);
+        }
+        for listener in instance.listeners.into_values().flatten() {
+            // Whoever asks through a consumer sees the call break, and asks again.
+            if self.is_queued(listener.program) {
+                self.put(1, Event::ToProgram(listener.program, listener.call, Received::Lost));
+            }
         }
         if self.is(Sabotage::JournalRowLost) && was_live {
             let journal = self.sites[cell].disk.journal.values_mut().find(|journal| journal.len() > 1);

@@ -4,6 +4,7 @@
 //! seed decides all the rest, so a world can be run again and does the same.
 
 mod clients;
+mod consumers;
 mod covers;
 mod events;
 mod faults;
@@ -91,6 +92,8 @@ pub struct World {
     coverage: Coverage,
     apps: Vec<Rc<App>>,
     build: usize,
+    /// Until when the queue loses what is sent to it.
+    queue_loses_until_ms: u64,
     /// Whether programs that outlive their cell's instance reach the next one.
     survive: bool,
     healed: bool,
@@ -126,6 +129,7 @@ impl World {
             coverage: Coverage::default(),
             apps: (0..flows::BUILDS).map(|build| Rc::new(flows::build(build))).collect(),
             build: 0,
+            queue_loses_until_ms: 0,
             survive: false,
             healed: false,
             transitions: 0,
@@ -195,10 +199,14 @@ impl World {
             Event::Alarm(cell, at_ms) => self.on_alarm(cell, at_ms),
             Event::Begin(program) => self.begin(program),
             Event::ToCell(program, call, message) => self.on_message(program, call, message),
-            Event::ToProgram(program, call, received) => {
-                outside::deliver(program, call, received);
-                self.poll(program);
-            }
+            Event::ToProgram(program, call, received) => self.hand_over(program, call, received),
+            Event::Nudged(cell, number, tries) => self.nudged(cell, number, tries),
+            Event::Claim(cell, number, alone, tries) => self.on_claim(cell, number, alone, tries),
+            Event::Word(word) => self.on_word(word),
+            Event::Impatient(program, call, tries) => self.impatient(program, call, tries),
+            Event::Beat(program) => self.beat(program),
+            Event::Dropped(program) => self.vanish(program),
+            Event::ListenOver(cell, id, listener) => self.listen_over(cell, id, listener),
             Event::Hear(cell, id, listener) => self.hear(cell, id, listener),
             Event::WaitOver(cell, id, number, request) => self.wait_over(cell, id, number, request),
             Event::Work(program) => {

@@ -12,16 +12,17 @@ use std::{
 use stepwell::drive;
 use stepwell_core::{
     cell::Fault,
-    run::{CallEnd, Run},
+    run::{BEAT_MS, CallEnd, Run},
 };
 use stepwell_protocol::{
     Code, Epoch, Event as JournalEvent, Failure, Op, OpKind, Payload, Problem, RunId, Seq,
-    program::{Activation, Answer, Commit, Page, Then},
+    program::{Activation, Answer, Commit, Page, RawPage, Then},
 };
 
 use super::{
     Called, World,
-    events::{Event, Listener, Outgoing},
+    consumers::Relay,
+    events::{Event, Listener, Outgoing, What, Word},
 };
 use crate::{
     check::Holder,
@@ -51,10 +52,22 @@ pub(super) struct Program {
     pub hung: bool,
     /// Whether it reaches whichever instance has the name.
     pub survives: bool,
+    /// What a consumer knows of it; nothing if its cell holds the call.
+    pub relay: Option<Relay>,
     activation: Option<Activation>,
     future: Option<Running>,
     woken: Arc<Woken>,
     work_at_ms: Option<u64>,
+}
+
+/// Whose word it is, and who gets it.
+#[derive(Clone, Copy)]
+pub(super) struct From {
+    pub cell: usize,
+    pub id: u64,
+    pub name: u32,
+    pub number: u64,
+    pub epoch: Epoch,
 }
 
 /// What was answered to a commit, and how the run stood after that.
@@ -86,13 +99,27 @@ impl World {
             self.put(1, Event::CallEnded(cell, id, number, epoch, end));
             return;
         };
-        self.last_program += 1;
-        let name = self.last_program;
-        let text = serde_json::to_string(&activation).expect("an activation is JSON");
-        let activation: Activation = serde_json::from_str(&text).expect("it was written as one");
+        let Some(name) = self.new_program(cell, id, &activation) else { return };
         let Some(instance) = self.sites[cell].instance(id) else { return };
         instance.calls.insert(number, (epoch, name));
-        let head = instance.store.peek(number).map_or(Seq(0), |run| run.head);
+        if cause == Cause::Alarm && self.is(Sabotage::AlarmAwaitsDispatch) {
+            self.sites[cell].awaited.push(name);
+        }
+        self.send(cell, id, Outgoing::Begin(name));
+    }
+
+    /// A program that is about to be called with this.
+    pub(super) fn new_program(
+        &mut self,
+        cell: usize,
+        id: u64,
+        activation: &Activation<RawPage>,
+    ) -> Option<u32> {
+        self.last_program += 1;
+        let (name, number, epoch) = (self.last_program, activation.run.number, activation.epoch);
+        let text = serde_json::to_string(activation).expect("an activation is JSON");
+        let activation: Activation = serde_json::from_str(&text).expect("it was written as one");
+        let head = self.sites[cell].instance(id)?.store.peek(number).map_or(Seq(0), |run| run.head);
         let program = Program {
             number_of: name,
             cell,
@@ -102,16 +129,14 @@ impl World {
             head,
             hung: false,
             survives: false,
+            relay: None,
             activation: Some(activation),
             future: None,
             woken: Arc::default(),
             work_at_ms: None,
         };
         self.programs.insert(name, program);
-        if cause == Cause::Alarm && self.is(Sabotage::AlarmAwaitsDispatch) {
-            self.sites[cell].awaited.push(name);
-        }
-        self.send(cell, id, Outgoing::Begin(name));
+        Some(name)
     }
 
     /// Something leaves for good.
@@ -131,8 +156,16 @@ impl World {
                     self.put(delay_ms, Event::ToProgram(program, call, received.clone()));
                 }
             }
+            Outgoing::Nudge(cell, number) => self.enqueue(cell, number, &copies),
+            Outgoing::Dropped(program) => {
+                for delay_ms in copies {
+                    self.put(delay_ms, Event::Dropped(program));
+                }
+            }
             Outgoing::Begin(program) => match copies.first() {
                 Some(delay_ms) => self.put(*delay_ms, Event::Begin(program)),
+                // The claim is on record, and its consumer never hears of it.
+                None if self.is_queued(program) => self.vanish(program),
                 None => self.put(200, Event::Kill(program, CallEnd::Lost("it was not reached".into()))),
             },
         }
@@ -149,6 +182,9 @@ impl World {
         let checked = self.check.begun(&self.sites[cell].disk, &self.sites[cell].place, cell, number, epoch);
         self.must(checked);
         self.note(|| format!("program {name} begins: cell {cell}, run {number}, activation {}", epoch.0));
+        if self.is_queued(name) {
+            self.put(BEAT_MS, Event::Beat(name));
+        }
         self.poll(name);
     }
 
@@ -187,6 +223,10 @@ impl World {
             self.on_effect(name, &effect);
         }
         for mail in mail {
+            if self.is_queued(name) {
+                self.say(name, mail.call, mail.message);
+                continue;
+            }
             let copies = self.network();
             if copies.is_empty() {
                 self.put(200, Event::ToProgram(name, mail.call, Received::Lost));
@@ -214,6 +254,10 @@ impl World {
         }
         match effect.deed {
             Deed::Plain => {}
+            Deed::Poison if self.is_queued(name) => {
+                self.count("poison kills its consumer");
+                self.vanish(name);
+            }
             Deed::Poison => {
                 self.count("poison kills its cell");
                 self.crash(cell, id);
@@ -233,8 +277,13 @@ impl World {
         let Some(program) = self.programs.remove(&name) else { return };
         self.note(|| format!("program {name} ends: {end:?}"));
         let (cell, id, number, epoch) = (program.cell, program.instance, program.run.number, program.epoch);
+        let is_queued = program.relay.is_some();
         drop(program);
         outside::forget(name);
+        if is_queued {
+            self.send_word(&Word { program: name, cell, number, epoch, what: What::Ended(end) });
+            return;
+        }
         let delay_ms = self.rng.between(1, 4);
         self.put(delay_ms, Event::CallEnded(cell, id, number, epoch, end));
     }
@@ -270,7 +319,10 @@ impl World {
             self.count("late commit of an old activation");
         }
         match message {
-            Message::Commit(text) => self.on_commit(cell, id, name, asked, &text),
+            Message::Commit(text) => {
+                let from = From { cell, id, name, number, epoch };
+                self.on_commit(from, asked, 0, &text);
+            }
             Message::Page(after) => {
                 let Some(instance) = self.sites[cell].instance(id) else { return };
                 let received = match instance.machine.page(&instance.store, number, after) {
@@ -311,10 +363,10 @@ impl World {
         self.send(cell, id, Outgoing::ToProgram(program, call, Received::Answer(refused(news))));
     }
 
-    fn on_commit(&mut self, cell: usize, id: u64, name: u32, asked: u32, text: &str) {
-        let Some(program) = self.programs.get(&name) else { return };
-        let (number, mut epoch) = (program.run.number, program.epoch);
+    pub(super) fn on_commit(&mut self, from: From, asked: u32, turn: u32, text: &str) {
+        let From { cell, id, name, number, mut epoch } = from;
         let mut commit: Commit = serde_json::from_str(text).expect("the driver writes commits");
+        commit.turn = turn;
         let mut hash = hash64(text);
         let before = self.sites[cell].instance(id).and_then(|instance| instance.store.peek(number));
         let is_repeat = self.commits.contains_key(&(name, asked));
@@ -371,6 +423,9 @@ impl World {
 
     /// What a planted bug does with a commit that came too late.
     fn write_to_ended(&mut self, cell: usize, id: u64, number: u64) {
+        if self.sites[cell].instance(id).is_none() {
+            return;
+        }
         let clock = self.sites[cell].clock(self.now_ms);
         let op = Op { kind: OpKind::Step, name: "late".into(), occurrence: 0 };
         let _ = self.turn(cell, id, Cause::Request, |_, store, _| {
@@ -392,16 +447,17 @@ impl World {
         };
         let is_over = !run.is_held_by(run.epoch) && !run.draining;
         let epoch = if is_over { run.epoch } else { Epoch(run.epoch.0.saturating_sub(1)) };
-        let then = match self.rng.below(5) {
+        let then = match self.rng.below(6) {
             0 => Then::Complete { output: Payload::null() },
             1 => Then::Fail { failure: Failure::new("an old word") },
             2 => Then::Pause { problem: Problem::new(Code::NotDurable, "an old word") },
             3 => Then::Suspend { open: Vec::new() },
+            4 => Then::Yield { open: None },
             _ => Then::Continue { open: None },
         };
         self.cover(cell, id, number, crate::coverage::then(&then));
         let (commands, patches) = (Vec::new(), Vec::new());
-        let commit = Commit { epoch, base: run.head, commands, patches, progress: None, then };
+        let commit = Commit { epoch, base: run.head, commands, patches, progress: None, then, turn: 0 };
         let answered = self.turn(cell, id, Cause::Request, |machine, store, now| {
             machine.commit(store, now, number, epoch, commit, 0)
         });
@@ -410,6 +466,24 @@ impl World {
             self.fail("6 a superseded activation is refused", detail);
         }
         true
+    }
+
+    /// A program says that it wants to go on later, and returns. If it has done nothing, that is its own fault.
+    pub(super) fn yields(&mut self, name: u32) {
+        let Some(program) = self.programs.get(&name) else { return };
+        let (cell, id, number, epoch) = (program.cell, program.instance, program.run.number, program.epoch);
+        let Some(instance) = self.sites[cell].instance(id) else { return };
+        let Some(run) = instance.store.peek(number) else { return };
+        let (commands, patches, then) = (Vec::new(), Vec::new(), Then::Yield { open: None });
+        let commit = Commit { epoch, base: run.head, commands, patches, progress: None, then, turn: 0 };
+        self.check.yielded(cell, number);
+        self.cover(cell, id, number, "yield");
+        // A run that was cancelled or taken from it refuses this, as it does anything else.
+        let hash = hash64("yield");
+        let _ = self.turn(cell, id, Cause::Program(name), |machine, store, now| {
+            machine.commit(store, now, number, epoch, commit, hash)
+        });
+        self.kill(name, CallEnd::Returned);
     }
 
     /// A program says what makes no sense: nothing of it may be recorded.
@@ -432,6 +506,7 @@ impl World {
             patches: Vec::new(),
             progress: None,
             then,
+            turn: 0,
         };
         self.addressed.insert(number);
         let answered = self.turn(cell, id, Cause::Program(name), |machine, store, now| {
@@ -444,11 +519,13 @@ impl World {
 }
 
 /// What a program is told when its cell could not do it.
-fn refused(answer: Result<Answer, Fault<Refused>>) -> Answer {
+pub(super) fn refused(answer: Result<Answer, Fault<Refused>>) -> Answer {
     answer.unwrap_or_else(|fault| Answer::Refused {
         problem: match fault {
             Fault::Rejected(problem) => problem,
-            Fault::Storage(Refused) => Problem::new(Code::Internal, "Nothing was recorded."),
+            Fault::Storage(Refused) | Fault::Moved(_) => {
+                Problem::new(Code::Internal, "Nothing was recorded.")
+            }
         },
     })
 }

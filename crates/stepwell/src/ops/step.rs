@@ -16,7 +16,7 @@ use stepwell_protocol::{
 };
 
 use super::millis;
-use crate::{Ctx, Error, Result, Terminal, vm::Turn};
+use crate::{Ctx, Error, Result, Terminal, panics, vm::Turn};
 
 /// A step that was named but not awaited yet, or is under way.
 #[must_use = "a step does nothing until it is awaited"]
@@ -130,7 +130,9 @@ where
                         return Poll::Pending;
                     };
                     let mut cx = Context::from_waker(&waker);
-                    let polled = code.as_mut().poll(&mut cx);
+                    // A panic is a failed attempt like any other error.
+                    let polled = panics::catch(|| code.as_mut().poll(&mut cx));
+                    let polled = polled.unwrap_or_else(|error| Poll::Ready(Err(error)));
                     ctx.state.borrow_mut().leave_code();
                     match &mut over {
                         Some(over) if polled.is_pending() => {

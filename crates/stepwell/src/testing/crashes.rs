@@ -90,6 +90,7 @@ fn describe(commit: &Commit) -> String {
         Then::Complete { .. } => parts.push("it returns".into()),
         Then::Fail { .. } => parts.push("it fails".into()),
         Then::Pause { .. } => parts.push("it cannot go on".into()),
+        Then::Yield { .. } => parts.push("it goes on in another activation".into()),
         Then::Continue { .. } if parts.is_empty() => parts.push("it goes on".into()),
         Then::Continue { .. } => {}
     }

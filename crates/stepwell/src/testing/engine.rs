@@ -15,7 +15,7 @@ use stepwell_core::run::{
 };
 use stepwell_protocol::{
     Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
-    program::{Activation, Answer, Commit, News, Page, Then},
+    program::{Activation, Answer, Budget, Commit, Dispatch, News, Page, Then},
 };
 
 pub use super::script::{Death, Ended, Outside};
@@ -51,6 +51,8 @@ pub struct Engine {
     mocks: Rc<Mocks>,
     /// How many events go into a page.
     pub page_size: usize,
+    /// What every activation may do.
+    budget: Option<Budget>,
     /// When it dies.
     pub death: Death,
     /// What the program has reported.
@@ -87,7 +89,10 @@ impl Engine {
             },
             workflow: workflow.into(),
             seed: 0xfeed,
+            dispatch: Dispatch::Direct,
             timeout_ms,
+            retention_ms: None,
+            key: None,
             tags: Vec::new(),
             slot: None,
         };
@@ -105,6 +110,7 @@ impl Engine {
             when_waiting: Vec::new(),
             mocks: Rc::new(BTreeMap::new()),
             page_size: usize::MAX,
+            budget: None,
             death: Death::Never,
             commits: Vec::new(),
             ran: Vec::new(),
@@ -151,6 +157,13 @@ impl Engine {
     #[must_use]
     pub fn pages_of(mut self, events: usize) -> Self {
         self.page_size = events;
+        self
+    }
+
+    /// Each of its activations may make so many calls.
+    #[must_use]
+    pub fn budget(mut self, commits: u32) -> Self {
+        self.budget = Some(Budget { commits, ms: None });
         self
     }
 
@@ -296,9 +309,10 @@ impl Engine {
                 | Entry::Troubled(_)
                 | Entry::Queued { .. }
                 | Entry::Activated { .. }
-                | Entry::Orphaned { .. }
+                | Entry::Leased { .. }
                 | Entry::Patched(_)
                 | Entry::Progressed(_)
+                | Entry::Expired
                 | Entry::Suspended => {}
             }
         }
@@ -328,6 +342,7 @@ impl Engine {
             started_at: self.run.created_at,
             input: self.input.clone(),
             patches: self.run.patches.clone(),
+            budget: self.budget,
             journal: self.page(Seq(0)),
         }
     }
@@ -524,7 +539,7 @@ impl Engine {
             Then::Complete { output } => Ended::Completed(output.text().to_owned()),
             Then::Fail { failure } => Ended::Failed(failure),
             Then::Pause { problem } => Ended::Paused(problem),
-            Then::Continue { .. } | Then::Suspend { .. } => {
+            Then::Continue { .. } | Then::Suspend { .. } | Then::Yield { .. } => {
                 return Err("a replay of the finished run does not end".into());
             }
         };

@@ -8,9 +8,11 @@
 //! Owns: replay, and what the program reports. Does not own: how messages travel ([`crate::drive`]), and
 //! when a step is tried again (the engine decides that).
 
+mod allowance;
 mod asides;
 mod bell;
 mod state;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +34,7 @@ pub use asides::{Hook, Timer};
 use bell::Bell;
 pub(crate) use state::{Length, State, Turn};
 
-use crate::{App, Ctx, Result, Terminal, app::Running};
+use crate::{App, Ctx, Result, Terminal, app::Running, panics, panics::LastWords};
 
 /// How often a workflow that wakes itself is polled before the next event is delivered to it.
 const TURNS_STILL_MAX: usize = 100_000;
@@ -52,6 +54,10 @@ pub struct Vm {
     epoch: Epoch,
     /// The last position that was delivered or waits in the queue.
     known: Seq,
+    /// The last position that was delivered.
+    delivered: Seq,
+    /// What an earlier activation left behind that panicked in the workflow's own code.
+    doom: Option<LastWords>,
     queue: VecDeque<Record>,
     journal: Journal,
     /// The commit that has no answer yet.
@@ -94,13 +100,13 @@ pub enum Order {
 impl Vm {
     /// A VM for an activation.
     pub fn new(app: &App, activation: Activation) -> Self {
-        let state =
-            Rc::new(RefCell::new(State::new(activation.started_at, activation.now, activation.patches)));
+        let Activation { started_at, now, patches, budget, .. } = activation;
+        let state = Rc::new(RefCell::new(State::new(started_at, now, patches, budget)));
         let ctx = Ctx::new(state.clone(), activation.run, activation.seed, activation.started_at);
         let workflow = match app.starter(&activation.workflow) {
-            Some(start) => match start(ctx, &activation.input) {
-                Ok(future) => Workflow::Running(future),
-                Err(error) => Workflow::Ended(Err(error)),
+            Some(start) => match panics::catch(|| start(ctx, &activation.input)) {
+                Ok(Ok(future)) => Workflow::Running(future),
+                Ok(Err(error)) | Err(error) => Workflow::Ended(Err(error)),
             },
             None => {
                 state.borrow_mut().stop(unknown_workflow(app, &activation.workflow));
@@ -120,6 +126,8 @@ impl Vm {
             begun: false,
             epoch: activation.epoch,
             known: Seq(0),
+            delivered: Seq(0),
+            doom: None,
             queue: VecDeque::new(),
             journal: Journal::More,
             in_flight: None,
@@ -140,6 +148,22 @@ impl Vm {
     #[must_use]
     pub fn with_hook(self, hook: Hook) -> Self {
         self.state.borrow_mut().set_hook(hook);
+        self
+    }
+
+    /// Tells it what became of the activation before, which panicked where panics abort: the attempt of the step
+    /// has failed, or the run has, at the place where it panicked.
+    #[must_use]
+    pub fn with_last_words(mut self, words: LastWords) -> Self {
+        match words.step.clone() {
+            None => self.doom = Some(words),
+            Some((op, attempt)) => {
+                let hook: Hook = Rc::new(move |next, info| {
+                    (*next == op && info.attempt == attempt).then(|| Err(words.error()))
+                });
+                self.state.borrow_mut().set_hook(hook);
+            }
+        }
         self
     }
 
@@ -174,6 +198,12 @@ impl Vm {
         self.known
     }
 
+    /// The driver listens: from which position on.
+    pub fn listen(&mut self) -> Seq {
+        self.state.borrow_mut().allowance().count_call();
+        self.known
+    }
+
     /// Whether something from outside could make it go on: then the driver should listen.
     pub fn wants_news(&self) -> bool {
         self.told.as_ref().is_some_and(|told| !told.is_empty())
@@ -187,6 +217,7 @@ impl Vm {
         match self.journal {
             Journal::More => {
                 self.journal = Journal::Asked;
+                self.state.borrow_mut().allowance().count_page();
                 return Poll::Ready(Order::Page(self.known));
             }
             Journal::Asked => return Poll::Pending,
@@ -233,6 +264,7 @@ impl Vm {
                 return;
             }
             let ended = matches!(self.workflow, Workflow::Ended(_));
+            self.delivered = record.seq;
             self.state.borrow_mut().deliver(record, ended);
             self.tell_where_we_are();
             self.poll_workflow(TURNS_STILL_MAX);
@@ -252,8 +284,20 @@ impl Vm {
         for _ in 0..turns_max {
             let Workflow::Running(future) = &mut self.workflow else { return true };
             self.bell.silence();
-            if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&self.waker)) {
-                self.workflow = Workflow::Ended(result);
+            let polled = match &self.doom {
+                Some(words) if words.delivered <= self.delivered => Poll::Ready(Err(words.error())),
+                Some(_) | None => {
+                    panics::watch(self.delivered, &self.state);
+                    let mut cx = Context::from_waker(&self.waker);
+                    let polled = panics::catch(|| future.as_mut().poll(&mut cx));
+                    panics::forget();
+                    polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
+                }
+            };
+            if let Poll::Ready(result) = polled {
+                let over = std::mem::replace(&mut self.workflow, Workflow::Ended(result));
+                // What it kept may panic when it is dropped, which changes nothing about how it ended.
+                let _ = panics::catch(|| drop(over));
             }
             if !self.bell.has_rung() {
                 return true;
@@ -267,15 +311,20 @@ impl Vm {
         let state = self.state.borrow();
         let is_at_work = if is_quiet { state.has_polled_step() } else { state.has_running_step() };
         // Code of another thread may have rung since: then the workflow is to be polled once more.
-        if is_at_work || state.has_reports() || self.bell.has_rung() && state.has_running_step() {
+        let is_at_work = is_at_work || self.bell.has_rung() && state.has_running_step();
+        let yields = is_quiet && !is_at_work && state.holds_back();
+        if is_at_work || yields || state.has_reports() {
             // An earlier activation went another way than a new patch does: what it waited for must be forgotten.
             let is_told = self.told.as_deref().is_some_and(|told| state.is_open(told));
-            if is_told && !state.has_new_patches() {
-                return state.has_reports().then_some(Then::Continue { open: None });
+            let is_told = is_told && !state.has_new_patches();
+            let open = (!is_told).then(|| state.open());
+            if let Some(open) = &open {
+                self.told = Some(open.clone());
             }
-            let open = state.open();
-            self.told = Some(open.clone());
-            return Some(Then::Continue { open: Some(open) });
+            if yields {
+                return Some(Then::Yield { open });
+            }
+            return (open.is_some() || state.has_reports()).then_some(Then::Continue { open });
         }
         if !is_quiet {
             return None;
@@ -292,20 +341,40 @@ impl Vm {
 
     fn send(&mut self, commands: Vec<Command>, then: Then) -> Poll<Order> {
         let tells = match &then {
-            Then::Continue { open } => open.is_some(),
+            Then::Continue { open } | Then::Yield { open } => open.is_some(),
             Then::Suspend { .. } => true,
             Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => false,
         };
-        let (patches, progress) = self.state.borrow_mut().take_asides();
+        let (patches, progress) = {
+            let mut state = self.state.borrow_mut();
+            state.allowance().count_call();
+            if let Then::Yield { .. } = then {
+                state.allowance().close();
+            }
+            state.take_asides()
+        };
         self.in_flight = Some(InFlight { commands: commands.clone(), tells, patches: !patches.is_empty() });
         let base = self.known;
-        Poll::Ready(Order::Commit(Commit { epoch: self.epoch, base, commands, patches, progress, then }))
+        Poll::Ready(Order::Commit(Commit {
+            epoch: self.epoch,
+            base,
+            commands,
+            patches,
+            progress,
+            then,
+            turn: 0,
+        }))
     }
 
     fn take_news(&mut self, answer: Answer, commands: Vec<Command>) -> bool {
         match answer {
             Answer::Go { now, news } => {
-                self.state.borrow_mut().set_clock(now);
+                let mut state = self.state.borrow_mut();
+                state.set_clock(now);
+                if !news.is_empty() {
+                    state.allowance().note_progress();
+                }
+                drop(state);
                 let mut commands: Vec<_> = commands.into_iter().map(Some).collect();
                 for news in news {
                     match news {

@@ -1,24 +1,23 @@
 //! What the VM and the futures of [`crate::ops`] share.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     task::{Poll, Waker},
 };
 
 use stepwell_protocol::{
-    Code, Event, Failure, Op, OpKind, Outcome, Payload, Problem, Record, Timestamp,
-    program::{Command, Open, Progress, Retry},
+    Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Timestamp,
+    program::{Budget, Command, Open, Progress, Retry},
 };
 
 use super::{
+    allowance::Allowance,
     asides::{Asides, Hook, Timer},
     bell::CodeBell,
+    words,
 };
 use crate::{Error, Result};
-
-/// How many things a person is shown of what a workflow waits for.
-const SHOWN_MAX: usize = 8;
 
 /// The things that a workflow waits for, and what became of them.
 pub(crate) struct State {
@@ -30,6 +29,11 @@ pub(crate) struct State {
     waiting: BTreeMap<u64, Op>,
     /// Those whose code is under way, in that order too.
     running: BTreeMap<u64, Op>,
+    /// Those that the engine knows to be about to run, and whose code has not begun: they must.
+    promised: BTreeSet<u64>,
+    /// Those that wait only for another activation.
+    held: BTreeSet<u64>,
+    allowance: Allowance,
     /// The step whose code is being polled at this moment.
     inside: Option<Op>,
     /// The code that was not polled because events were being delivered.
@@ -76,6 +80,17 @@ enum Once {
     Here,
     /// The engine knows from an earlier activation, which has left no result.
     Before,
+}
+
+impl Once {
+    /// Whether the calls that such a step needs can be made. One that the engine knows of must end here.
+    fn is_covered(self, one: bool, two: bool) -> bool {
+        match self {
+            Self::No => one,
+            Self::Wanted => two,
+            Self::Asked | Self::Here | Self::Before => true,
+        }
+    }
 }
 
 /// How long a sleep is.
@@ -129,12 +144,15 @@ pub(crate) enum Turn {
 }
 
 impl State {
-    pub fn new(now: Timestamp, clock: Timestamp, patches: Vec<String>) -> Self {
+    pub fn new(now: Timestamp, clock: Timestamp, patches: Vec<String>, budget: Option<Budget>) -> Self {
         Self {
             named: BTreeMap::new(),
             slots: BTreeMap::new(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
+            promised: BTreeSet::new(),
+            held: BTreeSet::new(),
+            allowance: Allowance::new(budget, clock),
             inside: None,
             deferred: Vec::new(),
             begun: 0,
@@ -192,13 +210,20 @@ impl State {
     pub fn poll_step(&mut self, op: &Op, waker: &Waker) -> Poll<Turn> {
         let may_run = self.live && self.problem.is_none();
         let clock = self.clock;
-        let mut report = None;
+        let (covers_one, covers_two) = (self.covers(1), self.covers(2));
+        let (mut report, mut order, mut is_held) = (None, 0, false);
         let turn = self.change(op, |slot| {
             slot.waker = Some(waker.clone());
+            order = slot.order;
             let What::Step { stage, once, failed_attempts, retry_at } = &mut slot.what else {
                 unreachable!("an operation named a step is a step");
             };
+            let is_covered = once.is_covered(covers_one, covers_two);
             match stage {
+                Stage::Idle if may_run && *retry_at <= clock && !is_covered => {
+                    is_held = true;
+                    Poll::Pending
+                }
                 Stage::Idle if may_run && *once == Once::Wanted => {
                     *once = Once::Asked;
                     *stage = Stage::Reported;
@@ -207,7 +232,7 @@ impl State {
                 }
                 Stage::Idle if may_run && *once == Once::Before => {
                     *stage = Stage::Reported;
-                    report = Some(interrupted(op));
+                    report = Some(words::interrupted(op));
                     Poll::Pending
                 }
                 Stage::Finished(_) => {
@@ -223,6 +248,19 @@ impl State {
                 Stage::Idle | Stage::Running(_) | Stage::Reported => Poll::Pending,
             }
         });
+        if is_held {
+            self.held.insert(order);
+        }
+        match (&report, &turn) {
+            (Some(Command::StepBegun { .. }), _) => {
+                self.promised.insert(order);
+            }
+            (_, Some(Poll::Ready(_))) => {
+                self.promised.remove(&order);
+                self.held.remove(&order);
+            }
+            (_, _) => {}
+        }
         self.outbox.extend(report);
         turn.expect("a step begins before it is polled")
     }
@@ -241,6 +279,16 @@ impl State {
                 Some(Waker::from(bell.clone()))
             }
             What::Step { .. } | What::Sleep { .. } | What::Wait { .. } => None,
+        }
+    }
+
+    /// The step whose code is being polled, and its attempt.
+    #[cfg(target_arch = "wasm32")]
+    pub fn inside(&self) -> Option<(Op, u32)> {
+        let op = self.inside.as_ref()?;
+        match self.slots.get(op)?.what {
+            What::Step { failed_attempts, .. } => Some((op.clone(), failed_attempts + 1)),
+            What::Sleep { .. } | What::Wait { .. } => None,
         }
     }
 
@@ -297,6 +345,8 @@ impl State {
         let Some(slot) = self.slots.remove(op) else { return };
         self.waiting.remove(&slot.order);
         self.running.remove(&slot.order);
+        self.promised.remove(&slot.order);
+        self.held.remove(&slot.order);
         // A signal that was given to a wait which nobody awaits any more is for the next wait.
         if let What::Wait { answer: Answer::Signal(payload), .. } = slot.what
             && let Some(payload) = self.offer_signal(&op.name, payload)
@@ -348,15 +398,20 @@ impl State {
     /// Lets steps run.
     pub fn go_live(&mut self) {
         self.live = true;
-        for op in self.waiting.values() {
-            if let Some(Slot { what: What::Step { retry_at, .. }, waker, .. }) = self.slots.get_mut(op)
+        let (covers_one, covers_two) = (self.covers(1), self.covers(2));
+        for (order, op) in &self.waiting {
+            if let Some(Slot { what: What::Step { retry_at, once, .. }, waker, .. }) = self.slots.get_mut(op)
                 && *retry_at <= self.clock
-                // A step that may not run would only leave its waker again, and be woken for ever.
                 && self.problem.is_none()
-                // Only once: nobody may be polling it, and whoever does leaves a waker again.
-                && let Some(waker) = waker.take()
             {
-                waker.wake();
+                // A step that may not run would only leave its waker again, and be woken for ever.
+                if !once.is_covered(covers_one, covers_two) {
+                    self.held.extend(waker.as_ref().map(|_| *order));
+                } else if let Some(waker) = waker.take() {
+                    // Only once: nobody may be polling it, and whoever does leaves a waker again.
+                    self.held.remove(order);
+                    waker.wake();
+                }
             }
         }
         for waker in self.deferred.drain(..) {
@@ -381,6 +436,24 @@ impl State {
             What::Step { stage: Stage::Running(bell), .. } => !bell.wants_poll(),
             What::Step { .. } | What::Sleep { .. } | What::Wait { .. } => false,
         })
+    }
+
+    /// Whether a step that could run has to wait for another activation. Not while one is announced that must run in
+    /// this one, and not if what is reported now makes room for it.
+    pub fn holds_back(&self) -> bool {
+        let announces = self.outbox.iter().any(|command| matches!(command, Command::StepBegun { .. }));
+        let makes_room = self.has_reports() && self.covers(1);
+        !self.held.is_empty() && !announces && !makes_room
+    }
+
+    pub(super) fn allowance(&mut self) -> &mut Allowance {
+        &mut self.allowance
+    }
+
+    /// Whether a step may begin that needs so many calls, beside those that are under way.
+    fn covers(&self, needs: u32) -> bool {
+        let held_back = self.running.len() + self.promised.len() + usize::from(!self.outbox.is_empty());
+        self.allowance.covers(held_back, needs, self.clock)
     }
 
     /// Whether there is something to tell the engine.
@@ -520,7 +593,8 @@ impl State {
         // Named once, and consumed or dropped since: the event came too late to matter, then and now.
         let named = self.named.get(&(op.kind, op.name.clone())).copied().unwrap_or_default();
         if op.occurrence >= named {
-            self.stop(self.divergence(op, workflow_ended));
+            let problem = words::divergence(self.slots.keys(), op, workflow_ended);
+            self.stop(problem);
         }
     }
 
@@ -540,39 +614,5 @@ impl State {
             }
         });
         None
-    }
-
-    fn divergence(&self, expected: &Op, workflow_ended: bool) -> Problem {
-        let all = self.slots.keys().map(|op| format!("{} '{}'", op.kind.as_str(), op.name));
-        let mut waiting: Vec<_> = all.take(SHOWN_MAX).collect();
-        if self.slots.len() > SHOWN_MAX {
-            waiting.push(format!("{} more", self.slots.len() - SHOWN_MAX));
-        }
-        let actual = if workflow_ended {
-            "the workflow has already returned".to_owned()
-        } else if waiting.is_empty() {
-            "the code waits for nothing".to_owned()
-        } else {
-            format!("the code waits for {}", waiting.join(", "))
-        };
-        let detail = format!(
-            "The journal goes on with {} '{}' (occurrence {}), but {actual}. Code outside of steps must do \
-             the same on every replay. Deploy code that matches, then resume the run.",
-            expected.kind.as_str(),
-            expected.name,
-            expected.occurrence
-        );
-        Problem::new(Code::Diverged, detail)
-    }
-}
-
-/// What is said of a step that must not run twice and was cut short.
-fn interrupted(op: &Op) -> Command {
-    let message = "it was cut short, and must not run twice: look whether it has done its work";
-    Command::StepFailed {
-        op: op.clone(),
-        attempt: 1,
-        failure: Failure::coded(Code::StepInterrupted, message),
-        retry: Retry { attempts: 1, ..Retry::default() },
     }
 }

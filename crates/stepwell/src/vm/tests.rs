@@ -43,6 +43,7 @@ impl Bench {
             now: at(0),
             started_at: at(0),
             input: Payload::null(),
+            budget: None,
             patches: vec![],
             journal: Page { events: records(events, 1), more: false },
         };
@@ -262,4 +263,55 @@ fn the_next_attempt_waits_for_the_engines_clock() {
     assert!(bench.commit().commands.is_empty());
     assert!(bench.vm.answered(Answer::Go { now: at(500), news: vec![] }));
     assert!(matches!(&bench.commit().commands[..], [Command::StepFailed { attempt: 2, .. }]));
+}
+
+fn slips_after_a_sleep() -> Definition<()> {
+    Definition::new("w", |ctx: Ctx, ()| async move {
+        ctx.sleep(Duration::from_secs(1)).await;
+        panic!("it slipped")
+    })
+}
+
+fn failure(commit: Commit) -> Failure {
+    let Then::Fail { failure } = commit.then else { panic!("it fails: {:?}", commit.then) };
+    failure
+}
+
+#[test]
+fn a_panic_of_the_workflow_fails_the_run_with_what_it_said() {
+    let mut bench = Bench::new(slips_after_a_sleep, vec![fired(0)]);
+    let failure = failure(bench.commit());
+    assert_eq!(failure.code, Some(Code::Panicked));
+    assert!(failure.message.starts_with("the code panicked: it slipped"), "{}", failure.message);
+}
+
+#[test]
+fn the_last_words_of_a_workflow_count_where_they_were_spoken() {
+    let words = || LastWords { delivered: Seq(1), step: None, message: "what the one before said".into() };
+    let mut bench = Bench::new(slips_after_a_sleep, vec![]);
+    bench.vm = bench.vm.with_last_words(words());
+    assert!(matches!(bench.commit().then, Then::Suspend { .. }), "it was somewhere else");
+    let mut bench = Bench::new(slips_after_a_sleep, vec![fired(0)]);
+    bench.vm = bench.vm.with_last_words(words());
+    assert_eq!(failure(bench.commit()).message, "the code panicked: what the one before said");
+}
+
+#[test]
+fn the_last_words_of_a_step_are_its_attempt() {
+    let define = || {
+        Definition::new("w", |ctx: Ctx, ()| async move {
+            ctx.step("a", async || Ok(())).await?;
+            Ok(Payload::null())
+        })
+    };
+    let op = Op { kind: OpKind::Step, name: "a".into(), occurrence: 0 };
+    for (attempt, fails) in [(1, true), (2, false)] {
+        let step = Some((op.clone(), attempt));
+        let mut bench = Bench::new(define, vec![]);
+        bench.vm = bench.vm.with_last_words(LastWords { delivered: Seq(0), step, message: "no".into() });
+        let commit = bench.commit();
+        let failed = matches!(&commit.commands[..], [Command::StepFailed { attempt: 1, failure, .. }]
+            if failure.code == Some(Code::Panicked) && !failure.terminal);
+        assert_eq!(failed, fails, "attempt {attempt}: {:?}", commit.commands);
+    }
 }

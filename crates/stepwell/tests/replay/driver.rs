@@ -32,7 +32,7 @@ use stepwell_protocol::{
     program::{Answer, Commit, Page},
 };
 
-use crate::world::{takes, tick};
+use crate::world::{note, take_notes, takes, tick};
 
 /// A way to the cell on which every message takes this many ticks, each way.
 struct Slow {
@@ -341,4 +341,33 @@ fn a_journal_in_pages_is_fetched_before_anything_runs() {
     let (ended, engine) = drive_to_end(engine, &app(), 2);
     assert_eq!(ended, Ended::Completed("\"done\"".into()));
     assert_eq!(engine.commits[0].base, Seq(5));
+}
+
+#[workflow]
+async fn noted(ctx: Ctx) -> Result<()> {
+    let all = [9, 4, 7, 1, 4, 12].map(|ticks| {
+        ctx.step("part", async move || {
+            note(format!("{ticks} begins"));
+            takes(ticks).await;
+            Ok(())
+        })
+    });
+    futures::future::try_join_all(all).await?;
+    Ok(())
+}
+
+#[test]
+fn nothing_begins_while_the_last_word_is_on_its_way() {
+    let app = || App::new().workflow(noted);
+    for delay in [0, 1, 3] {
+        for commits in 0..9 {
+            take_notes();
+            let engine = Engine::start(app(), "noted", &()).budget(commits);
+            let (ended, _) = drive_to_end(engine, &app(), delay);
+            assert_eq!(ended, Ended::Completed("null".into()));
+            // A step that was cut short would begin again.
+            let notes = take_notes();
+            assert_eq!(notes.len(), 6, "delay {delay}, budget {commits}: {notes:?}");
+        }
+    }
 }

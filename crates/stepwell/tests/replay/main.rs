@@ -1,5 +1,6 @@
 //! Workflows on the real run machine, in memory, with virtual time and a cell that dies at every commit.
 
+mod budgets;
 mod driver;
 mod journals;
 mod parallel;

@@ -31,3 +31,10 @@ impl Ledger {
         text.trim().parse().map_err(|_| Error::msg(format!("the ledger answered: {text}")))
     }
 }
+
+/// Asks an address, and gives the status of its answer.
+pub async fn ask(address: &str) -> Result<u16> {
+    let address = address.parse().map_err(Error::msg)?;
+    let response = Fetch::Url(address).send().await.map_err(Error::msg)?;
+    Ok(response.status_code())
+}

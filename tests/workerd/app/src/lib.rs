@@ -1,6 +1,8 @@
 //! Workflows whose steps write to a ledger outside, so that the tests can tell what has really run.
 
 mod ledger;
+mod queued;
+mod trouble;
 
 use futures::{future, stream::FuturesUnordered, stream::StreamExt as _};
 use stepwell::prelude::*;
@@ -8,6 +10,7 @@ use stepwell::prelude::*;
 use stepwell_engine as _;
 
 use ledger::Ledger;
+use trouble::{clumsy, phone, steady};
 
 /// What `mixed` is started with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +31,10 @@ pub struct Plan {
 /// run twice, a patch, progress.
 #[workflow(timeout = "10m")]
 async fn mixed(ctx: Ctx, plan: Plan) -> Result<Vec<u64>> {
+    everything(ctx, plan).await
+}
+
+async fn everything(ctx: Ctx, plan: Plan) -> Result<Vec<u64>> {
     let ledger = Ledger::new(&ctx, &plan.ledger);
     let mut results = vec![ctx.step_with("first", async |info| ledger.write("first", &info).await).await?];
 
@@ -91,6 +98,53 @@ async fn ten(ctx: Ctx) -> Result<u32> {
     Ok(sum)
 }
 
+/// Ten steps that do nothing, and a run that is not kept for long.
+#[workflow(retention = "1s")]
+async fn soon_gone(ctx: Ctx) -> Result<u32> {
+    let mut sum = 0;
+    for n in 0..10 {
+        sum += ctx.step("add", async || Ok(n)).await?;
+    }
+    Ok(sum)
+}
+
+/// As many steps as it is told, and a run that is not kept for long.
+#[workflow(retention = "1s")]
+async fn soon_gone_long(ctx: Ctx, steps: u32) -> Result<u32> {
+    for n in 0..steps {
+        ctx.step("step", async || Ok(n)).await?;
+    }
+    Ok(steps)
+}
+
+/// So many steps, whose results have so many bytes.
+#[workflow]
+async fn many(ctx: Ctx, (steps, bytes): (u32, usize)) -> Result<usize> {
+    let mut total = 0;
+    for _ in 0..steps {
+        total += ctx.step("part", async || Ok("x".repeat(bytes))).await?.len();
+    }
+    Ok(total)
+}
+
+/// One step that asks an address, which may take its time over the answer.
+#[workflow]
+async fn ask(ctx: Ctx, address: String) -> Result<u16> {
+    Ok(ctx.step("ask", async || ledger::ask(&address).await).await?)
+}
+
+/// The same under another name: what one workflow may take is bounded.
+#[workflow]
+async fn ask_too(ctx: Ctx, address: String) -> Result<u16> {
+    Ok(ctx.step("ask", async || ledger::ask(&address).await).await?)
+}
+
+/// And a third time.
+#[workflow]
+async fn ask_again(ctx: Ctx, address: String) -> Result<u16> {
+    Ok(ctx.step("ask", async || ledger::ask(&address).await).await?)
+}
+
 /// Sleeps for as long as it is told, in milliseconds.
 #[workflow]
 async fn nap(ctx: Ctx, ms: u64) -> Result<&'static str> {
@@ -110,6 +164,10 @@ async fn wait(ctx: Ctx, timeout_ms: u64) -> Result<String> {
 /// A long step against the signal `stop`: whichever is first.
 #[workflow]
 async fn race(ctx: Ctx, step_ms: u64) -> Result<&'static str> {
+    step_or_signal(ctx, step_ms).await
+}
+
+async fn step_or_signal(ctx: Ctx, step_ms: u64) -> Result<&'static str> {
     let slow = ctx.step("slow", async || {
         worker::Delay::from(Duration::from_millis(step_ms)).await;
         Ok(())
@@ -123,6 +181,10 @@ async fn race(ctx: Ctx, step_ms: u64) -> Result<&'static str> {
 /// A step that takes longer than it may, until its third attempt.
 #[workflow]
 async fn slow(ctx: Ctx) -> Result<u32> {
+    third_attempt(ctx).await
+}
+
+async fn third_attempt(ctx: Ctx) -> Result<u32> {
     let retry = Retry { attempts: 3, initial_ms: 10, factor: 1.0, max_ms: 10, jitter: 0.0 };
     let attempt = ctx.step_with("slow", async |info: stepwell::StepInfo| {
         if info.attempt < 3 {
@@ -205,6 +267,12 @@ pub fn app() -> App {
     App::new()
         .workflow(mixed)
         .workflow(ten)
+        .workflow(soon_gone)
+        .workflow(soon_gone_long)
+        .workflow(many)
+        .workflow(ask)
+        .workflow(ask_too)
+        .workflow(ask_again)
         .workflow(nap)
         .workflow(wait)
         .workflow(race)
@@ -215,4 +283,12 @@ pub fn app() -> App {
         .workflow(careless)
         .workflow(changing)
         .workflow(fail)
+        .workflow(clumsy)
+        .workflow(steady)
+        .workflow(phone)
+        .workflow(queued::mixed_queued)
+        .workflow(queued::race_queued)
+        .workflow(queued::slow_queued)
+        .workflow(queued::fail_queued)
+        .workflow(queued::long)
 }

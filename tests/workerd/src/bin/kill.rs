@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use stepwell_workerd_tests::{
-    engine::Form,
-    kill::{self, Plan},
+    engine::{Build, Form},
+    kill::{self, Plan, Transport},
 };
 
 /// Kills workerd with SIGKILL while runs with steps, sleeps, signals and retries go through, and checks with
@@ -20,6 +20,16 @@ struct Arguments {
     /// `all-in-one`, `split` or `both`.
     #[arg(long, default_value = "both")]
     form: String,
+    /// What a panic does in the bundles: `abort`, `unwind` or `both`.
+    #[arg(long, default_value = "abort")]
+    build: String,
+    /// Runs that are live at once, at the least.
+    #[arg(long, default_value_t = 0)]
+    live: u32,
+    /// `direct`: cells call programs, on workerd; `queued`: through a queue, under Miniflare; `both`: half and
+    /// half, under Miniflare.
+    #[arg(long, default_value = "direct")]
+    transport: String,
     /// Where chance comes from; printed, so that the same plan can be made again.
     #[arg(long)]
     seed: Option<u64>,
@@ -46,21 +56,40 @@ async fn run(arguments: &Arguments) -> Result<()> {
         "both" => &[Form::AllInOne, Form::Split],
         other => bail!("there is no form '{other}': say all-in-one, split or both"),
     };
+    let builds: &[Build] = match arguments.build.as_str() {
+        "abort" => &[Build::Abort],
+        "unwind" => &[Build::Unwind],
+        "both" => &[Build::Abort, Build::Unwind],
+        other => bail!("there is no build '{other}': say abort, unwind or both"),
+    };
+    ensure!(
+        arguments.live <= arguments.runs,
+        "{} runs cannot be live at once: there are fewer",
+        arguments.live
+    );
     let seed = arguments.seed.unwrap_or_else(rand::random);
     let plan = Plan {
         kills: arguments.kills,
         runs: arguments.runs,
+        live: arguments.live,
         cells: arguments.cells,
+        transport: Transport::named(&arguments.transport)?,
         pause_ms: 300..1_200,
         seed,
     };
     println!("seed {seed}");
-    for &form in forms {
-        let report = kill::run(form, &plan).await.with_context(|| {
-            format!("{} failed; the same plan again: --seed {seed} --form {}", form.name(), form.name())
-        })?;
-        println!("{report}");
+    for &build in builds {
+        for &form in forms {
+            let report = kill::run(form, build, &plan).await.with_context(|| {
+                let (form, build, transport) = (form.name(), build.name(), &arguments.transport);
+                format!(
+                    "{form} failed; the same plan again: --seed {seed} --form {form} --build {build} \
+                     --transport {transport}"
+                )
+            })?;
+            println!("{report}");
+        }
     }
-    println!("{} passed, 0 failed", forms.len());
+    println!("{} passed, 0 failed", builds.len() * forms.len());
     Ok(())
 }

@@ -7,6 +7,7 @@
 pub mod ledger;
 mod plan;
 mod report;
+mod target;
 mod verify;
 
 use std::{
@@ -19,10 +20,12 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, task::JoinSet, time::sleep};
 
-use crate::engine::{Client, Engine, Form};
+use crate::engine::{Build, Client, Form};
 use ledger::Ledger;
 pub use plan::Plan;
 pub use report::Report;
+use target::Target;
+pub use target::Transport;
 
 /// How much of workerd's log is shown when something went wrong, in bytes.
 const LOG_SHOWN: usize = 4_000;
@@ -34,13 +37,13 @@ const HEALED_WITHIN: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs under kills, then the verdict; with the end of workerd's log if it is a bad one.
-pub async fn run(form: Form, plan: &Plan) -> Result<Report> {
-    let engine = Arc::new(Mutex::new(Engine::start(form, plan.cells).await?));
-    let verdict = judge(form, plan, &engine).await;
+pub async fn run(form: Form, build: Build, plan: &Plan) -> Result<Report> {
+    let engine = Arc::new(Mutex::new(Target::start(form, build, plan).await?));
+    let verdict = judge(form, build, plan, &engine).await;
     match verdict {
         Ok(report) => Ok(report),
         Err(error) => {
-            let log = engine.lock().await.engine.log();
+            let log = engine.lock().await.log();
             let from = log.len().saturating_sub(LOG_SHOWN);
             let log = log.get(from..).unwrap_or(&log);
             Err(error.context(format!("workerd's log ends with:\n{log}\n")))
@@ -48,13 +51,13 @@ pub async fn run(form: Form, plan: &Plan) -> Result<Report> {
     }
 }
 
-async fn judge(form: Form, plan: &Plan, engine: &Mutex<Engine>) -> Result<Report> {
+async fn judge(form: Form, build: Build, plan: &Plan, engine: &Mutex<Target>) -> Result<Report> {
     let ledger = Ledger::start().await?;
     let client = engine.lock().await.client();
 
     let mut clients = JoinSet::new();
     for (number, wish) in plan.wishes(&ledger.address()).into_iter().enumerate() {
-        clients.spawn(one_run(client.clone(), number, wish));
+        clients.spawn(one_run(client.clone(), plan.transport.workflow(number), number, wish));
     }
     let kills = kill_repeatedly(engine, plan).await?;
     let last_kill = Instant::now();
@@ -63,10 +66,13 @@ async fn judge(form: Form, plan: &Plan, engine: &Mutex<Engine>) -> Result<Report
     while let Some(run) = clients.join_next().await {
         runs.push(run??);
     }
-    let mut report = Report { form: form.name(), kills, ..Report::default() };
+    let mut report = Report { form: form.name(), build: build.name(), kills, ..Report::default() };
+    let mut lives = Vec::new();
     for run in &runs {
-        verify::ended(&client, run, last_kill + HEALED_WITHIN).await?;
+        lives.push(verify::ended(&client, run, last_kill + HEALED_WITHIN).await?);
     }
+    report.live = verify::live_at_once(&lives);
+    ensure!(report.live >= plan.live, "only {} runs were live at once", report.live);
     report.healed_ms = last_kill.elapsed().as_millis();
     let ledger = ledger.entries();
     for run in &runs {
@@ -76,7 +82,7 @@ async fn judge(form: Form, plan: &Plan, engine: &Mutex<Engine>) -> Result<Report
     verify::nothing_else_ran(&runs, &ledger)?;
     report.starts_repeated = runs.iter().map(|run| run.starts - 1).sum();
     let mut engine = engine.lock().await;
-    ensure!(engine.engine.is_running(), "workerd ended by itself: {}", engine.engine.log());
+    ensure!(engine.is_running(), "workerd ended by itself: {}", engine.log());
     Ok(report)
 }
 
@@ -92,7 +98,7 @@ pub struct Acknowledged {
 }
 
 /// Starts one run under its key, again and again until it is acknowledged; sends its signal likewise.
-async fn one_run(client: Client, number: usize, wish: plan::Wish) -> Result<Acknowledged> {
+async fn one_run(client: Client, workflow: &str, number: usize, wish: plan::Wish) -> Result<Acknowledged> {
     sleep(wish.start_after).await;
     let key = format!("run-{number}");
     let (mut starts, mut id, mut last) = (0, None::<String>, String::new());
@@ -100,7 +106,7 @@ async fn one_run(client: Client, number: usize, wish: plan::Wish) -> Result<Ackn
     while id.is_none() {
         ensure!(began.elapsed() < PATIENCE, "start {number} was never acknowledged; the last answer: {last}");
         starts += 1;
-        match client.start("mixed", &wish.input, Some(&key), 0).await {
+        match client.start(workflow, &wish.input, Some(&key), 0).await {
             Ok(answer) if answer.status < 300 => {
                 let run: Value = serde_json::from_str(&answer.body)?;
                 id = Some(run["id"].as_str().context("a run has an id")?.to_owned());
@@ -116,7 +122,7 @@ async fn one_run(client: Client, number: usize, wish: plan::Wish) -> Result<Ackn
     let id = id.context("acknowledged")?;
     // The same key again must give the same run, in whatever state engine and run are by now.
     if number.is_multiple_of(5) {
-        let again = repeat(|| client.start("mixed", &wish.input, Some(&key), 0)).await?;
+        let again = repeat(|| client.start(workflow, &wish.input, Some(&key), 0)).await?;
         ensure!(serde_json::from_str::<Value>(&again)?["id"] == id.as_str(), "key {key} gave two runs");
     }
     if let Some(after) = wish.pause_after {
@@ -157,38 +163,15 @@ where
     }
 }
 
-/// Kills and restarts; in the split form, the engine, the app, or both.
-async fn kill_repeatedly(engine: &Mutex<Engine>, plan: &Plan) -> Result<report::Kills> {
+/// Kills and restarts.
+async fn kill_repeatedly(engine: &Mutex<Target>, plan: &Plan) -> Result<report::Kills> {
     let mut random = StdRng::seed_from_u64(plan.seed);
     let mut kills = report::Kills::default();
     for _ in 0..plan.kills {
         sleep(Duration::from_millis(random.random_range(plan.pause_ms.clone()))).await;
         let down = Duration::from_millis(random.random_range(0..150));
         let whom = random.random_range(0..10);
-        let mut engine = engine.lock().await;
-        let Engine { engine, app } = &mut *engine;
-        match app {
-            Some(app) if whom < 4 => {
-                kills.app += 1;
-                app.kill();
-                sleep(down).await;
-                app.restart().await?;
-            }
-            Some(app) if whom < 5 => {
-                kills.both += 1;
-                app.kill();
-                engine.kill();
-                sleep(down).await;
-                engine.restart().await?;
-                app.restart().await?;
-            }
-            Some(_) | None => {
-                kills.engine += 1;
-                engine.kill();
-                sleep(down).await;
-                engine.restart().await?;
-            }
-        }
+        engine.lock().await.kill(whom, down, &mut kills).await?;
     }
     Ok(kills)
 }

@@ -5,6 +5,8 @@ use std::{ops::Range, time::Duration};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
+use super::Transport;
+
 /// How many of what.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -12,8 +14,12 @@ pub struct Plan {
     pub kills: u32,
     /// Runs in all.
     pub runs: u32,
+    /// Runs that are live at once, at the least.
+    pub live: u32,
     /// Cells in the pool.
     pub cells: u32,
+    /// How programs are called.
+    pub transport: Transport,
     /// The pause before each kill.
     pub pause_ms: Range<u64>,
     /// Where chance comes from.
@@ -45,19 +51,25 @@ impl Plan {
         let mut random = StdRng::seed_from_u64(self.seed ^ 1);
         let span_ms = u64::from(self.kills) * (self.pause_ms.start + self.pause_ms.end) / 2;
         (0..self.runs)
-            .map(|_| {
-                let (waits, failures, items) =
+            .map(|number| {
+                let (mut waits, failures, items) =
                     (random.random_bool(0.5), random.random_range(0..4), random.random_range(1..6));
+                // The first ones begin together, and end only when they are told to.
+                let together = number < self.live;
+                waits |= together;
                 let sleep_ms = random.random_range(1..1_500);
                 let input = json!({
                     "ledger": ledger, "failures": failures, "sleep_ms": sleep_ms,
                     "waits": waits, "items": items,
                 });
+                let start_after_ms = random.random_range(0..span_ms.max(1));
+                let signal_after_ms = random.random_range(0..2_500);
+                let held_ms = if together { self.held_ms() } else { 0 };
                 Wish {
-                    start_after: Duration::from_millis(random.random_range(0..span_ms.max(1))),
+                    start_after: Duration::from_millis(if together { 0 } else { start_after_ms }),
                     input,
                     waits,
-                    signal_after: Duration::from_millis(random.random_range(0..2_500)),
+                    signal_after: Duration::from_millis(held_ms + signal_after_ms),
                     pause_after: random
                         .random_bool(0.2)
                         .then(|| Duration::from_millis(random.random_range(0..1_500))),
@@ -66,6 +78,14 @@ impl Plan {
                 }
             })
             .collect()
+    }
+}
+
+impl Plan {
+    /// How long the runs that are live at once are kept waiting: until all are there, which takes longer the more
+    /// they are. A run gives up waiting after two minutes.
+    fn held_ms(&self) -> u64 {
+        (2_000 + u64::from(self.live) * 10).min(100_000)
     }
 }
 

@@ -7,10 +7,14 @@ use std::fmt;
 pub struct Report {
     /// How engine and app were put together.
     pub form: &'static str,
+    /// What a panic does in the bundles.
+    pub build: &'static str,
     /// Who was killed how often.
     pub kills: Kills,
     /// Runs that were acknowledged and completed.
     pub runs: u32,
+    /// Runs that were live at once, at the most.
+    pub live: u32,
     /// Steps that were acknowledged.
     pub steps: u32,
     /// Attempts in the ledger.
@@ -45,14 +49,16 @@ impl fmt::Display for Report {
         let Kills { engine, app, both } = self.kills;
         writeln!(
             f,
-            "{}: {} kills (engine {engine}, app {app}, both {both})",
+            "{} ({}): {} kills (engine {engine}, app {app}, both {both})",
             self.form,
+            self.build,
             engine + app + both
         )?;
         writeln!(
             f,
-            "  {} runs acknowledged, {} completed, 0 lost; {} starts repeated under their key",
-            self.runs, self.runs, self.starts_repeated
+            "  {} runs acknowledged, {} completed, 0 lost, up to {} live at once; {} starts repeated under their \
+             key",
+            self.runs, self.runs, self.live, self.starts_repeated
         )?;
         writeln!(
             f,

@@ -14,18 +14,33 @@ use crate::engine::Client;
 /// The step that must not run twice.
 const ONCE: &str = "step:0:once";
 
-/// A run has completed by then.
-pub async fn ended(client: &Client, run: &Acknowledged, by: Instant) -> Result<()> {
+/// A run has completed by then; gives when it was accepted and when it ended.
+pub async fn ended(client: &Client, run: &Acknowledged, by: Instant) -> Result<(u64, u64)> {
     loop {
         let wait = by.saturating_duration_since(Instant::now()).as_secs().clamp(1, 10);
         let view = client.show(&run.id, u32::try_from(wait)?).await?.json()?;
         match view["status"].as_str() {
-            Some("completed") => return Ok(()),
+            Some("completed") => {
+                let at = |name: &str| view[name].as_u64().context("a run that has ended has its times");
+                return Ok((at("created_at")?, at("ended_at")?));
+            }
             Some("failed" | "cancelled" | "paused") => bail!("run {} ended badly: {view}", run.id),
             _ if Instant::now() >= by => bail!("run {} did not end in time: {view}", run.id),
             _ => {}
         }
     }
+}
+
+/// How many of these were live at once, at the most.
+pub fn live_at_once(lives: &[(u64, u64)]) -> u32 {
+    let mut changes: Vec<_> = lives.iter().flat_map(|(from, to)| [(*from, 1), (*to, -1)]).collect();
+    changes.sort_unstable();
+    let (mut live, mut most) = (0_i64, 0);
+    for (_, change) in changes {
+        live += change;
+        most = most.max(live);
+    }
+    u32::try_from(most).unwrap_or_default()
 }
 
 /// One run against its history and the ledger.

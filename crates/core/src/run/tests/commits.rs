@@ -1,6 +1,9 @@
 //! What a commit does, and which ones are refused.
 
-use stepwell_protocol::{Outcome, program::PAYLOAD_BYTES_MAX};
+use stepwell_protocol::{
+    Outcome,
+    program::{PAYLOAD_BYTES_MAX, Progress},
+};
 
 use super::*;
 
@@ -66,6 +69,48 @@ fn the_latest_of_many_commits_is_known_after_the_cell_came_back() {
         assert_eq!(bench.send(&commit, hash), Ok(Reply::Go));
         assert_eq!(bench.run.head, head);
     }
+}
+
+#[test]
+fn a_copy_that_comes_late_does_not_bring_back_what_was_said_before() {
+    let waits = |occurrence| Then::Continue { open: Some(vec![sleep(occurrence, 50)]) };
+    let mut bench = Bench::start(Some(TOKEN));
+    // Neither leaves a record, so both continue the same position.
+    let (first, one) = bench.next_commit(vec![], waits(0));
+    let first =
+        Commit { turn: 1, progress: Some(Progress { percent: 1.0, message: String::new() }), ..first };
+    let (second, two) = bench.next_commit(vec![], waits(1));
+    let second =
+        Commit { turn: 2, progress: Some(Progress { percent: 2.0, message: String::new() }), ..second };
+    assert_eq!(bench.send(&first, one), Ok(Reply::Go));
+    assert_eq!(bench.send(&second, two), Ok(Reply::Go));
+    for crashes in [false, true] {
+        if crashes {
+            bench.crash();
+        }
+        assert_eq!(bench.refused(&first, one), Code::BaseMismatch);
+        assert_eq!(bench.send(&second, two), Ok(Reply::Go), "the latest is known as a repeat");
+    }
+    // The next activation counts anew.
+    bench.pass(LEASE_MS);
+    bench.give(Input::Wake { slot: None }).expect("it is never refused");
+    bench.activate(TOKEN);
+    let (third, three) = bench.next_commit(vec![], waits(2));
+    assert_eq!(bench.send(&Commit { turn: 1, ..third }, three), Ok(Reply::Go));
+}
+
+#[test]
+fn what_is_said_beside_news_is_known_as_said() {
+    let mut bench = Bench::start(Some(TOKEN));
+    let progress = |percent| Some(Progress { percent, message: String::new() });
+    let (first, one) = bench.next_commit(vec![], Then::Continue { open: Some(vec![sleep(0, 50)]) });
+    bench.signal("s", None).expect("it is kept");
+    let first = Commit { turn: 1, progress: progress(1.0), ..first };
+    let second = Commit { turn: 2, progress: progress(2.0), ..first.clone() };
+    assert_eq!(bench.send(&first, one), Ok(Reply::Go));
+    assert_eq!(bench.send(&second, one + 100), Ok(Reply::Go));
+    assert_eq!(bench.refused(&first, one), Code::BaseMismatch);
+    assert_eq!(bench.run.progress, progress(2.0));
 }
 
 #[test]

@@ -10,10 +10,11 @@ mod suspension;
 mod timeouts;
 mod trouble;
 mod walk;
+mod yields;
 
 use stepwell_protocol::{
     Code, Epoch, Event, Failure, Op, OpKind, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
-    program::{Command, Commit, Open, Retry, Then},
+    program::{Command, Commit, Dispatch, Open, Retry, Then},
 };
 
 use super::*;
@@ -46,8 +47,11 @@ impl Bench {
             number: 1,
             suffix: RunId::suffix_from(7),
         };
-        let (mut run, decision) =
-            Run::start(now, Start { id, workflow: "w".into(), seed: 5, timeout_ms, tags: vec![], slot });
+        let (workflow, seed, tags) = ("w".into(), 5, vec![]);
+        let dispatch = Dispatch::Direct;
+        let start =
+            Start { id, workflow, seed, dispatch, timeout_ms, retention_ms: None, key: None, tags, slot };
+        let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);
         let row = run.to_row();
         let bench = Self { now, run, row, journal: Vec::new(), hashes: 0 };
@@ -111,8 +115,8 @@ impl Bench {
 
     fn check(&self) {
         let mut expected = self.run.clone();
-        if let Phase::Running { orphaned_until, .. } = &mut expected.phase {
-            *orphaned_until = None;
+        if let Phase::Running { lease, .. } = &mut expected.phase {
+            *lease = None;
         }
         let reloaded = self.reloaded();
         // The bill is an estimate: what a lost instance had counted for it is not worth a row.
@@ -201,7 +205,7 @@ impl Bench {
 
 /// A commit that says nothing beside its commands.
 fn said(epoch: Epoch, base: Seq, commands: Vec<Command>, then: Then) -> Commit {
-    Commit { epoch, base, commands, patches: vec![], progress: None, then }
+    Commit { epoch, base, commands, patches: vec![], progress: None, then, turn: 0 }
 }
 
 fn op(kind: OpKind, name: &str, occurrence: u32) -> Op {

@@ -6,8 +6,8 @@ use super::*;
 fn stands(run: &Run) -> &'static str {
     match &run.phase {
         Phase::Pending { .. } => "pending",
-        Phase::Running { orphaned_until: None, .. } => "running",
-        Phase::Running { orphaned_until: Some(_), .. } => "orphan",
+        Phase::Running { session: Session::Capability, .. } => "running",
+        Phase::Running { session: Session::Token, .. } => "leased",
         Phase::Suspended => "suspended",
         Phase::Paused { why: PauseWhy::Problem(_) } => "paused",
         Phase::Paused { why: PauseWhy::Request } => "halted",
@@ -23,8 +23,6 @@ fn phases() -> Vec<Bench> {
         bench.commit(vec![], then).expect("in turn");
         bench
     };
-    let mut orphan = Bench::start(Some(TOKEN));
-    orphan.crash();
     let mut cancelled = Bench::running();
     cancelled.give(Input::Cancel).expect("it has not ended");
     let halted = |mut bench: Bench| {
@@ -34,7 +32,7 @@ fn phases() -> Vec<Bench> {
     vec![
         Bench::start(None),
         Bench::running(),
-        orphan,
+        Bench::start(Some(TOKEN)),
         Bench::suspended(vec![wait("s", 0, None), sleep(0, 10)]),
         ended(Then::Pause { problem: problem() }),
         halted(Bench::suspended(vec![sleep(0, 10)])),
@@ -55,6 +53,7 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
         commit(Then::Complete { output: Payload::null() }),
         commit(Then::Fail { failure: Failure::new("") }),
     );
+    let yields = commit(Then::Yield { open: None });
     let pauses = commit(Then::Pause { problem: problem() });
     let epoch = bench.run.epoch;
     let signal = |slot| Input::Signal { name: "s".into(), id: None, payload: Payload::null(), slot };
@@ -63,6 +62,7 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
         ("activate", Input::Activate(SLOT)),
         ("continue", goes_on),
         ("suspend", suspends),
+        ("yield", yields),
         ("complete", completes),
         ("fail", fails),
         ("pause", pauses),
@@ -80,6 +80,7 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
         ("threw", Input::ActivationEnded { epoch, end: CallEnd::Threw("no".into()) }),
         ("lost", Input::ActivationEnded { epoch, end: CallEnd::Lost("no".into()) }),
         ("reload", Input::Reload),
+        ("heard", Input::Heard { epoch }),
     ]
 }
 
@@ -87,19 +88,20 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
 fn every_input_in_every_phase_has_its_one_result() {
     // Much later: whatever waits for a time is due. Halted: by request, at rest and with its program at work.
     let table = "
-        input        pending   running   orphan    suspended paused    halted    halted    completed failed    cancelled
-        activate     running   running   orphan    suspended paused    halted    halted    completed failed    cancelled
-        continue     stale     running   orphan    stale     stale     stale     halted    stale     stale     stale
+        input        pending   running   leased    suspended paused    halted    halted    completed failed    cancelled
+        activate     running   running   leased    suspended paused    halted    halted    completed failed    cancelled
+        continue     stale     running   leased    stale     stale     stale     halted    stale     stale     stale
         suspend      stale     suspended suspended stale     stale     stale     halted    stale     stale     stale
+        yield        stale     pending   pending   stale     stale     stale     halted    stale     stale     stale
         complete     stale     completed completed stale     stale     stale     halted    stale     stale     stale
         fail         stale     failed    failed    stale     stale     stale     halted    stale     stale     stale
         pause        stale     paused    paused    stale     stale     stale     halted    stale     stale     stale
-        signal       pending   running   orphan    pending   paused    halted    halted    ended     ended     ended
-        signal,slot  pending   running   orphan    running   paused    halted    halted    ended     ended     ended
+        signal       pending   running   leased    pending   paused    halted    halted    ended     ended     ended
+        signal,slot  pending   running   leased    running   paused    halted    halted    ended     ended     ended
         cancel       cancelled cancelled cancelled cancelled cancelled cancelled cancelled ended     ended     cancelled
         halt         halted    halted    halted    halted    paused    halted    halted    ended     ended     ended
-        resume       pending   running   orphan    suspended pending   pending   pending   ended     ended     ended
-        resume,slot  pending   running   orphan    suspended running   running   running   ended     ended     ended
+        resume       pending   running   leased    suspended pending   pending   pending   ended     ended     ended
+        resume,slot  pending   running   leased    suspended running   running   running   ended     ended     ended
         restart      wrong     wrong     wrong     wrong     pending   pending   pending   pending   pending   pending
         restart,slot wrong     wrong     wrong     wrong     running   running   running   running   running   running
         wake         pending   running   pending   pending   paused    halted    halted    completed failed    cancelled
@@ -107,7 +109,8 @@ fn every_input_in_every_phase_has_its_one_result() {
         returned     pending   pending   pending   suspended paused    halted    halted    completed failed    cancelled
         threw        pending   pending   pending   suspended paused    halted    halted    completed failed    cancelled
         lost         pending   pending   pending   suspended paused    halted    halted    completed failed    cancelled
-        reload       pending   pending   orphan    suspended paused    halted    halted    completed failed    cancelled
+        reload       pending   pending   leased    suspended paused    halted    halted    completed failed    cancelled
+        heard        stale     running   leased    stale     stale     stale     halted    stale     stale     stale
     ";
     let mut actual = vec![vec!["input".to_owned()]];
     for mut bench in phases() {

@@ -20,18 +20,62 @@ fn an_orphan_with_a_capability_is_queued_again_at_once() {
 }
 
 #[test]
-fn an_orphan_with_a_token_may_still_commit_for_a_while() {
+fn a_token_outlives_its_cell_for_as_long_as_something_is_heard_of_it() {
     let mut bench = Bench::start(Some(TOKEN));
-    bench.crash();
-    bench.pass(ORPHAN_GRACE_MS - 1);
-    bench.give(Input::Wake { slot: None }).expect("it is never refused");
-    assert_eq!(bench.commit(vec![succeeded("a")], go_on()), Ok(Reply::Go));
+    let epoch = bench.run.epoch;
+    for round in 0..3 {
+        bench.crash();
+        bench.pass(LEASE_MS - 1);
+        wakes(&mut bench);
+        match round {
+            0 => assert_eq!(bench.commit(vec![succeeded("a")], go_on()), Ok(Reply::Go)),
+            1 => drop(bench.give(Input::Heard { epoch }).expect("it is at work")),
+            _ => {
+                let (again, hash) = bench.next_commit(vec![], go_on());
+                assert_eq!(bench.send(&again, hash), Ok(Reply::Go));
+                bench.pass(1);
+                assert_eq!(bench.send(&again, hash), Ok(Reply::Go), "a repeat is a word, too");
+            }
+        }
+        bench.pass(LEASE_MS - 1);
+        wakes(&mut bench);
+        assert!(bench.run.is_held_by(epoch), "round {round}: {:?}", bench.run.phase);
+    }
     let (late, hash) = bench.next_commit(vec![succeeded("b")], go_on());
     bench.pass(1);
-    bench.give(Input::Wake { slot: None }).expect("it is never refused");
-    assert_eq!(bench.run.phase, Phase::Pending { not_before: bench.now });
+    wakes(&mut bench);
+    assert!(matches!(bench.run.phase, Phase::Pending { not_before } if not_before > bench.now));
     assert_eq!(bench.refused(&late, hash), Code::StaleEpoch);
-    assert_eq!(bench.run.trouble.suspicion, 1);
+    assert!(bench.give(Input::Heard { epoch }).is_err(), "it need not go on");
+}
+
+fn wakes(bench: &mut Bench) {
+    bench.give(Input::Wake { slot: None }).expect("it is never refused");
+}
+
+#[test]
+fn a_lease_that_ends_is_a_loss_and_makes_suspicious() {
+    let mut bench = Bench::start(Some(TOKEN));
+    bench.pass(LEASE_MS);
+    wakes(&mut bench);
+    let expected = Trouble { suspicion: 1, losses: 1, ..Trouble::default() };
+    assert_eq!(bench.run.trouble, expected);
+}
+
+#[test]
+fn a_run_whose_consumers_die_while_they_have_nothing_else_is_failed() {
+    let mut bench = Bench::start(Some(TOKEN));
+    let mut deaths = 0;
+    while !matches!(bench.run.phase, Phase::Ended { .. }) {
+        bench.pass(LEASE_MS);
+        wakes(&mut bench);
+        deaths += 1;
+        if let Phase::Pending { .. } = bench.run.phase {
+            bench.activate(Slot { alone: true, ..TOKEN });
+        }
+    }
+    assert_eq!(deaths, SUSPICION_ALONE + STRIKES_MAX);
+    assert_eq!(bench.run.status(), Status::Failed);
 }
 
 #[test]
@@ -192,4 +236,46 @@ fn the_call_of_a_suspended_run_ends_without_a_strike() {
     dies(&mut bench, CallEnd::Returned);
     assert_eq!(bench.run.trouble, Trouble::default());
     assert_eq!(bench.run.phase, Phase::Suspended);
+}
+
+fn died() -> CallEnd {
+    CallEnd::Died("the instance was stopped".into())
+}
+
+#[test]
+fn a_program_that_dies_beside_others_is_only_suspected() {
+    let mut bench = Bench::running();
+    for suspicion in 1..=SUSPICION_ALONE {
+        dies(&mut bench, died());
+        assert_eq!(bench.run.trouble, Trouble { suspicion, ..Trouble::default() });
+        bench.activate(ALONE);
+    }
+    for strikes in 1..STRIKES_MAX {
+        dies(&mut bench, died());
+        assert_eq!(bench.run.trouble.strikes, strikes);
+        bench.activate(ALONE);
+    }
+    dies(&mut bench, died());
+    assert_eq!(bench.run.status(), Status::Failed);
+}
+
+#[test]
+fn two_runs_that_die_together_are_not_called_together_again() {
+    let pauses = |seed: u64| {
+        let mut bench = Bench::running();
+        bench.run.seed = seed;
+        bench.row = bench.run.to_row();
+        let mut pauses = Vec::new();
+        for _ in 0..SUSPICION_ALONE + STRIKES_MAX - 1 {
+            bench.crash();
+            let Phase::Pending { not_before } = bench.run.phase else { panic!("{:?}", bench.run.phase) };
+            pauses.push(not_before.as_millis() - bench.now.as_millis());
+            bench.activate(ALONE);
+        }
+        pauses
+    };
+    let (one, other) = (pauses(1), pauses(2));
+    assert!(one.iter().all(|pause| *pause <= 2 * TROUBLE_BACKOFF_MS_MAX), "{one:?}");
+    let apart = one.iter().zip(&other).filter(|(one, other)| one.abs_diff(**other) > 50).count();
+    assert!(apart >= 6, "{one:?} {other:?}");
 }

@@ -15,6 +15,10 @@ enum Move {
     /// The program finds out what happened since it last heard.
     Listen,
     Repeat,
+    /// A copy of an earlier commit arrives, of so many.
+    Late(u32),
+    /// Whoever holds the call says that it is alive.
+    Beat,
     Zombie(Act),
     Misplaced(u32),
     Signal(u8, Option<Slot>),
@@ -43,6 +47,7 @@ enum Act {
     Patch(u8),
     Progress,
     Suspend,
+    Yield,
     Complete,
     Pause,
 }
@@ -65,6 +70,7 @@ fn acts() -> impl Strategy<Value = Act> {
         1 => Just(Act::Progress),
         4 => (0..2_u8, proptest::option::of(0..400_u64)).prop_map(|(name, ms)| Act::Wait(name, ms)),
         8 => Just(Act::Suspend),
+        2 => Just(Act::Yield),
         1 => prop_oneof![Just(Act::Complete), Just(Act::Pause)],
     ]
 }
@@ -75,6 +81,8 @@ fn moves() -> impl Strategy<Value = Move> {
         40 => acts().prop_map(Move::Program),
         8 => Just(Move::Listen),
         6 => Just(Move::Repeat),
+        6 => any::<u32>().prop_map(Move::Late),
+        4 => Just(Move::Beat),
         6 => acts().prop_map(Move::Zombie),
         4 => (0..4_u32).prop_map(Move::Misplaced),
         14 => (0..2_u8, proptest::option::of(slots())).prop_map(|(name, slot)| Move::Signal(name, slot)),
@@ -98,6 +106,10 @@ struct Program {
     known: Seq,
     open: Vec<Open>,
     last: Option<(Commit, u64, Reply)>,
+    /// How many commits it has made.
+    turns: u32,
+    /// All that it has said before the last one.
+    earlier: Vec<(Commit, u64)>,
     /// Whether it was told that there is nothing left to do.
     over: bool,
 }
@@ -144,6 +156,11 @@ impl World {
             }
             Move::Listen => self.listen(),
             Move::Repeat => self.repeat(),
+            Move::Late(index) => self.late(index),
+            Move::Beat => {
+                let alive = self.bench.run.is_held_by(epoch) || self.bench.run.is_drained_by(epoch);
+                assert_eq!(self.bench.give(Input::Heard { epoch }).is_ok(), alive);
+            }
             Move::Zombie(act) => self.zombie(act),
             Move::Misplaced(by) => self.misplaced(by),
             Move::Signal(name, slot) => {
@@ -207,7 +224,9 @@ impl World {
     }
 
     fn act(&mut self, act: Act) {
-        let commit = self.commit_for(act);
+        let mut commit = self.commit_for(act);
+        self.program.turns += 1;
+        commit.turn = self.program.turns;
         self.bench.hashes += 1;
         let hash = self.bench.hashes;
         let has_news = self.bench.run.last_counted() > self.program.known;
@@ -225,7 +244,9 @@ impl World {
             assert_eq!(self.bench.journal.len(), head + kept, "what was done is kept");
         }
         self.program.over |= reply == Reply::Stop;
-        self.program.last = Some((commit, hash, reply));
+        if let Some((commit, hash, _)) = self.program.last.replace((commit, hash, reply)) {
+            self.program.earlier.push((commit, hash));
+        }
         if reply == Reply::Go {
             self.listen();
         }
@@ -243,6 +264,7 @@ impl World {
             | Act::SleepUntil(_)
             | Act::Wait(..)
             | Act::Suspend
+            | Act::Yield
             | Act::Complete
             | Act::Pause => (commit.commands, commit.then) = self.reports(act),
         }
@@ -276,6 +298,7 @@ impl World {
                 self.begin(|n| wait(signal_name(name), n, timeout_ms));
                 (vec![], Then::Continue { open: Some(self.program.open.clone()) })
             }
+            Act::Yield => (vec![], Then::Yield { open }),
             Act::Complete => (vec![], Then::Complete { output: Payload::null() }),
             Act::Pause => (vec![], Then::Pause { problem: problem() }),
             Act::Suspend | Act::Succeed | Act::Fail { .. } | Act::Begin | Act::Patch(_) | Act::Progress => {
@@ -328,6 +351,25 @@ impl World {
             Err(_) => assert!(!self.bench.run.is_held_by(commit.epoch) || reply == Reply::Stop),
         }
         assert_eq!(self.bench.journal.len(), head, "a repeat writes nothing");
+    }
+
+    /// A copy of something that was said long ago arrives: it takes nothing back.
+    fn late(&mut self, index: u32) {
+        let earlier = &self.program.earlier;
+        if earlier.is_empty() {
+            return;
+        }
+        let (commit, hash) = earlier[index as usize % earlier.len()].clone();
+        let mut before = self.bench.run.clone();
+        let _ = self.bench.send(&commit, hash);
+        // Whoever is heard of is alive, and that is all.
+        if let (Phase::Running { lease: before, .. }, Phase::Running { lease: after, .. }) =
+            (&mut before.phase, &self.bench.run.phase)
+        {
+            *before = *after;
+        }
+        before.spent = self.bench.run.spent;
+        assert_eq!(self.bench.run, before, "{commit:?} came late");
     }
 
     /// Somebody who was replaced speaks as if nothing had happened.

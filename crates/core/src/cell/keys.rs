@@ -1,0 +1,59 @@
+//! What a cell knows of idempotency keys: the run that a key has started, or where the key has gone.
+//!
+//! Invariant: a key that was sent on starts nothing here any more. So of all the cells that a key has ever
+//! been at home in, at most one holds its run.
+
+use stepwell_protocol::{Code, Place, Problem};
+
+use super::{Cell, Fault, KeyRow, Rows, StoredKey, StoredRun};
+use crate::run::Run;
+
+/// What a cell says of a key that is at home elsewhere by now.
+#[derive(Clone, Debug)]
+pub enum Reserved {
+    /// It has started a run here, before.
+    Run(Box<Run>),
+    /// It has gone there, now or before.
+    Moved(Place),
+}
+
+impl Cell {
+    /// Sends a key on to its next home, unless it has started a run here.
+    pub fn reserve<R: Rows>(
+        &mut self,
+        rows: &R,
+        key: &KeyRow,
+        to: &Place,
+    ) -> Result<Reserved, Fault<R::Error>> {
+        match self.keyed(rows, key) {
+            Ok(Some(run)) => Ok(Reserved::Run(Box::new(run))),
+            Ok(None) => {
+                rows.reserve(&key.key, to).map_err(Fault::Storage)?;
+                Ok(Reserved::Moved(to.clone()))
+            }
+            Err(Fault::Moved(place)) => Ok(Reserved::Moved(place)),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// The run that a key has started here.
+    pub(super) fn keyed<R: Rows>(&self, rows: &R, key: &KeyRow) -> Result<Option<Run>, Fault<R::Error>> {
+        let StoredRun { number, fingerprint } = match rows.key(&key.key).map_err(Fault::Storage)? {
+            None => return Ok(None),
+            Some(StoredKey::Moved(place)) => return Err(Fault::Moved(place)),
+            Some(StoredKey::Run(run)) => run,
+        };
+        let run = match self.runs.get(&number) {
+            Some(run) => Some(run.clone()),
+            None => rows.run(number).map_err(Fault::Storage)?,
+        };
+        // A key is known for as long as its run is.
+        let Some(run) = run.filter(|run| !run.deleting) else { return Ok(None) };
+        if fingerprint != key.fingerprint {
+            let detail = "This Idempotency-Key has started a run with another workflow or input. Use a new \
+                          key for a new request.";
+            return Err(Problem::new(Code::IdempotencyKeyReused, detail).into());
+        }
+        Ok(Some(run))
+    }
+}

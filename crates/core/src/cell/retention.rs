@@ -1,0 +1,97 @@
+//! Deletes runs that have been kept for long enough, a bounded number of rows at a time.
+//!
+//! A run's expiry is its wake time, so the index and the alarm that find everything else find it too. What is
+//! found is put aside in memory, and each alarm deletes a slice of it. A run that fits into a slice goes at
+//! once. A longer one is marked first, and is gone for everybody from then on; its journal goes piece by piece,
+//! and its row last, so that whoever takes over from a dead instance finds what is left by the same index.
+//!
+//! Invariant: nothing of a run is deleted before it has ended and its time is over.
+
+use stepwell_protocol::Timestamp;
+
+use super::{Cell, Fault, Rows, Slice};
+use crate::run::{Input, Run};
+
+/// What one alarm deletes at the most; the next one follows at once. Large events take longer to delete than
+/// small ones, so both count.
+pub const DELETE_SLICE: Slice = Slice { rows: 500, bytes: 16 << 20 };
+
+/// How many runs are put aside at the most: the others are found again when these are gone.
+const EXPIRED_MAX: usize = 4_096;
+
+impl Cell {
+    /// A cell that deletes so much at once.
+    #[must_use]
+    pub fn with_delete_slice(self, slice: Slice) -> Self {
+        Self { delete_slice: slice, ..self }
+    }
+
+    /// Puts a run aside whose time is over.
+    pub(super) fn set_aside(&mut self, number: u64) {
+        if self.expired.len() < EXPIRED_MAX {
+            self.expired.insert(number);
+        } else {
+            self.more_expired = true;
+        }
+    }
+
+    /// Deletes a slice of what was put aside.
+    pub(super) fn delete_slice<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+        let mut room = self.delete_slice;
+        while room.rows > 0
+            && let Some(number) = self.expired.first().copied()
+        {
+            match rows.run(number).map_err(Fault::Storage)? {
+                // Somebody may have taken it back to life.
+                Some(run) if run.is_expired(now) => {
+                    if !self.delete(rows, now, &run, &mut room)? {
+                        break;
+                    }
+                }
+                Some(_) | None => {}
+            }
+            self.expired.remove(&number);
+        }
+        if !self.expired.is_empty() {
+            self.arm_by(now, now);
+        } else if std::mem::take(&mut self.more_expired) {
+            self.look_again(now);
+        }
+        Ok(())
+    }
+
+    /// Deletes as much of a run as there is room for. Says whether nothing is left of it.
+    fn delete<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        run: &Run,
+        room: &mut Slice,
+    ) -> Result<bool, Fault<R::Error>> {
+        let rows_most = rows_of(run);
+        let in_slices = run.deleting || rows_most > self.delete_slice.rows;
+        let bytes = if in_slices { 0 } else { rows.weight(run.id.number).map_err(Fault::Storage)? };
+        if in_slices || bytes > self.delete_slice.bytes {
+            if !run.deleting {
+                self.drive(rows, now, run.id.number, |_| Input::Expire)?;
+            }
+            let trimmed = rows.trim(run.id.number, *room).map_err(Fault::Storage)?;
+            room.rows = room.rows.saturating_sub(trimmed.rows);
+            if !trimmed.is_all {
+                return Ok(false);
+            }
+        } else if rows_most > room.rows || bytes > room.bytes {
+            return Ok(false);
+        }
+        let removed = rows.remove(run).map_err(Fault::Storage)?;
+        room.rows = room.rows.saturating_sub(removed);
+        room.bytes -= bytes.min(room.bytes);
+        Ok(true)
+    }
+}
+
+/// The rows that deleting a run writes at the most: its own, its events, an id for each signal among them, its key,
+/// its tags, and the cell's largest number.
+fn rows_of(run: &Run) -> usize {
+    3 + 2 * run.head.0 as usize + run.tags.len()
+}

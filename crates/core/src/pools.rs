@@ -1,0 +1,310 @@
+//! The cells of a pool: how many there are, in which generations, and where a key is at home.
+//!
+//! A pool grows by a new generation. Nothing moves: a run stays in the cell that its id names, and new runs go
+//! to the latest generation. Only a key has to be looked for where it may have been used before.
+//!
+//! Owns: the setting's form, and the way of a keyed start through the generations ([`Walk`]).
+//! Does not own: what a cell does about a key ([`crate::cell`]), and the calls.
+
+use stepwell_protocol::{Place, Timestamp};
+
+/// The most cells of one generation.
+pub const CELLS_MAX: u32 = 4_096;
+
+/// The most generations of a pool.
+pub const GENERATIONS_MAX: usize = 16;
+
+const DAY_MS: u64 = 86_400_000;
+
+/// A pool and its generations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    name: String,
+    /// Oldest first, and never empty.
+    generations: Vec<Generation>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Generation {
+    cells: u32,
+    /// The day on which the pool grew to this, if it is known.
+    since: Option<Timestamp>,
+}
+
+/// What is wrong with the generations of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0} It takes the cells of each generation, oldest first, with the day of each growth if you like: 16, \
+         or 16,64, or 16,64@2026-12-01."
+)]
+pub struct BadPool(String);
+
+impl Pool {
+    /// Reads generations, oldest first: `16`, `16,64`, or `16,64@2026-12-01` with the day of growth in UTC.
+    pub fn parse(name: &str, text: &str) -> Result<Self, BadPool> {
+        let mut generations: Vec<Generation> = Vec::new();
+        for (index, part) in text.split(',').enumerate() {
+            let (cells, day) = match part.split_once('@') {
+                Some((cells, day)) => (cells.trim(), Some(day.trim())),
+                None => (part.trim(), None),
+            };
+            let cells =
+                cells.parse().ok().filter(|cells| (1..=CELLS_MAX).contains(cells)).ok_or_else(|| {
+                    BadPool(format!("'{cells}' is no number of cells from 1 to {CELLS_MAX}."))
+                })?;
+            let since = match day {
+                Some(_) if index == 0 => {
+                    return Err(BadPool(format!("'{part}' is the first generation: nothing grew to it.")));
+                }
+                Some(day) => Some(
+                    day_of(day).ok_or_else(|| BadPool(format!("'{day}' is no day such as 2026-12-01.")))?,
+                ),
+                None => None,
+            };
+            let latest = generations.iter().filter_map(|generation| generation.since).max();
+            if since.is_some() && since < latest {
+                return Err(BadPool(format!("'{part}' is older than the generation before it.")));
+            }
+            generations.push(Generation { cells, since });
+        }
+        if generations.len() > GENERATIONS_MAX {
+            return Err(BadPool(format!("There are more than {GENERATIONS_MAX} generations.")));
+        }
+        Ok(Self { name: name.to_owned(), generations })
+    }
+
+    /// All cells, the oldest generation first.
+    pub fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        let name = self.name.clone();
+        let cells = self.generations.clone().into_iter().zip(1..);
+        cells.flat_map(move |(generation, number)| {
+            let name = name.clone();
+            (0..generation.cells).map(move |cell| Place { pool: name.clone(), generation: number, cell })
+        })
+    }
+
+    /// Whether there may be a cell at this place. While a growth is deployed, some Workers do not know of it
+    /// yet; so any cell of the generation after the latest may be there.
+    pub fn may_have(&self, place: &Place) -> bool {
+        let cells = if place.generation == self.latest() + 1 {
+            CELLS_MAX
+        } else {
+            self.generation(place.generation).map_or(0, |generation| generation.cells)
+        };
+        place.pool == self.name && place.cell < cells
+    }
+
+    /// A cell of the latest generation.
+    pub fn any(&self, random: u64) -> Place {
+        self.home(self.latest(), random)
+    }
+
+    fn latest(&self) -> u32 {
+        u32::try_from(self.generations.len()).expect("there are few generations")
+    }
+
+    fn generation(&self, number: u32) -> Option<Generation> {
+        self.generations.get((number as usize).checked_sub(1)?).copied()
+    }
+
+    /// Where a key of this hash is at home in a generation.
+    fn home(&self, generation: u32, hash: u64) -> Place {
+        let cells = self.generation(generation).map_or(1, |generation| generation.cells);
+        let cell = u32::try_from(hash % u64::from(cells)).expect("below the number of cells");
+        Place { pool: self.name.clone(), generation, cell }
+    }
+
+    /// The oldest generation in which a key may still be known.
+    fn oldest(&self, now: Timestamp, key_days: u64) -> u32 {
+        let is_over = |number: &u32| {
+            let grown = self.generation(number + 1).and_then(|next| next.since);
+            // The growth took place within that day, and Workers of before went on for a while.
+            let days = (key_days + 2).saturating_mul(DAY_MS);
+            grown.is_some_and(|since| since.plus_millis(days) <= now)
+        };
+        (1..self.latest()).rev().find(is_over).map_or(1, |over| over + 1)
+    }
+}
+
+/// What a keyed start asks next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// A cell of an older generation: does it know the key? If not, it must send everybody on from now on.
+    Reserve {
+        /// The cell to ask.
+        at: Place,
+        /// Where the key goes from there.
+        to: Place,
+    },
+    /// The cell where the key is at home now: start the run.
+    Start {
+        /// The cell to ask.
+        at: Place,
+    },
+}
+
+/// The way of one keyed start through the generations, from the oldest in which its key may be known.
+///
+/// Whoever goes this way, in whatever order and with whatever settings, ends at the same run: each cell sends
+/// a key on for good or starts its run for good, and does so once.
+#[derive(Clone, Debug)]
+pub struct Walk<'a> {
+    pool: &'a Pool,
+    hash: u64,
+    at: Place,
+}
+
+impl<'a> Walk<'a> {
+    /// The way of a key, given by its hash. A key is forgotten after so many days.
+    pub fn new(pool: &'a Pool, hash: u64, now: Timestamp, key_days: u64) -> Self {
+        Self { pool, hash, at: pool.home(pool.oldest(now, key_days), hash) }
+    }
+
+    /// What to ask next.
+    pub fn ask(&self) -> Ask {
+        let at = self.at.clone();
+        // A generation that this Worker does not know is newer than all that it knows.
+        if at.generation < self.pool.latest() {
+            let to = self.pool.home(at.generation + 1, self.hash);
+            Ask::Reserve { at, to }
+        } else {
+            Ask::Start { at }
+        }
+    }
+
+    /// The cell has sent the key on. Says whether that leads anywhere: the way goes up the generations only.
+    pub fn sent_on(&mut self, to: Place) -> bool {
+        let leads_on = to.pool == self.at.pool
+            && to.generation > self.at.generation
+            && to.generation as usize <= GENERATIONS_MAX
+            && to.cell < CELLS_MAX;
+        self.at = to;
+        leads_on
+    }
+}
+
+/// The beginning of a day such as 2026-12-01, in UTC.
+fn day_of(text: &str) -> Option<Timestamp> {
+    let mut parts = text.split('-');
+    let mut part = |length: usize| {
+        let part = parts.next().filter(|part| part.len() == length)?;
+        if part.bytes().all(|byte| byte.is_ascii_digit()) { part.parse::<u64>().ok() } else { None }
+    };
+    let (year, month, day) = (part(4)?, part(2)?, part(2)?);
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let february = if is_leap { 29 } else { 28 };
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let before = months.get(..usize::try_from(month).ok()?.checked_sub(1)?)?;
+    if parts.next().is_some() || year < 1970 || day == 0 || day > *months.get(before.len())? {
+        return None;
+    }
+    let leaps = |years: u64| years / 4 - years / 100 + years / 400;
+    let days = (year - 1970) * 365 + leaps(year - 1) - leaps(1969) + before.iter().sum::<u64>() + day - 1;
+    Some(Timestamp::from_millis(days * DAY_MS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(text: &str) -> Pool {
+        Pool::parse("default", text).expect("it is a pool")
+    }
+
+    fn place(generation: u32, cell: u32) -> Place {
+        Place { pool: "default".into(), generation, cell }
+    }
+
+    #[test]
+    fn a_day_is_the_one_in_the_calendar() {
+        for (text, days) in
+            [("1970-01-01", 0), ("2000-02-29", 11_016), ("2026-12-01", 20_788), ("2100-03-01", 47_541)]
+        {
+            assert_eq!(day_of(text), Some(Timestamp::from_millis(days * DAY_MS)), "{text}");
+        }
+        for bad in [
+            "",
+            "2026-13-01",
+            "2026-02-29",
+            "2026-00-10",
+            "2026-1-1",
+            "2026-01-32",
+            "2026-01-01-",
+            "1969-12-31",
+        ] {
+            assert_eq!(day_of(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pool_is_refused_and_says_why() {
+        for (bad, why) in [
+            ("", "'' is no number of cells"),
+            ("16,", "'' is no number of cells"),
+            ("0", "'0' is no number"),
+            ("16,4097", "'4097' is no number"),
+            ("16;64", "'16;64' is no number"),
+            ("-1", "'-1' is no number"),
+            ("16@2026-12-01", "first generation"),
+            ("16,64@yesterday", "'yesterday' is no day"),
+            ("16,32@2026-12-01,64@2026-11-30", "older than the generation before"),
+            ("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "more than 16 generations"),
+        ] {
+            let error = Pool::parse("default", bad).expect_err(bad).to_string();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn all_cells_of_all_generations_are_there_and_one_growth_ahead_may_be() {
+        let pool = pool(" 2, 3@2026-12-01");
+        let places: Vec<_> = pool.places().collect();
+        assert_eq!(places, [place(1, 0), place(1, 1), place(2, 0), place(2, 1), place(2, 2)]);
+        assert!(places.iter().all(|place| pool.may_have(place)));
+        assert!(pool.may_have(&place(3, 99)));
+        for not in [place(1, 2), place(2, 3), place(3, CELLS_MAX), place(4, 0), place(0, 0)] {
+            assert!(!pool.may_have(&not), "{not}");
+        }
+        assert!(!pool.may_have(&Place { pool: "other".into(), ..place(1, 0) }));
+    }
+
+    #[test]
+    fn new_runs_go_to_the_latest_generation() {
+        let pool = pool("16,64");
+        assert!((0..1_000).all(|random| pool.any(random).generation == 2));
+        assert_eq!(pool.any(63), place(2, 63));
+    }
+
+    #[test]
+    fn older_homes_are_asked_until_the_keys_of_before_the_growth_are_forgotten() {
+        let pool = pool("2,3@2026-12-01,5@2027-03-01");
+        let first = |text: &str| Walk::new(&pool, 7, day_of(text).expect("a day"), 30).ask();
+        let through = |generation: u32, cell: u32, to: u32| Ask::Reserve {
+            at: place(generation, cell),
+            to: place(generation + 1, to),
+        };
+        assert_eq!(first("2027-01-01"), through(1, 1, 1));
+        assert_eq!(first("2027-01-02"), through(2, 1, 2));
+        assert_eq!(first("2027-04-01"), through(2, 1, 2));
+        assert_eq!(first("2027-04-02"), Ask::Start { at: place(3, 2) });
+    }
+
+    #[test]
+    fn without_a_day_older_homes_are_always_asked() {
+        let pool = pool("2,3");
+        let late = Timestamp::MAX;
+        assert_eq!(Walk::new(&pool, 4, late, 30).ask(), Ask::Reserve { at: place(1, 0), to: place(2, 1) });
+    }
+
+    #[test]
+    fn a_way_goes_up_the_generations_only_even_into_one_that_is_not_known() {
+        let pool = pool("2");
+        let mut walk = Walk::new(&pool, 5, Timestamp::default(), 30);
+        assert_eq!(walk.ask(), Ask::Start { at: place(1, 1) });
+        assert!(walk.sent_on(place(2, 40)));
+        assert_eq!(walk.ask(), Ask::Start { at: place(2, 40) });
+        assert!(!walk.clone().sent_on(place(2, 41)));
+        assert!(!walk.clone().sent_on(place(1, 0)));
+        assert!(!walk.sent_on(place(3, CELLS_MAX)));
+    }
+}

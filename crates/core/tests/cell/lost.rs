@@ -1,0 +1,70 @@
+//! What is lost: calls of programs that cannot be reached or kill what they run in, and alarms.
+
+use stepwell_core::{
+    cell::{Cell, Order},
+    run::CallEnd,
+};
+use stepwell_protocol::{
+    Epoch, Op, OpKind, Seq,
+    program::{Open, Then},
+    rest::Status,
+};
+
+use crate::{Memory, at, new_run, said};
+
+fn lost() -> CallEnd {
+    CallEnd::Lost("Network connection lost.".into())
+}
+
+/// Calls a program again and again whose connection breaks each time; says how often, and the run's status then.
+fn breaks_again_and_again(says_something: bool) -> (u32, Status) {
+    let (rows, mut cell) = (Memory::default(), Cell::new(4));
+    cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
+    for activation in 1..60 {
+        let now = at(u64::from(activation) * 100_000);
+        let activated = cell.activation(&rows, now, 1).expect("it is there");
+        // One that was lost before has to fetch its journal, which is how it is heard of.
+        if says_something && activated.journal.more {
+            cell.heard_from(1, Epoch(activation));
+            assert!(!cell.page(&rows, 1, Seq(0)).expect("it can be read").more);
+        }
+        cell.call_ended(&rows, now, 1, Epoch(activation), lost()).expect("it is recorded");
+        if rows.get(1).status() != Status::Pending {
+            return (activation, rows.get(1).status());
+        }
+        cell.alarm(&rows, now.plus_millis(90_000)).expect("the rows can be read");
+    }
+    (60, rows.get(1).status())
+}
+
+#[test]
+fn a_program_that_is_never_heard_of_is_called_for_ever() {
+    assert_eq!(breaks_again_and_again(false).0, 60);
+}
+
+#[test]
+fn a_program_that_is_heard_of_and_then_gone_each_time_is_failed() {
+    let (activations, status) = breaks_again_and_again(true);
+    assert_eq!((activations, status), (13, Status::Failed));
+}
+
+#[test]
+fn an_alarm_that_the_platform_believes_to_be_set_is_set_for_another_time() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(4));
+    cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
+    let op = Op { kind: OpKind::Sleep, name: "sleep".into(), occurrence: 0 };
+    let commit = said(Seq(0), vec![], Then::Suspend { open: vec![Open::Sleep { op, ms: 60_000 }] });
+    cell.commit(&rows, at(0), 1, Epoch(1), commit, 1).expect("it is accepted");
+    for (found, armed) in [(None, 60_000), (Some(60_000), 59_999), (Some(59_999), 60_000), (Some(5), 60_000)]
+    {
+        let mut fresh = Cell::new(4);
+        assert!(fresh.wants_repair());
+        fresh.found_alarm(found.map(at));
+        fresh.repair(&rows, at(10)).expect("the rows can be read");
+        assert_eq!(fresh.take_orders(), [Order::Arm(at(armed))], "found {found:?}");
+        assert!(!fresh.wants_repair());
+        // A moment early, nothing is due yet: it is set for the right time.
+        fresh.alarm(&rows, at(59_999)).expect("the rows can be read");
+        assert_eq!(fresh.take_orders(), [Order::Arm(at(60_000))]);
+    }
+}

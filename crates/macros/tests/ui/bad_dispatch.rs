@@ -1,0 +1,8 @@
+use stepwell::prelude::*;
+
+#[workflow(dispatch = "pigeon")]
+async fn greet(ctx: Ctx) -> Result<()> {
+    Ok(())
+}
+
+fn main() {}

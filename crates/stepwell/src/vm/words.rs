@@ -1,0 +1,49 @@
+//! What people are told when a workflow cannot go on.
+
+use stepwell_protocol::{
+    Code, Failure, Op, Problem,
+    program::{Command, Retry},
+};
+
+/// How many things a person is shown of what a workflow waits for.
+const SHOWN_MAX: usize = 8;
+
+/// The journal goes on with something that the code does not wait for.
+pub(super) fn divergence<'a>(
+    waits_for: impl ExactSizeIterator<Item = &'a Op>,
+    expected: &Op,
+    workflow_ended: bool,
+) -> Problem {
+    let more = waits_for.len().saturating_sub(SHOWN_MAX);
+    let all = waits_for.map(|op| format!("{} '{}'", op.kind.as_str(), op.name));
+    let mut waiting: Vec<_> = all.take(SHOWN_MAX).collect();
+    if more > 0 {
+        waiting.push(format!("{more} more"));
+    }
+    let actual = if workflow_ended {
+        "the workflow has already returned".to_owned()
+    } else if waiting.is_empty() {
+        "the code waits for nothing".to_owned()
+    } else {
+        format!("the code waits for {}", waiting.join(", "))
+    };
+    let detail = format!(
+        "The journal goes on with {} '{}' (occurrence {}), but {actual}. Code outside of steps must do \
+         the same on every replay. Deploy code that matches, then resume the run.",
+        expected.kind.as_str(),
+        expected.name,
+        expected.occurrence
+    );
+    Problem::new(Code::Diverged, detail)
+}
+
+/// What is said of a step that must not run twice and was cut short.
+pub(super) fn interrupted(op: &Op) -> Command {
+    let message = "it was cut short, and must not run twice: look whether it has done its work";
+    Command::StepFailed {
+        op: op.clone(),
+        attempt: 1,
+        failure: Failure::coded(Code::StepInterrupted, message),
+        retry: Retry { attempts: 1, ..Retry::default() },
+    }
+}

@@ -1,0 +1,79 @@
+//! How large it gets on the real workerd: prints counts, times and memory.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use stepwell_workerd_tests::{
+    engine::Form,
+    size::{hung, live, long, sleeping},
+};
+
+/// Runs Stepwell at a size, and prints what that took. Fails if something that must hold does not.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Many runs at once, each with a step of about a second.
+    Live {
+        /// How many.
+        runs: u32,
+        /// Cells in the pool.
+        #[arg(long, default_value_t = 16)]
+        cells: u32,
+        /// Programs that one cell calls at once.
+        #[arg(long, default_value_t = 100)]
+        window: u32,
+    },
+    /// Many runs asleep in one cell, which is then loaded anew.
+    Sleeping {
+        /// How many.
+        runs: u32,
+    },
+    /// One run with many steps, whose results have 1,000 bytes.
+    Long {
+        /// How many steps.
+        steps: u32,
+        /// Kills workerd half way.
+        #[arg(long)]
+        kill: bool,
+        /// Engine and app in two processes.
+        #[arg(long)]
+        split: bool,
+        /// What one activation may do: `STEPWELL_COMMITS`.
+        #[arg(long)]
+        commits: Option<u32>,
+    },
+    /// Endpoints that never answer, and another workflow beside them.
+    Hung,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse().what).await {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("size: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(what: What) -> Result<String> {
+    Ok(match what {
+        What::Live { runs, cells, window } => live::run(runs, cells, window).await?.to_string(),
+        What::Sleeping { runs } => sleeping::run(runs).await?.to_string(),
+        What::Long { steps, kill, split, commits } => {
+            let form = if split { Form::Split } else { Form::AllInOne };
+            long::run(form, steps, commits, kill).await?.to_string()
+        }
+        What::Hung => hung::run().await?.to_string(),
+    })
+}

@@ -1,0 +1,92 @@
+//! Pools that grow.
+
+use serde_json::{Value, json};
+use stepwell_workerd_tests::{
+    TestResult,
+    engine::{Engine, Form},
+    growth::{self, Plan},
+};
+
+#[tokio::test]
+async fn a_key_has_one_run_while_the_pool_grows() -> TestResult {
+    let plan = Plan { starts: 400, duplicates: 10, at_once: 32, kills: 1, seed: 7 };
+    let report = growth::run(&plan).await?;
+    println!("{report}");
+    assert_eq!((report.keys, report.runs), (40, 40));
+    assert!(report.grown > 0 && report.grown < 40, "both generations have runs: {}", report.grown);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_setting_that_makes_no_sense_is_refused_by_every_request() -> TestResult {
+    for (name, value, why) in [
+        ("STEPWELL_CELLS", "16;64", "'16;64' is no number of cells from 1 to 4096"),
+        ("STEPWELL_CELLS", "16,64@soon", "'soon' is no day such as 2026-12-01"),
+        ("STEPWELL_KEY_DAYS", "a week", "STEPWELL_KEY_DAYS is 'a week'"),
+        ("STEPWELL_RETENTION_DAYS", "-1", "STEPWELL_RETENTION_DAYS is '-1'"),
+        ("STEPWELL_CELL_BYTES", "10GB", "STEPWELL_CELL_BYTES is '10GB'"),
+    ] {
+        let engine = Engine::start_with(Form::AllInOne, &[(name, value)]).await?;
+        let client = engine.client();
+        for answer in [
+            client.start("ten", &Value::Null, None, 0).await?,
+            client.get("/api/executions").await?,
+            client.show("default-1-0-1-0123456789ab", 0).await?,
+        ] {
+            assert_eq!((answer.status, answer.body.contains(why)), (500, true), "{value}: {}", answer.body);
+        }
+        let answer = engine.engine.http().get("/api/executions").await?;
+        assert_eq!(answer.status, 401, "whoever has no key is told nothing");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn runs_of_all_generations_are_found_and_listed_and_new_ones_go_to_the_latest() -> TestResult {
+    let mut engine = Engine::start_with(Form::AllInOne, &[("STEPWELL_CELLS", "2")]).await?;
+    let client = engine.client();
+    let mut ids = Vec::new();
+    for n in 0..6 {
+        let key = format!("k{n}");
+        ids.push(client.start("nap", &json!(1), Some(&key), 0).await?.json()?["id"].clone());
+    }
+    // The next deployment, over the same storage.
+    let config = engine.engine.folder().join("config.capnp");
+    let text = std::fs::read_to_string(&config)?.replace("text = \"2\"", "text = \"2,3\"");
+    std::fs::write(&config, text)?;
+    engine.engine.restart().await?;
+    for (n, id) in ids.iter().enumerate() {
+        let key = format!("k{n}");
+        let again = client.start("nap", &json!(1), Some(&key), 0).await?;
+        assert_eq!((again.status, &again.json()?["id"]), (200, id), "a key of before the growth");
+        assert_eq!(client.start("nap", &json!(2), Some(&key), 0).await?.status, 422);
+        assert_eq!(client.show(id.as_str().unwrap_or_default(), 0).await?.status, 200);
+    }
+    for n in 0..6 {
+        let key = (n % 2 == 0).then(|| format!("new{n}"));
+        let id = client.start("nap", &json!(1), key.as_deref(), 0).await?.json()?["id"].clone();
+        assert!(id.as_str().is_some_and(|id| id.starts_with("default-2-")), "{id}");
+        ids.push(id);
+    }
+    let (mut found, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = client.get(&format!("/api/executions?limit=5{cursor}")).await?.json()?;
+        let runs = page["executions"].as_array().cloned().unwrap_or_default();
+        found.extend(runs.iter().map(|run| run["id"].clone()));
+        match page["cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+        assert!(found.len() <= ids.len(), "pages repeat: {found:?}");
+    }
+    let sorted = |mut ids: Vec<Value>| {
+        ids.sort_by_key(ToString::to_string);
+        ids
+    };
+    assert_eq!(sorted(found), sorted(ids));
+    // A cursor from before pools could grow: `{"0":9,"1":9}`, the cells of the first generation.
+    let old = client.get("/api/executions?cursor=eyIwIjo5LCIxIjo5fQ").await?.json()?;
+    let old = old["executions"].as_array().cloned().unwrap_or_default();
+    assert_eq!(old.len(), 6, "{old:?}");
+    Ok(())
+}

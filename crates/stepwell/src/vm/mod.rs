@@ -252,13 +252,21 @@ impl Vm {
     /// Delivers what is known, one event at a time.
     fn replay(&mut self) {
         self.state.borrow_mut().go_still();
+        // Whether the code has been beyond an event before shows only by what comes after it: until the whole
+        // journal is here, the last event that is known waits, and so does the beginning.
+        let held = usize::from(self.journal != Journal::Complete);
+        if self.queue.len() < held + held {
+            return;
+        }
         if !self.begun || !self.queue.is_empty() {
             // The workflow has to reach its first await before anything can be delivered to it.
             self.begun = true;
             self.tell_where_we_are();
             self.poll_workflow(TURNS_STILL_MAX);
         }
-        while let Some(record) = self.queue.pop_front() {
+        while self.queue.len() > held
+            && let Some(record) = self.queue.pop_front()
+        {
             if self.state.borrow().has_problem() {
                 self.queue.clear();
                 return;

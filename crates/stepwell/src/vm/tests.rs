@@ -33,6 +33,11 @@ struct Bench {
 
 impl Bench {
     fn new(define: fn() -> Definition<()>, events: Vec<Event>) -> Self {
+        Self::with_page(define, events, false)
+    }
+
+    /// One that has to ask for the rest of its journal, whether there is any or not.
+    fn with_page(define: fn() -> Definition<()>, events: Vec<Event>, more: bool) -> Self {
         let app = App::new().workflow(define);
         let activation = Activation {
             protocol: PROTOCOL,
@@ -45,7 +50,7 @@ impl Bench {
             input: Payload::null(),
             budget: None,
             patches: vec![],
-            journal: Page { events: records(events, 1), more: false },
+            journal: Page { events: records(events, 1), more },
         };
         let wakes = Arc::new(Wakes::default());
         Self { vm: Vm::new(&app, activation), waker: Waker::from(wakes.clone()), wakes }
@@ -314,4 +319,30 @@ fn the_last_words_of_a_step_are_its_attempt() {
             if failure.code == Some(Code::Panicked) && !failure.terminal);
         assert_eq!(failed, fails, "attempt {attempt}: {:?}", commit.commands);
     }
+}
+
+#[test]
+fn where_a_page_ends_says_nothing_about_where_the_code_has_been() {
+    fn patched() -> Definition<()> {
+        Definition::new("w", |ctx: Ctx, ()| async move {
+            let first = if ctx.patched("first") { "new" } else { "old" };
+            ctx.step("a", async || Ok(())).await?;
+            let second = if ctx.patched("second") { "new" } else { "old" };
+            Ok(Payload::encode(&[first, second])?)
+        })
+    }
+    let finished = Event::StepFinished {
+        op: Op { kind: OpKind::Step, name: "a".into(), occurrence: 0 },
+        attempt: 1,
+        outcome: Outcome::Ok(Payload::null()),
+    };
+    let done = |mut bench: Bench| {
+        assert!(matches!(bench.poll(), Poll::Ready(Order::Page(_))), "it asks for the rest");
+        bench.vm.page(Page::default());
+        bench.commit()
+    };
+    let commit = done(Bench::with_page(patched, vec![finished], true));
+    assert_eq!(commit.patches, ["second"], "the code was never there: {commit:?}");
+    let commit = done(Bench::with_page(patched, vec![], true));
+    assert_eq!(commit.patches, ["first"], "the code was nowhere: {commit:?}");
 }

@@ -2,8 +2,7 @@
 //!
 //! The executor that comes with wasm-bindgen wakes a future by asking the runtime for a microtask, and makes two
 //! functions for each promise that it awaits, with finalizers. Here a promise polls its future in the very turn
-//! that brings its value, and the functions are JavaScript's own. A step's commit is one such promise, so this
-//! is most of what an activation costs.
+//! that brings its value, and the functions are JavaScript's own. Each commit of a step is one such promise.
 //!
 //! Owns: which futures there are, which of them want to be polled, and which promises they wait for. Everything is
 //! polled from a promise's reaction, never from within a call: whatever stops the instance is then an error that

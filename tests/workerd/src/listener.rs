@@ -68,7 +68,8 @@ impl Call {
     }
 }
 
-async fn serve(mut stream: TcpStream, calls: &mpsc::UnboundedSender<Call>) -> Result<()> {
+/// The request line and the headers of a request.
+pub(crate) async fn read_head(stream: &mut TcpStream) -> Result<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|window| window == b"\r\n\r\n") {
         anyhow::ensure!(
@@ -76,7 +77,11 @@ async fn serve(mut stream: TcpStream, calls: &mpsc::UnboundedSender<Call>) -> Re
             "the request ended early"
         );
     }
-    let head = String::from_utf8_lossy(&head);
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+async fn serve(mut stream: TcpStream, calls: &mpsc::UnboundedSender<Call>) -> Result<()> {
+    let head = read_head(&mut stream).await?;
     let target = head.split(' ').nth(1).context("a request line has a target")?;
     let url = reqwest::Url::parse("http://listener")?.join(target)?;
     let (release, released) = oneshot::channel();

@@ -14,8 +14,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// Longest request head that is read; the Workers of the tests send far less.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+use crate::listener::read_head;
 
 /// One call that came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,14 +125,7 @@ async fn serve(mut stream: TcpStream, mut desk: Desk) -> Result<()> {
 }
 
 async fn head(stream: &mut TcpStream) -> Result<(String, BTreeMap<String, String>)> {
-    let mut head = Vec::new();
-    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
-        anyhow::ensure!(
-            head.len() < HEAD_BYTES_MAX && stream.read_buf(&mut head).await? > 0,
-            "the request ended early"
-        );
-    }
-    let head = String::from_utf8_lossy(&head);
+    let head = read_head(stream).await?;
     let path = head.split(' ').nth(1).context("a request line has a target")?.to_owned();
     let headers = head.lines().skip(1).filter_map(|line| line.split_once(": "));
     Ok((path, headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect()))

@@ -254,10 +254,11 @@ impl Vm {
         self.state.borrow_mut().go_still();
         // Whether the code has been beyond an event before shows only by what comes after it: until the whole
         // journal is here, the last event that is known waits, and so does the beginning.
-        let held = usize::from(self.journal != Journal::Complete);
-        if self.queue.len() < held + held {
+        let is_whole = self.journal == Journal::Complete;
+        if !is_whole && self.queue.len() < 2 {
             return;
         }
+        let held = usize::from(!is_whole);
         if !self.begun || !self.queue.is_empty() {
             // The workflow has to reach its first await before anything can be delivered to it.
             self.begun = true;

@@ -49,6 +49,16 @@ test:
     source scripts/env.sh && cargo nextest run --workspace --all-features --locked --exclude stepwell-workerd-tests
     cargo test --workspace --all-features --locked --doc --quiet
 
+# Writes the API's description anew, from the protocol.
+api:
+    cargo run --quiet --locked -p stepwell-openapi > docs/openapi.json.new
+    mv docs/openapi.json.new docs/openapi.json
+
+# Checks the API's description: it is the committed one, has every route and code, and the real Worker answers as it says.
+api-check:
+    cargo test --quiet --locked -p stepwell-openapi
+    source scripts/env.sh && cargo nextest run --locked -p stepwell-workerd-tests --test api --no-capture
+
 # Builds the test Workers, quickly rather than small.
 test-bundles:
     scripts/build-worker tests/workerd/probe target/bundles/probe --profile quick --no-opt
@@ -66,7 +76,12 @@ test-bundles-unwind:
 
 # Tests on the real workerd: the platform's facts, the engine in both forms, the README's own commands.
 workerd-test: test-bundles test-bundles-unwind
+    cargo build --locked -p stepwell-cli
     source scripts/env.sh && cargo nextest run --locked -p stepwell-workerd-tests
+
+# A tour of the command line on the real workerd: new, dev, start, watch, and what one does with runs.
+demo:
+    scripts/demo
 
 # Kills workerd KILLS times while RUNS runs go through, in both forms; more arguments: `--help`.
 kill KILLS RUNS *ARGUMENTS: test-bundles
@@ -76,7 +91,7 @@ kill KILLS RUNS *ARGUMENTS: test-bundles
 growth STARTS *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin growth -- {{STARTS}} {{ARGUMENTS}}
 
-# Runs Stepwell at a size on workerd, and prints what that took: `live RUNS`, `sleeping RUNS`, `long STEPS`, `hung`.
+# Runs Stepwell at a size on workerd, and prints what that took: `live RUNS`, `sleeping RUNS`, `long STEPS`, `bulk RUNS`, `listed RUNS`, `hung`.
 size WHAT *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin size -- {{WHAT}} {{ARGUMENTS}}
 

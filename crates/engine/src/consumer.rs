@@ -11,9 +11,9 @@ use futures::{
     pin_mut,
 };
 use stepwell_core::run::{BEAT_MS, CallEnd};
+use stepwell_promises as promises;
 use stepwell_protocol::{Epoch, Payload, Place, Problem, Seq, program::Answer};
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::future_to_promise;
 use worker::{Delay, Env, MessageBatch, MessageExt as _, RawMessage};
 
 use crate::{
@@ -144,17 +144,15 @@ impl Relay {
             move |method: u32, _: f64, _: u32, argument: String| {
                 let relay = relay.clone();
                 let carried = async move { relay.carry(method, argument).await };
-                future_to_promise(AssertUnwindSafe(carried))
+                promises::promise(carried)
             },
         );
         #[expect(clippy::cast_precision_loss, reason = "run numbers are below 2^53")]
         let session = runtime::new_session(carry.as_ref(), self.number as f64, self.epoch.0);
-        let Some(program) = self.front.app() else {
-            return Some(CallEnd::Lost("there is no app".into()));
-        };
-        let call = match program.activate(activation.text(), &session) {
-            Ok(answer) => runtime::settle(answer),
-            Err(thrown) => return Some(end_of(Err(thrown))),
+        let call = match self.front.activate(activation, &session) {
+            Some(Ok(answer)) => runtime::settle(answer),
+            Some(Err(thrown)) => return Some(end_of(Err(thrown))),
+            None => return Some(CallEnd::Lost("there is no app".into())),
         };
         let (beats, time) = (self.beat(), Delay::from(Duration::from_millis(CALL_MS_MAX)));
         pin_mut!(call, beats, time);
@@ -195,7 +193,7 @@ impl Relay {
         let (number, epoch) = (self.number, self.epoch);
         let after = Seq(argument.parse().unwrap_or_default());
         let answer = match method {
-            runtime::COMMIT => {
+            runtime::COMMIT | runtime::COMMIT_SHORT => {
                 let commit = Payload::from_text(argument)
                     .map_err(|error| JsError::new(&format!("the commit is no JSON: {error}")))?;
                 self.turns.set(self.turns.get() + 1);

@@ -5,12 +5,10 @@
 //! stay open: a client would wait until it gives up, and an `alarm()` that never returns keeps every later alarm
 //! of its object from firing. JavaScript outlives the instance, so it keeps the list.
 
-use std::panic::AssertUnwindSafe;
-
 use js_sys::Promise;
+use stepwell_promises as promises;
 use stepwell_protocol::{Code, Problem};
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::future_to_promise;
 
 #[wasm_bindgen(inline_js = r#"
 const owed = new Set();
@@ -53,7 +51,7 @@ extern "C" {
 
 /// A promise that is rejected if its instance is stopped.
 pub fn promise(future: impl Future<Output = Result<JsValue, JsValue>> + 'static) -> Promise {
-    or_reject(&future_to_promise(AssertUnwindSafe(future)))
+    or_reject(&promises::promise(future))
 }
 
 /// The promise of an HTTP response, which becomes a problem if its instance is stopped.
@@ -62,5 +60,5 @@ pub fn response(future: impl Future<Output = Result<JsValue, JsValue>> + 'static
                   that is always safe.";
     let problem = Problem::new(Code::Internal, detail);
     let body = serde_json::to_string(&problem).expect("a problem holds only what JSON can say");
-    or_respond(&future_to_promise(AssertUnwindSafe(future)), problem.status, &body)
+    or_respond(&promises::promise(future), problem.status, &body)
 }

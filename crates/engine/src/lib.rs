@@ -8,6 +8,8 @@ mod cell;
 mod consumer;
 mod guard;
 mod http;
+mod own;
+mod rpc;
 mod runtime;
 mod settings;
 mod sweep;
@@ -20,6 +22,7 @@ use worker::{
 };
 
 pub use cell::Cell;
+pub use rpc::WorkflowsRpc;
 
 /// Everything that comes from outside. Not by the `worker` crate's attribute: what that promises is lost with the
 /// instance that has promised it.

@@ -4,9 +4,9 @@
 //! its caller without an answer.
 
 use js_sys::{Array, Promise, Reflect};
+use stepwell_promises as promises;
 use stepwell_protocol::Timestamp;
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::JsFuture;
 
 /// The methods of a session, as its function is told: a number crosses over more cheaply than a name.
 pub const COMMIT: u32 = 0;
@@ -14,6 +14,8 @@ pub const COMMIT: u32 = 0;
 pub const PAGE: u32 = 1;
 /// See [`COMMIT`].
 pub const LISTEN: u32 = 2;
+/// A commit by a program that understands a time as an answer: see `Answer::in_short`.
+pub const COMMIT_SHORT: u32 = 3;
 
 #[wasm_bindgen]
 extern "C" {
@@ -82,6 +84,19 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     pub fn activate(this: &Program, activation: &str, session: &JsValue) -> Result<JsValue, JsValue>;
 
+    /// The engine's own program, which its Worker has besides: see `own.rs`.
+    #[wasm_bindgen(method, catch, js_name = stepwellActivate)]
+    pub fn activate_own(this: &Program, activation: &str, session: &JsValue) -> Result<JsValue, JsValue>;
+
+    /// The session of an activation, seen from a program.
+    pub type SessionStub;
+
+    #[wasm_bindgen(method, catch)]
+    pub fn commit(this: &SessionStub, commit: &str) -> Result<JsValue, JsValue>;
+
+    #[wasm_bindgen(method, catch)]
+    pub fn page(this: &SessionStub, after: u32) -> Result<JsValue, JsValue>;
+
     #[wasm_bindgen(method, catch)]
     pub fn describe(this: &Program) -> Result<JsValue, JsValue>;
 
@@ -95,22 +110,31 @@ extern "C" {
 // Only an `RpcTarget` travels by reference, and to extend it takes JavaScript. All sessions of a cell share
 // one function, so that an activation leaves nothing behind on the Rust side.
 #[wasm_bindgen(inline_js = r#"
-import { DurableObject, RpcTarget, exports } from "cloudflare:workers";
-export function extendDurableObject(instance) {
+import { DurableObject, RpcTarget, WorkerEntrypoint, env, exports } from "cloudflare:workers";
+function extend(instance, base) {
   const made = instance.constructor;
-  Object.setPrototypeOf(made, DurableObject);
-  Object.setPrototypeOf(made.prototype, DurableObject.prototype);
+  Object.setPrototypeOf(made, base);
+  Object.setPrototypeOf(made.prototype, base.prototype);
   instance.free();
 }
+export function extendDurableObject(instance) { extend(instance, DurableObject); }
+export function extendWorkerEntrypoint(instance) { extend(instance, WorkerEntrypoint); }
 export function ownEntrypoint() { return exports?.default; }
+export function ownEnv() { return env; }
 class Session extends RpcTarget {
   #call; #number; #epoch;
   constructor(call, number, epoch) { super(); this.#call = call; this.#number = number; this.#epoch = epoch; }
-  commit(text) { return this.#call(0, this.#number, this.#epoch, text); }
+  commit(text, short) { return this.#call(short === true ? 3 : 0, this.#number, this.#epoch, text); }
   page(after) { return this.#call(1, this.#number, this.#epoch, String(after)); }
   listen(after) { return this.#call(2, this.#number, this.#epoch, String(after)); }
 }
 export function newSession(call, number, epoch) { return new Session(call, number, epoch); }
+export function insertRecord(sql, query, run, seq, at, event, mark) {
+  return sql.exec(query, run, seq, at, event, mark ?? null);
+}
+export function insertRecordUncounted(sql, query, run, seq, at, event, mark) {
+  sql.exec(query, run, seq, at, event, mark ?? null);
+}
 "#)]
 extern "C" {
     /// Lets the class of an instance extend `DurableObject`: the runtime passes method calls on to no other.
@@ -118,13 +142,46 @@ extern "C" {
     #[wasm_bindgen(js_name = extendDurableObject)]
     pub fn extend_durable_object(instance: JsValue);
 
+    /// The same for `WorkerEntrypoint`.
+    #[wasm_bindgen(js_name = extendWorkerEntrypoint)]
+    pub fn extend_worker_entrypoint(instance: JsValue);
+
     /// This Worker's own default entrypoint; undefined where the runtime does not offer it.
     #[wasm_bindgen(js_name = ownEntrypoint)]
     pub fn own_entrypoint() -> JsValue;
 
+    /// This Worker's bindings, for what is called without them.
+    #[wasm_bindgen(js_name = ownEnv)]
+    pub fn own_env() -> JsValue;
+
     /// A session for one activation of one run.
     #[wasm_bindgen(js_name = newSession)]
     pub fn new_session(call: &JsValue, number: f64, epoch: u32) -> JsValue;
+
+    /// Inserts a record of a journal. `Sql::exec` would do, but this is what each step costs: in one crossing, and with
+    /// nothing that has to be handed over to JavaScript and forgotten again.
+    #[wasm_bindgen(catch, js_name = insertRecord)]
+    pub fn insert_record(
+        sql: &Sql,
+        query: &JsValue,
+        run: f64,
+        seq: u32,
+        at: f64,
+        event: &str,
+        mark: Option<&str>,
+    ) -> Result<Cursor, JsValue>;
+
+    /// The same where nobody asks what was written.
+    #[wasm_bindgen(catch, js_name = insertRecordUncounted)]
+    pub fn insert_record_uncounted(
+        sql: &Sql,
+        query: &JsValue,
+        run: f64,
+        seq: u32,
+        at: f64,
+        event: &str,
+        mark: Option<&str>,
+    ) -> Result<(), JsValue>;
 }
 
 /// The runtime's clock.
@@ -139,7 +196,7 @@ pub fn clock() -> Timestamp {
 
 /// Awaits whatever an RPC method returned: its promises are thenables of their own class.
 pub async fn settle(value: JsValue) -> Result<JsValue, JsValue> {
-    JsFuture::from(Promise::resolve(&value)).await
+    promises::settled(&value).await
 }
 
 /// A named property of any object; undefined when there is none.

@@ -101,6 +101,8 @@ pub struct Deployment {
     pub key_days: u64,
     /// How long a run is kept after its end, unless its workflow says otherwise: `STEPWELL_RETENTION_DAYS`.
     pub retention_ms: Option<u64>,
+    /// Whether runs are started only with an idempotency key: `STEPWELL_IDEMPOTENCY`.
+    pub key_required: bool,
 }
 
 impl Deployment {
@@ -122,7 +124,16 @@ impl Deployment {
             Some(_) | None => days(env, RETENTION_DAYS, 30)?,
         };
         let retention_ms = (retention_days > 0).then_some(retention_days * DAY_MS);
-        Ok(Self { pool, key_days: days(env, "STEPWELL_KEY_DAYS", 30)?, retention_ms })
+        let key_required = match variable(env, "STEPWELL_IDEMPOTENCY").as_deref() {
+            Some("required") => true,
+            Some("optional") | None => false,
+            Some(other) => {
+                return Err(format!(
+                    "The variable STEPWELL_IDEMPOTENCY is '{other}'. It takes required or optional."
+                ));
+            }
+        };
+        Ok(Self { pool, key_days: days(env, "STEPWELL_KEY_DAYS", 30)?, retention_ms, key_required })
     }
 }
 

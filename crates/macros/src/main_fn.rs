@@ -20,6 +20,14 @@ pub fn expand(attributes: &TokenStream, item: TokenStream) -> syn::Result<TokenS
         #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code))]
         #function
 
+        /// The app, for what is linked with this crate on another machine than a Worker's.
+        #[cfg(not(target_arch = "wasm32"))]
+        #[doc(hidden)]
+        #[allow(dead_code)]
+        pub fn __stepwell_app() -> ::stepwell::App {
+            #ident()
+        }
+
         // What the runtime calls. Only a Worker has it; a native test just calls the function.
         #[cfg(target_arch = "wasm32")]
         const _: () = {

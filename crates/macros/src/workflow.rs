@@ -6,10 +6,11 @@ use syn::{Error, FnArg, ItemFn, LitStr, ReturnType, parse::Parser, spanned::Span
 
 pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let function: ItemFn = syn::parse2(item)?;
-    let Attributes { name, timeout_ms, retention_ms, dispatch } = attributes_of(attributes)?;
+    let Attributes { name, timeout_ms, retention_ms, dispatch, key_required } = attributes_of(attributes)?;
     let name = name.unwrap_or_else(|| function.sig.ident.to_string());
     let timeout = timeout_ms.map(|ms| quote!(.timeout(::std::time::Duration::from_millis(#ms))));
     let retention = retention_ms.map(|ms| quote!(.retention(::std::time::Duration::from_millis(#ms))));
+    let idempotency = key_required.then(|| quote!(.requires_key()));
     let dispatch = dispatch.map(|variant| quote!(.dispatch(::stepwell::Dispatch::#variant)));
     if name.is_empty() || name.len() > 128 {
         return Err(Error::new(function.sig.ident.span(), "a workflow's name has 1 to 128 bytes"));
@@ -41,6 +42,7 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
             #timeout
             #retention
             #dispatch
+            #idempotency
         }
     })
 }
@@ -53,6 +55,7 @@ struct Attributes {
     retention_ms: Option<u64>,
     /// The variant of `stepwell::Dispatch`.
     dispatch: Option<Ident>,
+    key_required: bool,
 }
 
 fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
@@ -90,9 +93,18 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
             };
             found.dispatch = Some(Ident::new(variant, text.span()));
             Ok(())
+        } else if meta.path.is_ident("idempotency") {
+            let text = meta.value()?.parse::<LitStr>()?;
+            found.key_required = match text.value().as_str() {
+                "required" => true,
+                "optional" => false,
+                _ => return Err(Error::new(text.span(), "an idempotency is \"required\" or \"optional\"")),
+            };
+            Ok(())
         } else {
             Err(meta.error(
-                "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"` or `dispatch = \"…\"`",
+                "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"`, `dispatch = \"…\"` or \
+                 `idempotency = \"…\"`",
             ))
         }
     });

@@ -92,6 +92,7 @@ impl<'de> Deserialize<'de> for Op {
 }
 
 /// Why something did not succeed, in words for a person.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// What happened.
@@ -131,6 +132,7 @@ impl Failure {
 }
 
 /// How something ended.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It gave a value.
@@ -142,6 +144,7 @@ pub enum Outcome {
 }
 
 /// Something that happened to a run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A step ended, after this many attempts.
@@ -192,6 +195,7 @@ pub enum Event {
 }
 
 /// An event at its place in the journal.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Its position.

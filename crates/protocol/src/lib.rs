@@ -2,18 +2,22 @@
 //!
 //! Owns: the words that engine, SDKs and clients share: ids and times, the [`journal`] as it is stored
 //! and as programs read it, the [`program`] protocol (activate, commit, answer), the [`rest`] bodies and
-//! the [`problem`] codes.
+//! their [`routes`], and the [`problem`] codes.
 //! Does not own: any decision. Nothing here reads a clock or does I/O.
 //!
 //! Stored and sent enums are externally tagged with explicit names; a name is never reused, a field is
 //! only ever added with a default, so that the release before this one can read what this one writes.
 
+pub mod export;
 pub mod ids;
 pub mod journal;
 pub mod payload;
 pub mod problem;
 pub mod program;
 pub mod rest;
+pub mod routes;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod time;
 
 pub use ids::{Epoch, Place, RunId, Seq};

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Where the pages of the codes are.
+const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/errors");
+
 /// Why a request was refused or a run stopped. The text of a code never changes.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
@@ -48,13 +52,19 @@ pub enum Code {
     CellFull,
     /// The code of a workflow or of a step panicked.
     Panicked,
+    /// The app did not answer.
+    AppUnreachable,
+    /// The request needs an idempotency key and has none.
+    IdempotencyKeyMissing,
+    /// The first request with this idempotency key is still being answered.
+    IdempotencyKeyInFlight,
     /// Something is wrong in Stepwell itself.
     Internal,
 }
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -77,16 +87,23 @@ impl Code {
         Self::CellFull,
         Self::Panicked,
         Self::Internal,
+        Self::AppUnreachable,
+        Self::IdempotencyKeyMissing,
+        Self::IdempotencyKeyInFlight,
     ];
 
     /// The HTTP status that goes with it.
     pub fn status(self) -> u16 {
         match self {
-            Self::InvalidRequest => 400,
+            Self::InvalidRequest | Self::IdempotencyKeyMissing => 400,
             Self::Unauthorized => 401,
             Self::RouteNotFound | Self::RunNotFound | Self::WorkflowNotFound | Self::StepNotFound => 404,
             Self::MethodNotAllowed => 405,
-            Self::RunEnded | Self::StaleEpoch | Self::BaseMismatch | Self::WrongStatus => 409,
+            Self::RunEnded
+            | Self::StaleEpoch
+            | Self::BaseMismatch
+            | Self::WrongStatus
+            | Self::IdempotencyKeyInFlight => 409,
             Self::PayloadTooLarge => 413,
             Self::IdempotencyKeyReused => 422,
             Self::ProgramDied
@@ -97,9 +114,46 @@ impl Code {
             | Self::NotDurable
             | Self::Panicked
             | Self::Internal => 500,
+            Self::AppUnreachable => 502,
             // Not 503: it does not pass by itself.
             Self::CellFull => 507,
         }
+    }
+
+    /// Its text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unauthorized => "unauthorized",
+            Self::RouteNotFound => "route_not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::RunNotFound => "run_not_found",
+            Self::WorkflowNotFound => "workflow_not_found",
+            Self::InvalidRequest => "invalid_request",
+            Self::PayloadTooLarge => "payload_too_large",
+            Self::IdempotencyKeyReused => "idempotency_key_reused",
+            Self::RunEnded => "run_ended",
+            Self::StaleEpoch => "stale_epoch",
+            Self::BaseMismatch => "base_mismatch",
+            Self::ProgramDied => "program_died",
+            Self::RunTimedOut => "run_timed_out",
+            Self::StepInterrupted => "step_interrupted",
+            Self::StepTimedOut => "step_timed_out",
+            Self::WrongStatus => "wrong_status",
+            Self::StepNotFound => "step_not_found",
+            Self::Diverged => "diverged",
+            Self::NotDurable => "not_durable",
+            Self::CellFull => "cell_full",
+            Self::Panicked => "panicked",
+            Self::AppUnreachable => "app_unreachable",
+            Self::IdempotencyKeyMissing => "idempotency_key_missing",
+            Self::IdempotencyKeyInFlight => "idempotency_key_in_flight",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The address of the page that says what it means and what to do.
+    pub fn page(self) -> String {
+        format!("{PAGES}/{}.md", self.as_str())
     }
 
     /// What it is called.
@@ -126,12 +180,16 @@ impl Code {
             Self::NotDurable => "The workflow awaits something that is not durable",
             Self::CellFull => "The cell is nearly full",
             Self::Panicked => "The code panicked",
+            Self::AppUnreachable => "The app did not answer",
+            Self::IdempotencyKeyMissing => "An idempotency key is needed",
+            Self::IdempotencyKeyInFlight => "The first request with this key is still under way",
             Self::Internal => "Something is wrong in Stepwell",
         }
     }
 }
 
 /// A problem, as a client sees it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{title}: {detail}")]
 pub struct Problem {
@@ -143,11 +201,20 @@ pub struct Problem {
     pub detail: String,
     /// The HTTP status.
     pub status: u16,
+    /// The address of the code's page.
+    #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
+    pub page: String,
 }
 
 impl Problem {
     /// A problem with its own words.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, title: code.title().into(), detail: detail.into(), status: code.status() }
+        Self {
+            code,
+            title: code.title().into(),
+            detail: detail.into(),
+            status: code.status(),
+            page: code.page(),
+        }
     }
 }

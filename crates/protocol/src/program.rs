@@ -4,6 +4,8 @@
 //! reads further [`Page`]s, sends [`Commit`]s and gets [`Answer`]s, and may *listen* for news while a step
 //! is under way. The messages are the same over RPC and over HTTP.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp};
@@ -38,6 +40,9 @@ pub struct Activation<P = Page> {
     /// The patches that the run's code has said it applies: see [`Commit::patches`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<String>,
+    /// The attributes that the run has: see [`Commit::attributes`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
     /// How much it may do; without one, as much as it likes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
@@ -78,6 +83,7 @@ pub struct Description {
 }
 
 /// What an app says about one of its workflows.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowDescription {
     /// Its name.
@@ -91,9 +97,24 @@ pub struct WorkflowDescription {
     /// How its program is called.
     #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
     pub dispatch: Dispatch,
+    /// Whether a run of it is started only with an idempotency key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub key_required: bool,
+}
+
+/// What the names of the engine's own workflows begin with: no app's are called so.
+pub const RESERVED_PREFIX: &str = "stepwell.";
+
+/// The engine's own workflow that does something to many runs.
+pub const BULK_WORKFLOW: &str = "stepwell.bulk";
+
+/// Whether a workflow of this name is the engine's own.
+pub fn is_reserved(workflow: &str) -> bool {
+    workflow.starts_with(RESERVED_PREFIX)
 }
 
 /// How a run's program is called.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dispatch {
     /// By the run's cell, which holds the call; or through the queue, when the cell has no place for it.
@@ -158,12 +179,26 @@ pub struct Commit {
     /// How far the run has come, for people; the latest counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
+    /// Attributes that the run has from here on, to find it by; those that it had before stay.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
     /// What the program does next.
     pub then: Then,
+    /// The program has gone on as if its commands were recorded next to the base, with this time. If they cannot be,
+    /// they are recorded all the same, but what it does next does not count: the run is activated again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foresees: Option<Timestamp>,
     /// Which commit of its activation this is, from 1: whoever carries commits over a way on which a copy may
     /// come late counts them. 0 if nobody does.
     #[serde(default, skip_serializing_if = "is_uncounted")]
     pub turn: u32,
+}
+
+impl Commit {
+    /// How many of its commands come back as news: who foresees has gone on with them already.
+    pub fn told(&self) -> usize {
+        if self.foresees.is_some() { 0 } else { self.commands.len() }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -172,6 +207,7 @@ fn is_uncounted(turn: &u32) -> bool {
 }
 
 /// How far a run has come, for people to see.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// From 0 to 100.
@@ -184,6 +220,28 @@ pub struct Progress {
 impl Progress {
     /// The longest message, in bytes.
     pub const MESSAGE_LENGTH_MAX: usize = 1_024;
+}
+
+/// What goes for a run's attributes: free names and values, to find it by.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes;
+
+impl Attributes {
+    /// The most of one run: each is a row.
+    pub const MAX: usize = 16;
+
+    /// The longest name, in bytes.
+    pub const NAME_LENGTH_MAX: usize = 64;
+
+    /// The longest value, in bytes.
+    pub const VALUE_LENGTH_MAX: usize = 256;
+
+    /// Whether an attribute may have this name: a colon ends it where runs are looked for.
+    pub fn is_name(name: &str) -> bool {
+        !name.is_empty()
+            && name.len() <= Self::NAME_LENGTH_MAX
+            && !name.chars().any(|c| c == ':' || c.is_control())
+    }
 }
 
 /// Something that a program did.
@@ -359,6 +417,30 @@ pub enum Answer {
     },
 }
 
+impl Answer {
+    /// The answer to nearly every commit in short: everything was recorded as it was sent, at this time and next to the
+    /// commit's base, and nothing else has happened. `None` if there is more to say.
+    pub fn in_short(&self, base: Seq, commands: usize) -> Option<Timestamp> {
+        let Self::Go { now, news } = self else { return None };
+        let expected = |(news, index): (&News, usize)| {
+            *news == News::Yours { seq: next_to(base, index), at: *now, command: index }
+        };
+        (news.len() == commands && news.iter().zip(0..).all(expected)).then_some(*now)
+    }
+
+    /// What [`Self::in_short`] stands for.
+    pub fn from_short(now: Timestamp, base: Seq, commands: usize) -> Self {
+        let yours = |command| News::Yours { seq: next_to(base, command), at: now, command };
+        Self::Go { now, news: (0..commands).map(yours).collect() }
+    }
+}
+
+/// The position of a commit's command that was recorded next to its base.
+fn next_to(base: Seq, command: usize) -> Seq {
+    let command = u32::try_from(command).expect("a message holds fewer commands than 2^32");
+    Seq(base.0 + 1 + command)
+}
+
 /// One thing that happened after a commit's base.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum News {
@@ -375,4 +457,46 @@ pub enum News {
     /// An event that the program has not seen.
     #[serde(rename = "record")]
     Record(Record),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn yours(seq: u32, at: u64, command: usize) -> News {
+        News::Yours { seq: Seq(seq), at: Timestamp::from_millis(at), command }
+    }
+
+    fn go(now: u64, news: Vec<News>) -> Answer {
+        Answer::Go { now: Timestamp::from_millis(now), news }
+    }
+
+    #[test]
+    fn a_short_answer_stands_for_the_whole_one() {
+        for (base, news) in
+            [(0, vec![]), (7, vec![yours(8, 5, 0)]), (0, vec![yours(1, 5, 0), yours(2, 5, 1)])]
+        {
+            let (base, commands, answer) = (Seq(base), news.len(), go(5, news));
+            let now = answer.in_short(base, commands).expect("there is nothing more to say");
+            assert_eq!(Answer::from_short(now, base, commands), answer);
+        }
+    }
+
+    #[test]
+    fn whatever_else_there_is_to_say_is_said() {
+        let signal = crate::Event::SignalReceived { name: "go".into(), id: None, payload: Payload::null() };
+        let signal = News::Record(Record { seq: Seq(8), at: Timestamp::from_millis(5), event: signal });
+        let longer = [
+            (vec![signal.clone(), yours(9, 5, 0)], 1),
+            (vec![signal], 1),
+            (vec![yours(9, 5, 0)], 1),
+            (vec![yours(8, 4, 0)], 1),
+            (vec![yours(8, 5, 0)], 2),
+            (vec![], 1),
+        ];
+        for (news, commands) in longer {
+            assert_eq!(go(5, news.clone()).in_short(Seq(7), commands), None, "{news:?}");
+        }
+        assert_eq!(Answer::Stop.in_short(Seq(7), 1), None);
+    }
 }

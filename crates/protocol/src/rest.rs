@@ -1,10 +1,17 @@
 //! The bodies of the REST interface.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Payload, Problem, RunId, Seq, Timestamp, program::Progress};
+use crate::{
+    Failure, Payload, Problem, RunId, Seq, Timestamp,
+    export::ReplayFacts,
+    program::{Progress, WorkflowDescription},
+};
 
 /// Where a run stands, as people see it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -51,6 +58,7 @@ impl Status {
 }
 
 /// A run, as `GET /api/executions/{id}` shows it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunView {
     /// Its id.
@@ -95,12 +103,16 @@ pub struct RunView {
     /// Its tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Its attributes, as it has set them itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
     /// What it has cost.
     #[serde(default)]
     pub meter: Meter,
 }
 
 /// What a run has cost so far, in what Cloudflare bills.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meter {
     /// Rows written for it.
@@ -114,6 +126,7 @@ pub struct Meter {
 }
 
 /// One page of a list of runs, as `GET /api/executions` shows it: newest first.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunList {
     /// The runs of this page.
@@ -124,7 +137,103 @@ pub struct RunList {
     pub cursor: Option<String>,
 }
 
+/// Which runs: those that fit all that is given.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Filter {
+    /// Of this workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
+    /// In this status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// With this tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// With these attributes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
+    /// Accepted at this time or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Timestamp>,
+    /// Accepted before this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// What is done to all runs that fit, for `POST /api/bulk`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bulk {
+    /// What.
+    pub action: BulkAction,
+    /// To which runs. It names at least one thing.
+    pub filter: Filter,
+}
+
+/// What can be done to many runs.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BulkAction {
+    /// End those that have not ended.
+    Cancel,
+    /// Let failed ones go on from the step that failed.
+    Retry,
+    /// Take those that have ended or are paused back to their beginning.
+    Restart,
+}
+
+impl BulkAction {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
+            Self::Restart => "restart",
+        }
+    }
+}
+
+/// What was done to many runs: the output of a run of `stepwell.bulk`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkReport {
+    /// Runs to which it was done.
+    pub changed: u64,
+    /// Runs that fitted, but could not or need not be changed.
+    pub unchanged: u64,
+}
+
+/// How many runs there are, as `GET /api/metrics` shows it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// In all.
+    pub total: u64,
+    /// In each status that any is in.
+    pub statuses: Counts,
+    /// The same for each workflow.
+    pub workflows: BTreeMap<String, Counts>,
+    /// Whether all runs were counted. If not, ask again: the cells go on from where they are.
+    pub complete: bool,
+}
+
+/// How many runs are in which status.
+pub type Counts = BTreeMap<Status, u64>;
+
+/// The app's workflows, as `GET /api/workflows` shows them.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkflowList {
+    /// By name.
+    pub workflows: Vec<WorkflowDescription>,
+}
+
 /// Why a run is where it is, as `GET /api/executions/{id}/why` shows it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Why {
     /// Where it stands.
@@ -143,6 +252,7 @@ pub struct Why {
 }
 
 /// Something that a run waits for.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitsFor {
     /// `sleep`, `wait` or `step` (its next attempt).
@@ -155,6 +265,7 @@ pub struct WaitsFor {
 }
 
 /// What went wrong since a run last made progress.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TroubleView {
     /// Deaths of its program that are its own.
@@ -166,6 +277,7 @@ pub struct TroubleView {
 }
 
 /// A run's history, as `GET /api/executions/{id}/history` shows it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct History<R = crate::Record> {
     /// What the run was started with; on the first page only.
@@ -176,9 +288,13 @@ pub struct History<R = crate::Record> {
     /// Where to go on, with `?after=`; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Seq>,
+    /// What a replay needs besides; on the first page only, and only if it was asked for with `?replay=true`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayFacts>,
 }
 
 /// Where a run shall be taken back to, for `POST /api/executions/{id}/restart`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Restart {
@@ -188,6 +304,7 @@ pub struct Restart {
 }
 
 /// A step by its name, and which occurrence of that name.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepName {
@@ -199,6 +316,7 @@ pub struct StepName {
 }
 
 /// What a signal did.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct SignalReceipt {
     /// Whether this id had been received before, so that nothing changed.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Milliseconds since the Unix epoch. Always below 2^53, so JavaScript reads it exactly.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(u64);

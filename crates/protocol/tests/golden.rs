@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
     Code, Event, Problem, Record,
+    export::{Export, FORMAT, ReplayReport},
     program::{Activation, Answer, Commit, Description, Then},
     rest::{History, RunView, Status},
 };
@@ -91,11 +92,22 @@ fn every_status_of_a_run_reads_as_it_was_written() {
 }
 
 #[test]
+fn an_exported_run_and_a_report_read_as_they_were_written() {
+    let exports = golden::<Export>("export");
+    assert!(exports.iter().all(|export| export.format == FORMAT));
+    let cut = exports.iter().find(|export| export.events.len() > export.counted().count());
+    assert!(cut.is_some(), "none of them was taken back");
+    golden::<ReplayReport>("replay_report");
+}
+
+#[test]
 fn every_problem_reads_as_it_was_written_and_has_its_status() {
     let problems = golden::<Problem>("problem");
     assert_eq!(problems.iter().map(|problem| problem.code).collect::<Vec<_>>(), Code::ALL);
     for problem in problems {
         assert_eq!(problem.status, problem.code.status());
         assert_eq!(problem.title, problem.code.title());
+        assert_eq!(tags([&problem.code]), names(&[problem.code.as_str()]), "its text is the same everywhere");
+        assert!(problem.page.is_empty() || problem.page == problem.code.page());
     }
 }

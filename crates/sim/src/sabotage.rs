@@ -14,6 +14,8 @@ pub enum Sabotage {
     RepeatRecorded,
     /// A commit is taken as if its program had seen all of the journal.
     NewsSkipped,
+    /// What a program foresees is taken for what is.
+    ForesightTrusted,
     /// A fresh instance trusts that its alarm is set.
     NoRepair,
     /// The alarm waits until the programs that it calls are done.
@@ -78,11 +80,12 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::NoFence,
         Self::RepeatUnknown,
         Self::RepeatRecorded,
         Self::NewsSkipped,
+        Self::ForesightTrusted,
         Self::NoRepair,
         Self::AlarmAwaitsDispatch,
         Self::NeverArmed,

@@ -6,7 +6,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use stepwell_core::{
-    cell::{KeyRow, Rows, Slice, Sought, StoredKey, Trimmed},
+    cell::{KeyRow, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
     run::{Entry, Mark, Run},
 };
 use stepwell_protocol::{
@@ -160,7 +160,9 @@ impl Store {
         if self.is(Sabotage::StrikesForgotten) {
             state = without_strikes(&state);
         }
-        if self.is(Sabotage::YieldIsAStrike) && is_yield(entries) {
+        let is_blamed = self.is(Sabotage::YieldIsAStrike) && is_yield(entries)
+            || self.is(Sabotage::ResetIsAStrike) && is_suspected(entries);
+        if is_blamed {
             state = with_a_strike(&state, run.mark.map_or(Seq(0), |mark| mark.through));
         }
         Row {
@@ -271,6 +273,18 @@ impl Rows for Store {
     fn reserve(&self, _: &str, _: &Place) -> Result<(), Refused> {
         // Pools do not grow in the simulator: the way of keys through the generations is tested in core.
         Err(Refused)
+    }
+
+    fn tally(&self, after: u64, limit: usize) -> Result<Tally, Refused> {
+        self.may_read()?;
+        let inner = self.inner.borrow();
+        let numbers = || inner.view.runs.range(after + 1..).map(|(number, _)| *number);
+        let runs = numbers().take(limit).filter_map(|number| inner.view.run(&self.place, number));
+        let runs = runs.filter(|run| !run.deleting);
+        Ok(Tally {
+            counts: runs.map(|run| (run.workflow.clone(), run.status(), 1)).collect(),
+            more_after: numbers().nth(limit).and_then(|_| numbers().nth(limit - 1)),
+        })
     }
 
     fn weight(&self, number: u64) -> Result<u64, Refused> {
@@ -391,6 +405,11 @@ fn is_yield(entries: &[Entry]) -> bool {
     has(|entry| matches!(entry, Entry::Marked(_)))
         && has(|entry| matches!(entry, Entry::Queued { .. }))
         && !has(|entry| matches!(entry, Entry::Troubled(_)))
+}
+
+/// Its cell has died while it ran.
+fn is_suspected(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| matches!(entry, Entry::Troubled(trouble) if trouble.suspicion > 0))
 }
 
 fn with_a_strike(state: &str, since: Seq) -> String {

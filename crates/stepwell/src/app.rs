@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, marker::PhantomData, pin::Pin, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
     PROTOCOL, Payload,
-    program::{Description, Dispatch, WorkflowDescription},
+    program::{Description, Dispatch, WorkflowDescription, is_reserved},
 };
 
 use crate::{Ctx, Error, Result, ops::millis};
@@ -21,6 +21,7 @@ pub struct Workflow<I> {
     timeout: Option<Duration>,
     retention: Option<Duration>,
     dispatch: Dispatch,
+    key_required: bool,
     start: Start,
     input: PhantomData<fn(I)>,
 }
@@ -43,6 +44,7 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
             timeout: None,
             retention: None,
             dispatch: Dispatch::default(),
+            key_required: false,
             start,
             input: PhantomData,
         }
@@ -66,6 +68,12 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
         Self { dispatch, ..self }
     }
 
+    /// Lets a run of it be started only with an idempotency key.
+    #[must_use]
+    pub fn requires_key(self) -> Self {
+        Self { key_required: true, ..self }
+    }
+
     /// Its name, by which runs are started.
     pub fn name(&self) -> &'static str {
         self.name
@@ -78,6 +86,7 @@ struct Defined {
     timeout: Option<Duration>,
     retention: Option<Duration>,
     dispatch: Dispatch,
+    key_required: bool,
 }
 
 /// The workflows that a program has.
@@ -95,11 +104,13 @@ impl App {
     /// Adds a workflow: what `#[workflow]` has made of a function goes by the function's name.
     ///
     /// # Panics
-    /// If there is one of that name already: two workflows of one name are a mistake in the program.
+    /// If there is one of that name already, or the name begins with `stepwell.`: both are mistakes in the program.
     #[must_use]
     pub fn workflow<I>(mut self, define: fn() -> Workflow<I>) -> Self {
-        let Workflow { name, timeout, retention, dispatch, start, .. } = define();
-        let before = self.workflows.insert(name, Defined { start, timeout, retention, dispatch });
+        let Workflow { name, timeout, retention, dispatch, key_required, start, .. } = define();
+        let before =
+            self.workflows.insert(name, Defined { start, timeout, retention, dispatch, key_required });
+        assert!(!is_reserved(name), "the name '{name}' is the engine's own: begin it with another word");
         assert!(before.is_none(), "there are two workflows named '{name}'");
         self
     }
@@ -116,6 +127,7 @@ impl App {
             timeout_ms: defined.timeout.map(millis),
             retention_ms: defined.retention.map(millis),
             dispatch: defined.dispatch,
+            key_required: defined.key_required,
         });
         let description = Description { protocol: PROTOCOL, workflows: workflows.collect() };
         serde_json::to_string(&description).expect("a description holds only what JSON can say")

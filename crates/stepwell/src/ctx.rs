@@ -79,7 +79,17 @@ impl Ctx {
     /// next thing that the run reports.
     pub fn progress(&self, percent: f64, message: impl Into<String>) {
         let percent = if percent.is_nan() { 0.0 } else { percent.clamp(0.0, 100.0) };
-        self.state.borrow_mut().set_progress(Progress { percent, message: message.into() });
+        self.state.borrow_mut().asides().set_progress(Progress { percent, message: message.into() });
+    }
+
+    /// Lets the run be found by a name and a value, such as `customer` and a customer's number: a later value of the
+    /// same name takes the place of the earlier one. It travels with the next thing that the run reports.
+    ///
+    /// A run has up to 16 of them. A name has 1 to 64 bytes, without colons and control characters: any other fails
+    /// the run. A value is cut at 256 bytes.
+    #[expect(clippy::needless_pass_by_value, reason = "a value reads better than a reference to one")]
+    pub fn set_attribute(&self, name: impl Into<String>, value: impl ToString) {
+        self.state.borrow_mut().asides().set_attribute(name.into(), value.to_string());
     }
 
     /// Waits for a signal of this name. One that came before anyone waited was kept.

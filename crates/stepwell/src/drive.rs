@@ -14,7 +14,7 @@ use stepwell_protocol::{
 use crate::{
     App,
     panics::LastWords,
-    vm::{Order, Timer, Vm},
+    vm::{Clock, Order, Timer, Vm},
 };
 
 /// A program's way to its cell, for one run and one activation.
@@ -30,6 +30,10 @@ pub trait Session {
     fn timer(&self) -> Option<Timer> {
         None
     }
+    /// The clock where the code runs; without one, no commit is spared.
+    fn clock(&self) -> Option<Clock> {
+        None
+    }
     /// What an earlier activation left behind that was stopped by a panic.
     fn last_words(&self) -> Option<LastWords> {
         None
@@ -43,6 +47,9 @@ pub async fn drive<S: Session>(app: &App, activation: Activation, session: &S) -
     let mut vm = Vm::new(app, activation);
     if let Some(timer) = session.timer() {
         vm = vm.with_timer(timer);
+    }
+    if let Some(clock) = session.clock() {
+        vm = vm.with_clock(clock);
     }
     if let Some(words) = session.last_words() {
         vm = vm.with_last_words(words);

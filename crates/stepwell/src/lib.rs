@@ -29,8 +29,6 @@ pub mod app;
 pub mod ctx;
 pub mod drive;
 pub mod error;
-#[cfg(target_arch = "wasm32")]
-mod executor;
 pub mod ops;
 pub mod panics;
 mod random;

@@ -13,8 +13,9 @@ use std::{
 
 use js_sys::{Error, Promise};
 use serde::{Serialize, de::DeserializeOwned};
+use stepwell_promises as promises;
 use stepwell_protocol::{
-    Seq,
+    Seq, Timestamp,
     program::{Activation, Answer, Commit, Page},
 };
 use wasm_bindgen::prelude::*;
@@ -23,9 +24,9 @@ use wasm_bindgen::prelude::*;
 use worker as _;
 
 use crate::{
-    App, drive, executor,
+    App, drive,
     panics::{self, LastWords},
-    vm::Timer,
+    vm::{Clock, Timer},
 };
 
 #[wasm_bindgen]
@@ -34,7 +35,7 @@ extern "C" {
     type Stub;
 
     #[wasm_bindgen(method, catch)]
-    fn commit(this: &Stub, commit: &str) -> Result<Promise, JsValue>;
+    fn commit(this: &Stub, commit: &str, short: bool) -> Result<Promise, JsValue>;
 
     #[wasm_bindgen(method, catch)]
     fn page(this: &Stub, after: u32) -> Result<Promise, JsValue>;
@@ -124,7 +125,17 @@ impl drive::Session for RpcSession {
     type Lost = JsValue;
 
     fn commit(&self, commit: &Commit) -> impl Future<Output = Result<Answer, JsValue>> + 'static {
-        receive(encode(commit).and_then(|text| self.stub.commit(&text)))
+        let (base, commands) = (commit.base, commit.told());
+        let promise = encode(commit).and_then(|text| self.stub.commit(&text, true));
+        async move {
+            let promise = promise?;
+            let answer = promises::settled(&promise).await?;
+            // The usual one comes as a time; a cell of before that, or one with more to say, sends a text.
+            match answer.as_f64() {
+                Some(now) => Ok(Answer::from_short(time(now), base, commands)),
+                None => read(&answer),
+            }
+        }
     }
 
     fn page(&self, after: Seq) -> impl Future<Output = Result<Page, JsValue>> + 'static {
@@ -139,12 +150,21 @@ impl drive::Session for RpcSession {
         self.last_words.clone()
     }
 
+    fn clock(&self) -> Option<Clock> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "milliseconds since 1970 are positive and below 2^53"
+        )]
+        Some(Rc::new(|| js_sys::Date::now() as u64))
+    }
+
     fn timer(&self) -> Option<Timer> {
         Some(Rc::new(|ms| {
             #[expect(clippy::cast_precision_loss, reason = "a time-out of 2^53 ms is for ever")]
             let promise = Promise::new(&mut |resolve, _| set_timeout(&resolve, ms as f64));
             Box::pin(async move {
-                let _ = executor::settled(&promise).await;
+                let _ = promises::settled(&promise).await;
             })
         }))
     }
@@ -166,7 +186,7 @@ pub fn activate(app: Rc<App>, activation: &JsValue, session: JsValue) -> Promise
         Ok(JsValue::UNDEFINED)
     });
     let number = begin(&run);
-    guarded(number, &executor::promise(Watched { number, future }))
+    guarded(number, &promises::promise(Watched { number, future }))
 }
 
 /// An activation whose code JavaScript knows to be running while it is.
@@ -211,8 +231,20 @@ fn install_hook() {
 
 async fn receive<T: DeserializeOwned>(promise: Result<Promise, JsValue>) -> Result<T, JsValue> {
     let promise = promise?;
-    let answer = executor::settled(&promise).await?;
+    read(&promises::settled(&promise).await?)
+}
+
+fn read<T: DeserializeOwned>(answer: &JsValue) -> Result<T, JsValue> {
     decode(&answer.as_string().ok_or_else(|| Error::new("the cell answered with something else than text"))?)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "milliseconds since 1970 are positive and below 2^53"
+)]
+fn time(millis: f64) -> Timestamp {
+    Timestamp::from_millis(millis as u64)
 }
 
 fn decode<T: DeserializeOwned>(text: &str) -> Result<T, JsValue> {

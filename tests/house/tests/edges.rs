@@ -9,9 +9,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("stepwell-protocol", &[]),
     ("stepwell-core", &["stepwell-protocol"]),
     ("stepwell-macros", &[]),
+    ("stepwell-promises", &[]),
     // The machines only for the feature `testing`: an app that is deployed does not carry them.
-    ("stepwell", &["stepwell-core", "stepwell-macros", "stepwell-protocol"]),
-    ("stepwell-engine", &["stepwell-core", "stepwell-protocol"]),
+    ("stepwell", &["stepwell-core", "stepwell-macros", "stepwell-promises", "stepwell-protocol"]),
+    ("stepwell-engine", &["stepwell-core", "stepwell-promises", "stepwell-protocol"]),
+    // Made natively, and served as a text: its generator is in no Worker.
+    ("stepwell-openapi", &["stepwell-protocol"]),
+    ("stepwell-cli", &["stepwell-protocol"]),
     ("stepwell-sim", &["stepwell", "stepwell-core", "stepwell-protocol"]),
     ("quickstart", &["stepwell", "stepwell-engine"]),
     ("test-app", &["stepwell", "stepwell-engine"]),
@@ -78,7 +82,7 @@ fn only_the_engine_and_the_workers_transport_know_the_runtime() {
         let runtime: Vec<_> =
             shipped(&package).filter(|dependency| RUNTIME.contains(&dependency.name.as_str())).collect();
         match package.name.as_str() {
-            "stepwell-engine" | "platform-probe" | "test-app" => {}
+            "stepwell-engine" | "stepwell-promises" | "platform-probe" | "test-app" => {}
             // Its transport, and only where there is a runtime.
             "stepwell" => {
                 for dependency in runtime {

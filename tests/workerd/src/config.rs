@@ -46,6 +46,7 @@ enum Code {
 enum Binding {
     Text(String),
     Service(String),
+    Entrypoint { service: String, class: String },
     Objects(String),
     ObjectsOf { class: String, service: String },
 }
@@ -207,6 +208,12 @@ impl Worker {
         self.bind(binding, Binding::Service(service.into()))
     }
 
+    /// Binds a named entrypoint of another service of the process.
+    #[must_use]
+    pub fn entrypoint(self, binding: &str, service: &str, class: &str) -> Self {
+        self.bind(binding, Binding::Entrypoint { service: service.into(), class: class.into() })
+    }
+
     /// Adds a compatibility flag.
     #[must_use]
     pub fn flag(mut self, flag: &str) -> Self {
@@ -270,6 +277,9 @@ impl Worker {
             let (kind, value) = match binding {
                 Binding::Text(value) => ("text", quote(value)),
                 Binding::Service(value) => ("service", quote(value)),
+                Binding::Entrypoint { service, class } => {
+                    ("service", format!("(name = {}, entrypoint = {})", quote(service), quote(class)))
+                }
                 Binding::Objects(value) => ("durableObjectNamespace", quote(value)),
                 Binding::ObjectsOf { class, service } => (
                     "durableObjectNamespace",

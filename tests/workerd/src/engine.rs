@@ -96,6 +96,17 @@ impl Engine {
         Self::assemble(form, Build::Abort, &[("STEPWELL_CELLS", &cells.to_string())], &clock).await
     }
 
+    /// Starts one with a Worker before it that calls a method of its entrypoint `WorkflowsRPC` for each request.
+    pub async fn start_with_caller(form: Form, cells: u32) -> Result<Self> {
+        Self::assemble(form, Build::Abort, &[("STEPWELL_CELLS", &cells.to_string())], &caller).await
+    }
+
+    /// Calls a method of that entrypoint: gives what it gives, or the message of what it throws.
+    pub async fn call(&self, method: &str, arguments: &Value) -> Result<std::result::Result<Value, String>> {
+        let answer = self.engine.http().post(&format!("/{method}"), arguments.to_string()).await?;
+        Ok(if answer.status == 200 { Ok(answer.json()?) } else { Err(answer.body) })
+    }
+
     /// Starts one whose isolates may take only so much memory.
     pub async fn start_bounded(
         form: Form,
@@ -179,6 +190,23 @@ fn clock(config: Config) -> Config {
         };"#;
     let worker = Worker::inline("clock", [("main.js", code)]).service("ENGINE", "engine");
     config.worker(worker.flag("service_binding_extra_handlers")).serving_instead("clock").experimental()
+}
+
+/// Puts a Worker before the engine that turns a request into a call.
+fn caller(config: Config) -> Config {
+    let code = r"
+        export default {
+          async fetch(request, env) {
+            const method = new URL(request.url).pathname.slice(1);
+            try {
+              return Response.json((await env.WORKFLOWS[method](...await request.json())) ?? null);
+            } catch (error) {
+              return new Response(error.message, { status: 500 });
+            }
+          },
+        };";
+    let worker = Worker::inline("caller", [("main.js", code)]);
+    config.worker(worker.entrypoint("WORKFLOWS", "engine", "WorkflowsRPC")).serving_instead("caller")
 }
 
 /// Asks an engine.
@@ -283,6 +311,27 @@ impl Client {
     /// Posts a JSON value to any path of the API.
     pub async fn post_json(&self, path: &str, body: &Value) -> Result<Value> {
         self.http.send(self.post(path).body(body.to_string()), path).await?.json()
+    }
+
+    /// Posts any text to any path of the API.
+    pub async fn send_post(&self, path: &str, body: &str) -> Result<Answer> {
+        self.http.send(self.post(path).body(body.to_owned()), path).await
+    }
+
+    /// Sends a request of any method to any path of the API. A header of the caller's takes the place of the key.
+    pub async fn request(
+        &self,
+        method: reqwest::Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Result<Answer> {
+        let mut request = self.http.client().request(method, self.http.url(path)).body(body.to_owned());
+        if !headers.iter().any(|(name, _)| *name == "authorization") {
+            request = request.bearer_auth(KEY);
+        }
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        self.http.send(request, path).await
     }
 
     /// Asks for any path of the API.

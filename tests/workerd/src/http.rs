@@ -72,6 +72,14 @@ impl Http {
 }
 
 impl Answer {
+    /// The status and the code of a problem; anything else is an error that shows the body.
+    pub fn problem(&self) -> Result<(u16, String)> {
+        let problem: Value = serde_json::from_str(&self.body).with_context(|| self.body.clone())?;
+        let code = problem["code"].as_str().with_context(|| self.body.clone())?;
+        ensure!(problem["status"] == self.status, "status {}: {}", self.status, self.body);
+        Ok((self.status, code.to_owned()))
+    }
+
     /// The body as JSON; anything but success is an error that shows the body.
     pub fn json(&self) -> Result<Value> {
         ensure!((200..300).contains(&self.status), "status {}: {}", self.status, self.body);

@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+pub mod cli;
 mod config;
 pub mod engine;
 mod failure;
@@ -40,4 +41,4 @@ pub use listener::{Call, Listener};
 pub use outside::{Asked, Outside};
 pub use paths::{bundle, repository_root, workerd_binary};
 pub use probe::{Object, probe, probe_app, probe_with_app, probe_with_remote_app};
-pub use process::Workerd;
+pub use process::{Workerd, free_port};

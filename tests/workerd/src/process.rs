@@ -250,7 +250,8 @@ fn watch_output(output: ChildStdout, mut log: File, sockets: usize) -> oneshot::
     receiver
 }
 
-pub(crate) fn free_port() -> Result<u16> {
+/// A port on 127.0.0.1 that nobody listens on at this moment.
+pub fn free_port() -> Result<u16> {
     const ATTEMPTS: u32 = 100;
     let mut random = rand::rng();
     for _ in 0..ATTEMPTS {

@@ -155,7 +155,7 @@ async fn the_meter_of_a_run_counts_what_the_platform_counts() -> TestResult {
         let run = answer.json()?;
         Ok((run["meter"]["rows_written"].as_u64().unwrap_or_default(), rows(&answer) - before))
     };
-    for (workflow, key) in [("ten", None), ("ten", Some("a-key"))] {
+    for (workflow, key) in [("ten", None), ("ten", Some("a-key")), ("labelled", None)] {
         let (metered, written) = counted(workflow, key).await?;
         assert_eq!(metered, written, "{workflow}");
     }

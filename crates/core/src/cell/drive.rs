@@ -2,7 +2,9 @@
 
 use stepwell_protocol::{Code, Problem, Timestamp, program::Dispatch, rest::RunView};
 
-use super::{CALLS_MAX, Cell, Fault, LOOK_AGAIN_MS, Order, Rows, alarm::next_look, queued::Nudges};
+use super::{
+    CALLS_MAX, Cell, Fault, LOOK_AGAIN_MS, Order, Rows, alarm::next_look, counts::counts_as, queued::Nudges,
+};
 use crate::{
     run::{CallEnd, Decision, Effect, Entry, Input, Phase, Run, Session, Slot, with_result},
     window::Ready,
@@ -20,14 +22,16 @@ impl Cell {
         let run = self.run(rows, number)?;
         let slot = self.slot(now, &run.workflow, run.dispatch);
         let decision = run.decide(now, input(slot))?;
+        let counted_as = counts_as(&run);
         let mut next = run;
         if !decision.entries.is_empty() {
             let before = next.wake_at();
             next.apply_all(&decision.entries);
             next.spend(before, &decision.entries);
             if decision.entries.iter().any(Entry::is_stored) {
-                rows.commit(&next, before, &decision.entries).map_err(Fault::Storage)?;
+                rows.commit(&next, before, &decision.entries).map_err(|error| self.lose_count(error))?;
             }
+            self.recount(&next, counted_as, counts_as(&next));
         }
         self.settle(now, &next, &decision);
         Ok(decision)
@@ -157,12 +161,18 @@ impl Cell {
         };
         // A listener of that call would wait for ever.
         self.orders.push(Order::TellProgram(number));
-        let ended = self.drive(rows, now, number, |_| Input::ActivationEnded { epoch, end });
+        // What this instance has called is in memory for as long as somebody has to be at work on it: a run that is
+        // not has ended or sleeps, and need not be read again to find that out.
+        let ended = if self.runs.contains_key(&number) {
+            self.drive(rows, now, number, |_| Input::ActivationEnded { epoch, end }).map(drop)
+        } else {
+            Ok(())
+        };
         if ended.is_err() {
             self.look_again(now);
         }
         self.dispatch(rows, now);
-        ended.map(drop)
+        ended
     }
 
     /// Looks at all due rows anew.

@@ -11,6 +11,7 @@
 //! Invariant: the alarm is never later than the earliest time at which a run is due.
 
 mod alarm;
+mod counts;
 mod drive;
 mod keys;
 mod queued;
@@ -24,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_protocol::{Epoch, Payload, Timestamp, program::Budget, rest::RunView};
 
+pub use counts::{COUNT_SLICE, Counted, Tally};
 pub use keys::Reserved;
 pub use queued::{Claim, NUDGE_AGAIN_MS, OVERFLOW_MS, QUEUED_MAX};
 pub use requests::{NewRun, Started};
@@ -83,6 +85,8 @@ pub struct Cell {
     more_expired: bool,
     /// How much is deleted at once.
     delete_slice: Slice,
+    /// How many runs there are, once somebody has asked.
+    counted: Option<Counted>,
     /// Calls whose program has said something.
     reached: BTreeSet<(u64, Epoch)>,
     orders: Vec<Order>,
@@ -132,6 +136,7 @@ impl Cell {
             expired: BTreeSet::new(),
             more_expired: false,
             delete_slice: DELETE_SLICE,
+            counted: None,
             reached: BTreeSet::new(),
             orders: Vec::new(),
         }

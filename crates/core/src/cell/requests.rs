@@ -6,7 +6,7 @@ use stepwell_protocol::{
     rest::{Status, Why},
 };
 
-use super::{Cell, Fault, KeyRow, Rows, Sought, drive::no_such_run};
+use super::{Cell, Fault, KeyRow, Rows, Sought, counts::counts_as, drive::no_such_run};
 use crate::run::{Cut, Input, Run, Signal, Start};
 
 /// A run to be started.
@@ -73,7 +73,8 @@ impl Cell {
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);
         run.spend_start(new.key.is_some());
-        rows.insert(&run, &new.input, new.key.as_ref()).map_err(Fault::Storage)?;
+        rows.insert(&run, &new.input, new.key.as_ref()).map_err(|error| self.lose_count(error))?;
+        self.recount(&run, None, counts_as(&run));
         self.settle(now, &run, &decision);
         if self.window.holds(number, run.epoch) {
             self.inputs.insert(number, new.input);

@@ -9,7 +9,7 @@
 
 use stepwell_protocol::Timestamp;
 
-use super::{Cell, Fault, Rows, Slice};
+use super::{Cell, Fault, Rows, Slice, counts::counts_as};
 use crate::run::{Input, Run};
 
 /// What one alarm deletes at the most; the next one follows at once. Large events take longer to delete than
@@ -69,11 +69,13 @@ impl Cell {
         room: &mut Slice,
     ) -> Result<bool, Fault<R::Error>> {
         let rows_most = rows_of(run);
+        let mut before = counts_as(run);
         let in_slices = run.deleting || rows_most > self.delete_slice.rows;
         let bytes = if in_slices { 0 } else { rows.weight(run.id.number).map_err(Fault::Storage)? };
         if in_slices || bytes > self.delete_slice.bytes {
             if !run.deleting {
                 self.drive(rows, now, run.id.number, |_| Input::Expire)?;
+                before = None;
             }
             let trimmed = rows.trim(run.id.number, *room).map_err(Fault::Storage)?;
             room.rows = room.rows.saturating_sub(trimmed.rows);
@@ -83,7 +85,8 @@ impl Cell {
         } else if rows_most > room.rows || bytes > room.bytes {
             return Ok(false);
         }
-        let removed = rows.remove(run).map_err(Fault::Storage)?;
+        let removed = rows.remove(run).map_err(|error| self.lose_count(error))?;
+        self.recount(run, before, None);
         room.rows = room.rows.saturating_sub(removed);
         room.bytes -= bytes.min(room.bytes);
         Ok(true)
@@ -91,7 +94,7 @@ impl Cell {
 }
 
 /// The rows that deleting a run writes at the most: its own, its events, an id for each signal among them, its key,
-/// its tags, and the cell's largest number.
+/// its tags and attributes, and the cell's largest number.
 fn rows_of(run: &Run) -> usize {
-    3 + 2 * run.head.0 as usize + run.tags.len()
+    3 + 2 * run.head.0 as usize + run.tags.len() + run.attributes.len()
 }

@@ -4,6 +4,7 @@ use stepwell_protocol::{
     Event, Op, Outcome, Payload, Place, Problem, Record, Seq, Timestamp, program::RawPage,
 };
 
+use super::Tally;
 use crate::run::{Entry, Run};
 
 /// The rows of one cell. Every method that writes is one transaction: all of it or nothing.
@@ -40,6 +41,9 @@ pub trait Rows {
 
     /// Deletes a run and all that belongs to it. Its number is never used again. Says how many rows it were.
     fn remove(&self, run: &Run) -> Result<usize, Self::Error>;
+
+    /// Counts the runs after a number, in order and up to so many.
+    fn tally(&self, after: u64, limit: usize) -> Result<Tally, Self::Error>;
 
     /// How many bytes are stored.
     fn bytes(&self) -> Result<u64, Self::Error>;

@@ -38,6 +38,7 @@ impl Cell {
             input,
             journal,
             patches: run.patches,
+            attributes: run.attributes,
             budget: self.budget,
             run: run.id,
         })
@@ -84,6 +85,8 @@ impl Cell {
             None => self.run(rows, number)?.head,
         };
         let base = commit.base;
+        // What was cut off a journal leaves a gap in its positions, which nobody can foresee.
+        let told = if base == head { commit.told() } else { commit.commands.len() };
         let commit = Commit { epoch, ..commit };
         let decision = self.drive(rows, now, number, |_| Input::Commit { commit, hash })?;
         // Progress may have given the window back to others.
@@ -98,8 +101,9 @@ impl Cell {
                     let before = before.into_iter().filter(|record| run.counts(record.seq));
                     news.extend(before.map(News::Record));
                 }
+                // A program that foresees has its own news already.
                 let recorded = decision.entries.iter().filter_map(Entry::record);
-                news.extend(recorded.enumerate().map(tell));
+                news.extend(recorded.enumerate().take(told).map(tell));
                 Ok(Answer::Go { now, news })
             }
         }

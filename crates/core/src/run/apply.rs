@@ -45,6 +45,9 @@ impl Run {
                 }
             }
             Entry::Progressed(progress) => self.progress = Some(progress.clone()),
+            Entry::Attributed { name, value, .. } => {
+                self.attributes.insert(name.clone(), value.clone());
+            }
             Entry::Rewound(cuts) => {
                 self.cuts.extend(cuts);
                 // If the last commit is among what was cut, no program that goes on from here has made it.

@@ -1,10 +1,10 @@
 //! What a program's report does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_protocol::{
     Code, Epoch, Event, Op, Outcome, Problem, Record, Seq, Timestamp,
-    program::{Command, Commit, Open, PAYLOAD_BYTES_MAX, Then},
+    program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Then},
 };
 
 use super::{
@@ -45,11 +45,11 @@ impl Run {
     fn drain(&self, now: Timestamp, mut commit: Commit, hash: u64) -> Decision {
         // On record, a step that has not begun would look like one that was cut short.
         commit.commands.retain(|command| !matches!(command, Command::StepBegun { .. }));
-        if commit.commands.is_empty() && commit.patches.is_empty() && commit.progress.is_none() {
+        if commit.commands.is_empty() && !has_asides(&commit) {
             return Decision { reply: Reply::Stop, ..Decision::default() };
         }
-        let then = Then::Continue { open: None };
-        let decision = self.accept(now, Commit { then, ..commit }, hash);
+        let (then, foresees) = (Then::Continue { open: None }, None);
+        let decision = self.accept(now, Commit { then, foresees, ..commit }, hash);
         Decision { reply: Reply::Stop, ..decision }
     }
 
@@ -58,6 +58,9 @@ impl Run {
         let mark = self.mark?;
         if (mark.epoch, mark.base, mark.hash) != (commit.epoch, commit.base, hash) {
             return None;
+        }
+        if mark.erred {
+            return Some(Reply::Stop);
         }
         // Whoever wanted to go on later may have been succeeded already.
         if self.epoch != commit.epoch && !matches!(commit.then, Then::Yield { .. }) {
@@ -82,6 +85,12 @@ impl Run {
 
     fn accept(&self, now: Timestamp, commit: Commit, hash: u64) -> Decision {
         let has_news = self.last_counted() > commit.base;
+        let has_asides = has_asides(&commit);
+        let foreseen = commit.foresees.filter(|at| !has_news && (self.created_at..=now).contains(at));
+        // It has gone another way than whoever reads the journal will: what follows from that must not be recorded.
+        let erred = foreseen != commit.foresees;
+        let then = if erred { Then::Yield { open: None } } else { commit.then };
+        let recorded_at = foreseen.unwrap_or(now);
         let count = u32::try_from(commit.commands.len()).expect("a message holds fewer commands than 2^32");
         let through = Seq(self.head.0 + count);
         let mark = Mark {
@@ -90,13 +99,15 @@ impl Run {
             hash,
             through: if count == 0 { self.written_through() } else { through },
             turn: commit.turn,
+            erred,
         };
         let mut entries: Vec<_> = commit
             .commands
             .into_iter()
             .zip(self.head.0 + 1..)
             .map(|(command, seq)| {
-                let record = Record { seq: Seq(seq), at: now, event: self.event(now, command) };
+                let event = self.event(now, command);
+                let record = Record { seq: Seq(seq), at: recorded_at, event };
                 Entry::Recorded { record, mark: (Seq(seq) == through).then_some(mark) }
             })
             .collect();
@@ -105,14 +116,21 @@ impl Run {
             entries.push(leased(now));
         }
         // What is said beside has to be known as said, too: a copy that comes late must not take it back.
-        let marks_aside = count == 0 && (!commit.patches.is_empty() || commit.progress.is_some());
+        let marks_aside = count == 0 && has_asides;
         if !commit.patches.is_empty() {
             entries.push(Entry::Patched(commit.patches));
         }
         if let Some(progress) = commit.progress {
             entries.push(Entry::Progressed(progress));
         }
-        let (effects, reply) = match commit.then {
+        for (name, value) in commit.attributes {
+            let before = self.attributes.get(&name).cloned();
+            // A program that got no answer says it again.
+            if before.as_ref() != Some(&value) {
+                entries.push(Entry::Attributed { name, value, before });
+            }
+        }
+        let (effects, reply) = match then {
             // What the program has not seen may have answered some of what it says it waits for: a sleep that
             // is over would begin again. It will say it again.
             Then::Continue { open: Some(_) } if has_news => {
@@ -235,6 +253,17 @@ impl Run {
             format!("The name of a patch takes 1 to {} bytes.", Op::NAME_LENGTH_MAX)
         } else if commit.progress.as_ref().is_some_and(|at| at.message.len() > PROGRESS_MESSAGE_LENGTH_MAX) {
             format!("A message about progress takes at most {PROGRESS_MESSAGE_LENGTH_MAX} bytes.")
+        } else if !commit.attributes.keys().all(|name| Attributes::is_name(name)) {
+            format!(
+                "The name of an attribute takes 1 to {} bytes, without colons and control characters.",
+                Attributes::NAME_LENGTH_MAX
+            )
+        } else if commit.attributes.values().any(|value| value.len() > Attributes::VALUE_LENGTH_MAX) {
+            format!("The value of an attribute takes at most {} bytes.", Attributes::VALUE_LENGTH_MAX)
+        } else if self.attributes.keys().chain(commit.attributes.keys()).collect::<BTreeSet<_>>().len()
+            > Attributes::MAX
+        {
+            format!("A run has at most {} attributes.", Attributes::MAX)
         } else {
             return Ok(());
         };
@@ -267,6 +296,11 @@ impl Run {
         );
         Problem::new(Code::BaseMismatch, detail)
     }
+}
+
+/// Whether a program says something beside its steps.
+fn has_asides(commit: &Commit) -> bool {
+    !commit.patches.is_empty() || commit.progress.is_some() || !commit.attributes.is_empty()
 }
 
 /// Refuses what could not be stored.

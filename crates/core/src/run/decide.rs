@@ -58,6 +58,7 @@ impl Run {
             cuts: Vec::new(),
             progress: None,
             tags: start.tags,
+            attributes: std::collections::BTreeMap::new(),
             spent: Spent::default(),
             trouble: Trouble::default(),
             draining: false,

@@ -12,6 +12,8 @@ mod apply;
 mod commit;
 mod decide;
 mod expiry;
+mod hex;
+mod mark;
 mod restart;
 mod retry;
 mod row;
@@ -20,6 +22,8 @@ mod why;
 
 #[cfg(test)]
 mod tests;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
@@ -30,6 +34,7 @@ use stepwell_protocol::{
 
 pub use decide::Start;
 pub use expiry::EXPIRY_ROUND_MS;
+pub use mark::Mark;
 pub use retry::delay_ms;
 pub use row::{Corrupt, RunRow, Tail};
 pub use spent::Spent;
@@ -105,6 +110,8 @@ pub struct Run {
     pub progress: Option<Progress>,
     /// What people call it by.
     pub tags: Vec<String>,
+    /// What it has said that it may be found by.
+    pub attributes: BTreeMap<String, String>,
     /// What it has cost.
     pub spent: Spent,
     /// What went wrong since it last made progress.
@@ -202,28 +209,6 @@ pub enum Session {
     /// By an address and a token, which outlive the cell's instance.
     #[serde(rename = "token")]
     Token,
-}
-
-/// The last commit that was recorded, so that a repeat of it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
-    /// The activation that committed.
-    pub epoch: Epoch,
-    /// The commit's base.
-    pub base: Seq,
-    /// A hash of the commit.
-    #[serde(with = "hex")]
-    pub hash: u64,
-    /// The last position that the program itself has written.
-    pub through: Seq,
-    /// The commit's turn, if somebody counts them.
-    #[serde(default, skip_serializing_if = "is_uncounted")]
-    pub turn: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_uncounted(turn: &u32) -> bool {
-    *turn == 0
 }
 
 /// Something that a run waits for, with the time that the engine's clock set for it.
@@ -393,6 +378,15 @@ pub enum Entry {
     Patched(Vec<String>),
     /// It has come this far.
     Progressed(Progress),
+    /// It can be found by this.
+    Attributed {
+        /// The attribute's name.
+        name: String,
+        /// Its value from here on.
+        value: String,
+        /// Its value before, if it had one.
+        before: Option<String>,
+    },
     /// Parts of its journal do not count any more.
     Rewound(Vec<Cut>),
     /// It goes on although it had ended or was paused, with this deadline.
@@ -449,6 +443,7 @@ impl Entry {
             | Self::Suspended
             | Self::Patched(_)
             | Self::Progressed(_)
+            | Self::Attributed { .. }
             | Self::Rewound(_)
             | Self::Reopened { .. }
             | Self::Paused(_)
@@ -599,19 +594,5 @@ impl Run {
         } else {
             Trouble { since: through, ..Trouble::default() }
         }
-    }
-}
-
-/// Hashes as text: SQL and JavaScript have no exact 64-bit numbers.
-mod hex {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-    pub fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{value:016x}"))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-        u64::from_str_radix(&String::deserialize(deserializer)?, 16).map_err(D::Error::custom)
     }
 }

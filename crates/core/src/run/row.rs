@@ -3,6 +3,8 @@
 //! The columns that queries use stand alone; the rest is one JSON text, whose fields are only ever added
 //! with a default, so that the release before this one can read it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Epoch, Problem, RunId, Seq, Timestamp,
@@ -75,6 +77,8 @@ struct State {
     progress: Option<Progress>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    attributes: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "is_nothing")]
     spent: Spent,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -145,6 +149,7 @@ impl Run {
             cuts: self.cuts.clone(),
             progress: self.progress.clone(),
             tags: self.tags.clone(),
+            attributes: self.attributes.clone(),
             spent: self.spent,
             draining: self.draining,
             phase,
@@ -198,6 +203,7 @@ impl Run {
             cuts: state.cuts,
             progress: state.progress,
             tags: state.tags,
+            attributes: state.attributes,
             spent: Spent {
                 rows: state.spent.rows + tail.head.0.saturating_sub(state.spent.at.0),
                 at: tail.head,

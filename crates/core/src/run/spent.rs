@@ -69,7 +69,10 @@ fn other_rows(entry: &Entry) -> u32 {
         // The id of a signal is a row of its own.
         1 + u32::from(matches!(&record.event, Event::SignalReceived { id: Some(_), .. }))
     });
-    u32::from(is_reopened) + of_record
+    // What it is found by is a row of its own, and so is what it was found by before.
+    let of_attribute =
+        if let Entry::Attributed { before, .. } = entry { 1 + u32::from(before.is_some()) } else { 0 };
+    u32::from(is_reopened) + of_record + of_attribute
 }
 
 /// Whether a consumer was there: it has claimed the run, or was heard of.
@@ -85,6 +88,7 @@ fn is_word(entry: &Entry) -> bool {
         | Entry::Suspended
         | Entry::Patched(_)
         | Entry::Progressed(_)
+        | Entry::Attributed { .. }
         | Entry::Rewound(_)
         | Entry::Reopened { .. }
         | Entry::Paused(_)

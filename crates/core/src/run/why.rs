@@ -2,10 +2,22 @@
 
 use stepwell_protocol::{
     OpKind, Timestamp,
+    export::{CutView, ReplayFacts},
     rest::{RunView, TroubleView, WaitsFor, Why},
 };
 
 use super::{End, Entry, PauseWhy, Phase, Run, Session, Trouble};
+
+impl Run {
+    /// What its program is given beside its input and journal: all that a replay elsewhere needs.
+    pub fn replay_facts(&self) -> ReplayFacts {
+        ReplayFacts {
+            seed: format!("{:016x}", self.seed),
+            patches: self.patches.clone(),
+            cuts: self.cuts.iter().map(|cut| CutView { after: cut.after, through: cut.through }).collect(),
+        }
+    }
+}
 
 impl From<&Run> for RunView {
     /// A run as people see it, without its result, which is in the row.
@@ -36,6 +48,7 @@ impl From<&Run> for RunView {
             head: run.head,
             activations: run.epoch.0,
             tags: run.tags.clone(),
+            attributes: run.attributes.clone(),
             meter: run.meter(),
         }
     }

@@ -1,5 +1,6 @@
 //! A cell on rows in memory: activations of one run that overlap, and runs that are stopped and taken back.
 
+mod counts;
 mod growth;
 mod lost;
 mod memory;
@@ -39,7 +40,17 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
 
 /// A commit of whichever activation sends it.
 fn said(base: Seq, commands: Vec<Command>, then: Then) -> Commit {
-    Commit { epoch: Epoch(0), base, commands, patches: vec![], progress: None, then, turn: 0 }
+    Commit {
+        epoch: Epoch(0),
+        base,
+        commands,
+        patches: vec![],
+        progress: None,
+        attributes: [].into(),
+        then,
+        foresees: None,
+        turn: 0,
+    }
 }
 
 #[test]

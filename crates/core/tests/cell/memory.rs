@@ -7,7 +7,7 @@ use std::{
 };
 
 use stepwell_core::{
-    cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed},
+    cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
     run::{Entry, Mark, Run, RunRow, Tail},
 };
 use stepwell_protocol::{
@@ -136,6 +136,16 @@ impl Rows for Memory {
         let removed = 1 + stored.journal.len() + usize::from(run.key.is_some());
         self.deleted.set(self.deleted.get() + removed);
         Ok(removed)
+    }
+
+    fn tally(&self, after: u64, limit: usize) -> Result<Tally, Infallible> {
+        let numbers: Vec<_> = self.rows.borrow().keys().copied().filter(|number| *number > after).collect();
+        let looked_at = &numbers[..numbers.len().min(limit)];
+        let runs = looked_at.iter().map(|number| self.get(*number)).filter(|run| !run.deleting);
+        Ok(Tally {
+            counts: runs.map(|run| (run.workflow.clone(), run.status(), 1)).collect(),
+            more_after: looked_at.last().copied().filter(|_| numbers.len() > limit),
+        })
     }
 
     fn bytes(&self) -> Result<u64, Infallible> {

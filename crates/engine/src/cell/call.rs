@@ -1,11 +1,13 @@
 //! What a Worker asks of a cell: the body of the one internal request.
 
+use std::collections::BTreeMap;
+
 use super::queued::Ask;
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Payload, Place, Seq, Timestamp,
     program::Dispatch,
-    rest::{RunView, Status, StepName},
+    rest::{BulkAction, Counts, Filter, RunView, StepName},
 };
 
 /// A request to a cell.
@@ -45,6 +47,9 @@ pub enum Operation {
         retention_ms: Option<u64>,
         /// What people call it by.
         tags: Vec<String>,
+        /// Whether a repeat is refused while the first request with its key waits for the end.
+        #[serde(default)]
+        is_strict: bool,
         /// How long the caller waits for the end.
         wait_ms: u64,
     },
@@ -84,6 +89,19 @@ pub enum Operation {
         /// How many at the most.
         limit: u32,
     },
+    /// Do something to the newest runs that fit.
+    ActOnAll {
+        /// Which ones.
+        filter: Filter,
+        /// Only those with a smaller number.
+        below: u64,
+        /// How many at the most.
+        limit: u32,
+        /// What.
+        action: BulkAction,
+    },
+    /// Count the runs.
+    Count,
     /// Show a run's history.
     History {
         /// Its number.
@@ -92,6 +110,9 @@ pub enum Operation {
         suffix: String,
         /// The position after which to begin.
         after: Seq,
+        /// Whether to say what a replay needs.
+        #[serde(default)]
+        replay: bool,
     },
     /// Send a run a signal.
     Signal {
@@ -148,27 +169,13 @@ pub enum Action {
     },
 }
 
-/// Which runs to show: those that fit all that is given.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Filter {
-    /// Of this workflow.
-    pub workflow: Option<String>,
-    /// In this status.
-    pub status: Option<Status>,
-    /// With this tag.
-    pub tag: Option<String>,
-    /// Accepted at this time or later.
-    pub from: Option<Timestamp>,
-    /// Accepted before this time.
-    pub until: Option<Timestamp>,
-}
-
-impl Filter {
-    /// Whether it takes whatever has its tag.
-    pub fn takes_any_run(&self) -> bool {
-        let Self { workflow, status, tag: _, from, until } = self;
-        workflow.is_none() && status.is_none() && from.is_none() && until.is_none()
-    }
+/// A cell's part of the counts.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CountedRuns {
+    /// How many runs of each workflow are in which status.
+    pub workflows: BTreeMap<String, Counts>,
+    /// Whether all were counted. If not, the next request goes on.
+    pub is_all: bool,
 }
 
 /// A cell's part of a list.

@@ -13,6 +13,8 @@ pub struct Listeners {
     /// Programs that were told while they did not listen: not all news is in the journal.
     missed: BTreeSet<u64>,
     ends: Ears<RunView>,
+    /// Runs whose first start still waits for their end.
+    starts: BTreeSet<u64>,
 }
 
 impl Listeners {
@@ -29,6 +31,21 @@ impl Listeners {
     /// Ready when a run ends: the run as it is then.
     pub fn end(&mut self, number: u64) -> oneshot::Receiver<RunView> {
         listen(&mut self.ends, number)
+    }
+
+    /// A run was started, and whoever did that waits for its end.
+    pub fn begin_start(&mut self, number: u64) {
+        self.starts.insert(number);
+    }
+
+    /// They wait no more.
+    pub fn end_start(&mut self, number: u64) {
+        self.starts.remove(&number);
+    }
+
+    /// Whether they wait.
+    pub fn is_starting(&self, number: u64) -> bool {
+        self.starts.contains(&number)
     }
 
     /// There is news for a run's program.

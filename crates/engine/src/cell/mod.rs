@@ -24,6 +24,7 @@ use std::{
 
 use js_sys::Promise;
 use stepwell_core::cell::{Cell as Machine, Order};
+use stepwell_promises as promises;
 use stepwell_protocol::{Epoch, Timestamp};
 use wasm_bindgen::prelude::*;
 use worker::{Env, State, worker_sys::DurableObjectState};
@@ -32,10 +33,10 @@ use crate::{
     guard, runtime,
     settings::{QUEUE_BINDING, Settings},
 };
-pub use call::{Action, Call, Filter, Listed, Moved, Operation, Reached};
+pub use call::{Action, Call, CountedRuns, Listed, Moved, Operation, Reached};
 use fault::Fault;
 use listeners::Listeners;
-pub use programs::{app, end_of};
+pub use programs::{activate, app, end_of};
 pub use queued::{Ask, Claimed, End, LISTEN_MS, Nudge};
 pub use requests::fingerprint;
 use store::Store;
@@ -51,6 +52,7 @@ pub struct Cell {
 /// When the module is loaded, before the runtime looks at its classes.
 #[wasm_bindgen(start)]
 fn extend_durable_object() {
+    crate::rpc::extend_worker_entrypoint();
     runtime::extend_durable_object(Cell { host: None }.into());
 }
 
@@ -157,6 +159,18 @@ impl Host {
             self.send_nudges(nudges);
         }
         result
+    }
+
+    /// Does something beyond the present call. The object stays awake for it.
+    fn go_on_with(&self, future: impl Future<Output = ()> + 'static) {
+        let promise = promises::promise(async move {
+            future.await;
+            Ok(JsValue::UNDEFINED)
+        });
+        if let Err(thrown) = self.state.as_raw().wait_until(&promise) {
+            // It goes on all the same, for as long as anybody keeps the object awake.
+            worker::console_warn!("stepwell: the runtime does not wait: {}", runtime::message(&thrown));
+        }
     }
 
     fn arm(&self, at: Timestamp) -> std::result::Result<(), Fault> {

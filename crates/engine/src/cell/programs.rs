@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use stepwell_core::run::CallEnd;
-use stepwell_protocol::{Epoch, program::CutShort};
+use stepwell_protocol::{
+    Epoch,
+    program::{CutShort, is_reserved},
+};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::Env;
 
@@ -20,7 +23,7 @@ impl Host {
     /// Calls a run's program. The call goes out only when the commit before it is durable.
     pub(super) fn call_program(self: &Rc<Self>, number: u64, epoch: Epoch) {
         let host = self.clone();
-        self.state.wait_until(async move {
+        self.go_on_with(async move {
             let mut end = host.until_it_ends(number, epoch).await;
             if host.blameless.borrow_mut().remove(&(number, epoch)) {
                 end = CallEnd::Lost("the storage failed".into());
@@ -45,7 +48,7 @@ impl Host {
             |activation| {
                 let text =
                     serde_json::to_string(&activation).expect("an activation holds only what JSON can say");
-                Ok(self.program()?.activate(&text, &self.session(number, epoch))?)
+                self.activate(&activation.workflow, &text, &self.session(number, epoch))
             },
         );
         let answer = match called {
@@ -56,12 +59,27 @@ impl Host {
         end_of(answer)
     }
 
-    fn program(&self) -> Result<Program, Fault> {
+    fn activate(&self, workflow: &str, activation: &str, session: &JsValue) -> Result<JsValue, Fault> {
         let exports = runtime::property(&JsValue::from(self.state.as_raw()), "exports");
         let own = runtime::property(&exports, "default");
         let none = || StoreError::Refused(format!("there is no app: bind one as {APP_BINDING}"));
-        Ok(app(&self.env, own).ok_or_else(none)?)
+        Ok(activate(&self.env, own, workflow, activation, session).ok_or_else(none)??)
     }
+}
+
+/// Calls the program of a workflow; nothing, if there is none. The engine's own workflows are this Worker's.
+pub fn activate(
+    env: &Env,
+    own: JsValue,
+    workflow: &str,
+    activation: &str,
+    session: &JsValue,
+) -> Option<Result<JsValue, JsValue>> {
+    if is_reserved(workflow) {
+        let own: Program = (!own.is_undefined()).then(|| own.unchecked_into())?;
+        return Some(own.activate_own(activation, session));
+    }
+    Some(app(env, own)?.activate(activation, session))
 }
 
 /// The app that this Worker is bound to, or else the Worker itself.

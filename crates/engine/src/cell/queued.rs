@@ -161,7 +161,7 @@ impl Host {
     /// machine sees that nobody has claimed the run.
     pub(super) fn send_nudges(self: &Rc<Self>, numbers: Vec<u64>) {
         let host = self.clone();
-        self.state.wait_until(async move {
+        self.go_on_with(async move {
             for numbers in numbers.chunks(BATCH_MAX) {
                 if let Err(fault) = host.send_batch(numbers).await {
                     worker::console_warn!("stepwell: the queue did not take {} runs: {fault}", numbers.len());

@@ -15,19 +15,21 @@ use js_sys::Array;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use stepwell_core::{
+    bulk::Acted,
     cell::{KeyRow, NewRun, Reserved, Rows as _, Started},
     run::Run,
 };
 use stepwell_protocol::{
     Code, Op, OpKind, Payload, Place, Problem, RunId, Seq,
-    rest::{History, RunView, SignalReceipt, StepName},
+    program::is_reserved,
+    rest::{BulkAction, Filter, History, RunView, SignalReceipt, StepName},
 };
 use wasm_bindgen::JsValue;
 use worker::Delay;
 
 use super::{
     Host,
-    call::{Action, Call, Moved, Operation},
+    call::{Action, Call, CountedRuns, Moved, Operation},
     fault::Fault,
 };
 use crate::{guard, runtime};
@@ -138,7 +140,17 @@ impl Host {
         let place = call.place();
         match call.operation {
             Operation::Touch => Ok(Answered::new(200, &())),
-            Operation::Start { workflow, input, key, dispatch, timeout_ms, retention_ms, tags, wait_ms } => {
+            Operation::Start {
+                workflow,
+                input,
+                key,
+                dispatch,
+                timeout_ms,
+                retention_ms,
+                tags,
+                is_strict,
+                wait_ms,
+            } => {
                 let key = key.map(|key| KeyRow { key, fingerprint: fingerprint(&workflow, &input) });
                 let (suffix, seed) = (RunId::suffix_from(runtime::random()), runtime::random());
                 let new = NewRun {
@@ -153,7 +165,7 @@ impl Host {
                     tags,
                     key,
                 };
-                self.start_run(new, wait_ms).await
+                self.start_run(new, is_strict, wait_ms).await
             }
             Operation::Reserve { key, fingerprint, to, wait_ms } => {
                 self.reserve(&place, &KeyRow { key, fingerprint }, &to, wait_ms).await
@@ -171,8 +183,16 @@ impl Host {
             Operation::List { filter, below, limit } => {
                 Ok(Answered::new(200, &self.store.list(&filter, below, limit)?))
             }
-            Operation::History { number, suffix, after } => {
-                self.history(&RunId { place, number, suffix }, after)
+            Operation::ActOnAll { filter, below, limit, action } => {
+                Ok(Answered::new(200, &self.act_on_all(&filter, below, limit, action)?))
+            }
+            Operation::Count => self.turn(|machine, store, _| {
+                let counted = machine.count(store)?;
+                let (workflows, is_all) = (counted.workflows().clone(), counted.is_all());
+                Ok(Answered::new(200, &CountedRuns { workflows, is_all }))
+            }),
+            Operation::History { number, suffix, after, replay } => {
+                self.history(&RunId { place, number, suffix }, after, replay)
             }
             Operation::Signal { number, suffix, name, id, payload } => {
                 let to = RunId { place, number, suffix };
@@ -205,15 +225,71 @@ impl Host {
         })
     }
 
-    async fn start_run(self: &Rc<Self>, new: NewRun, wait_ms: u64) -> Result<Answered, Fault> {
+    /// Does something to a slice of the runs that fit. One that cannot be changed keeps no other from it.
+    fn act_on_all(
+        self: &Rc<Self>,
+        filter: &Filter,
+        below: u64,
+        limit: u32,
+        action: BulkAction,
+    ) -> Result<Acted, Fault> {
+        let found = self.store.find_runs(filter, below, limit)?;
+        let next = found.next.map(|reached| reached.number);
+        let mut acted = Acted { changed: 0, unchanged: 0, next, top: self.store.top()? };
+        for id in self.store.ids(&found.numbers)? {
+            let run = self.find(&id)?;
+            if is_reserved(&run.workflow) {
+                continue;
+            }
+            let done = match action {
+                // A second cancel is answered like the first, but changes nothing.
+                BulkAction::Cancel if run.status().is_terminal() => false,
+                BulkAction::Cancel => self.did(&id, Action::Cancel)?,
+                BulkAction::Retry => self.did(&id, Action::Retry)?,
+                BulkAction::Restart => self.did(&id, Action::Restart { from: None })?,
+            };
+            *(if done { &mut acted.changed } else { &mut acted.unchanged }) += 1;
+        }
+        Ok(acted)
+    }
+
+    /// Whether something could be done to a run where it stands.
+    fn did(self: &Rc<Self>, id: &RunId, action: Action) -> Result<bool, Fault> {
+        match self.act(id, action) {
+            Ok(()) => Ok(true),
+            Err(Fault::Rejected(_)) => Ok(false),
+            Err(fault @ (Fault::Store(_) | Fault::Moved(_))) => Err(fault),
+        }
+    }
+
+    async fn start_run(
+        self: &Rc<Self>,
+        new: NewRun,
+        is_strict: bool,
+        wait_ms: u64,
+    ) -> Result<Answered, Fault> {
         self.store.prepare(&new.place)?;
         let Started { run, created } =
             self.turn(|machine, store, now| Ok(machine.start(store, now, new)?))?;
-        if created && wait_ms == 0 {
+        if wait_ms == 0 && created {
             return Ok(Answered::created(&RunView::from(&run)));
         }
-        let view = self.view_at_end(&run, wait_ms).await?;
-        Ok(if created { Answered::created(&view) } else { Answered::new(200, &view) })
+        let number = run.id.number;
+        if created {
+            self.listeners.borrow_mut().begin_start(number);
+            let view = self.view_at_end(&run, wait_ms).await;
+            self.listeners.borrow_mut().end_start(number);
+            return Ok(Answered::created(&view?));
+        }
+        if is_strict && wait_ms > 0 && self.listeners.borrow().is_starting(number) {
+            let detail = format!(
+                "The first request with this Idempotency-Key waits for the end of its run, {}. Show that run, or \
+                 repeat the request later.",
+                run.id
+            );
+            return Err(Problem::new(Code::IdempotencyKeyInFlight, detail).into());
+        }
+        Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?))
     }
 
     async fn reserve(
@@ -232,12 +308,13 @@ impl Host {
         }
     }
 
-    fn history(&self, id: &RunId, after: Seq) -> Result<Answered, Fault> {
-        self.find(id)?;
+    fn history(&self, id: &RunId, after: Seq, replay: bool) -> Result<Answered, Fault> {
+        let run = self.find(id)?;
         let page = self.store.page(id.number, after)?;
         let next = page.more.then(|| page.events.last().map(|record| record.seq)).flatten();
         let input = if after == Seq(0) { Some(self.store.input(id.number)?) } else { None };
-        Ok(Answered::new(200, &History { input, events: page.events, next }))
+        let replay = (replay && after == Seq(0)).then(|| run.replay_facts());
+        Ok(Answered::new(200, &History { input, events: page.events, next, replay }))
     }
 
     fn find(&self, id: &RunId) -> Result<Run, Fault> {

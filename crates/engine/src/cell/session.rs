@@ -2,15 +2,15 @@
 
 use std::{panic::AssertUnwindSafe, rc::Rc, time::Duration};
 
+use stepwell_promises as promises;
 use stepwell_protocol::{
     Code, Epoch, Problem, Seq,
     program::{Answer, Commit},
 };
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::future_to_promise;
 use worker::Delay;
 
-use super::{Host, fault::Fault};
+use super::{Host, fault::Fault, tables::time};
 use crate::runtime;
 
 /// How many commits are answered in a row before the runtime looks at its sockets.
@@ -50,7 +50,17 @@ impl Host {
         let after = Seq(argument.parse().unwrap_or_default());
         self.machine.borrow_mut().heard_from(number, epoch);
         match method {
-            runtime::COMMIT => Ok(self.breathe(1, answer(self.commit(number, epoch, argument)))),
+            runtime::COMMIT => {
+                let (answered, _) = self.commit(number, epoch, argument);
+                Ok(self.breathe(1, answer(answered)))
+            }
+            runtime::COMMIT_SHORT => {
+                let (answered, base) = self.commit(number, epoch, argument);
+                let short = answered.as_ref().ok().zip(base);
+                let short = short.and_then(|(answer, (base, commands))| answer.in_short(base, commands));
+                let answer = short.map_or_else(|| answer(answered), |now| time(Some(now)));
+                Ok(self.breathe(1, answer))
+            }
             runtime::PAGE => {
                 let page = self.machine.borrow().page(&self.store, number, after);
                 Ok(self.breathe(BREATH_EVERY, text(&page.map_err(|fault| thrown(fault.into()))?)))
@@ -58,7 +68,7 @@ impl Host {
             runtime::LISTEN => {
                 let host = self.clone();
                 let listening = async move { Ok(answer(host.listen(number, epoch, after).await)) };
-                Ok(future_to_promise(AssertUnwindSafe(listening)).into())
+                Ok(promises::promise(listening).into())
             }
             _ => Err(JsError::new("a session has no such method").into()),
         }
@@ -78,20 +88,31 @@ impl Host {
             Delay::from(Duration::ZERO).await;
             Ok(answer)
         };
-        future_to_promise(AssertUnwindSafe(later)).into()
+        promises::promise(later).into()
     }
 
-    fn commit(self: &Rc<Self>, number: u64, epoch: Epoch, argument: &str) -> Result<Answer, Fault> {
-        let commit: Commit = serde_json::from_str(argument).map_err(|error| {
-            Problem::new(Code::InvalidRequest, format!("The commit cannot be read: {error}."))
-        })?;
+    /// Takes a commit; gives the answer, and the commit's base and what it is told of, if it could be read.
+    fn commit(
+        self: &Rc<Self>,
+        number: u64,
+        epoch: Epoch,
+        argument: &str,
+    ) -> (Result<Answer, Fault>, Option<(Seq, usize)>) {
+        let commit: Commit = match serde_json::from_str(argument) {
+            Ok(commit) => commit,
+            Err(error) => {
+                let detail = format!("The commit cannot be read: {error}.");
+                return (Err(Problem::new(Code::InvalidRequest, detail).into()), None);
+            }
+        };
+        let (base, commands) = (commit.base, commit.told());
         let hash = hash(argument);
         let answer =
             self.turn(|machine, store, now| Ok(machine.commit(store, now, number, epoch, commit, hash)?));
         if let Err(Fault::Store(_)) = &answer {
             self.blameless.borrow_mut().insert((number, epoch));
         }
-        answer
+        (answer, Some((base, commands)))
     }
 
     /// Waits until something happens after a position, and says what.

@@ -1,13 +1,15 @@
 //! The cell's rows: what is stored where, and nothing about why.
 //!
-//! One row for each run, one for each event of its journal; one more for an idempotency key or a signal's
-//! id, if there is one. The only secondary index finds what is due.
+//! One row for each run, one for each event of its journal; one more for an idempotency key, a signal's id, a
+//! tag or an attribute, if there is one. The only secondary index finds what is due.
+
+mod list;
 
 use std::cell::Cell as Slot;
 
 use serde::de::DeserializeOwned;
 use stepwell_core::{
-    cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed},
+    cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
     run::{Entry, Mark, Run, Tail},
 };
 use stepwell_protocol::{
@@ -18,7 +20,6 @@ use stepwell_protocol::{
 use wasm_bindgen::JsValue;
 
 use super::{
-    call::{Filter, Listed, Reached},
     fault::StoreError,
     tables::{Row, Tables, number, time},
 };
@@ -45,9 +46,6 @@ const SCHEMA_VERSION: &str = "1";
 /// The run of a key that has gone to another cell, whose place is then where the fingerprint would be. A
 /// release that does not know this refuses the key: it starts no second run.
 const MOVED: u64 = 0;
-
-/// How many runs one list looks at.
-const SCANNED_MAX: u32 = 2_000;
 
 /// How many events the first query for a page reads.
 const RECORDS_FIRST: usize = 16;
@@ -110,53 +108,6 @@ impl Store {
         Ok(())
     }
 
-    /// Runs that fit a filter, newest first. Looks at a bounded number of rows: the caller goes on from `next`.
-    pub fn list(&self, filter: &Filter, below: u64, limit: u32) -> Result<Listed, StoreError> {
-        if !self.has_schema()? {
-            return Ok(Listed { runs: Vec::new(), next: None });
-        }
-        let mut query = String::from("SELECT number, status, workflow, created_at FROM runs");
-        let mut bindings = Vec::new();
-        if let Some(tag) = &filter.tag {
-            query.push_str(" JOIN tags ON tags.run = number AND tags.tag = ?");
-            bindings.push(tag.as_str().into());
-        }
-        query.push_str(" WHERE number < ? ORDER BY number DESC LIMIT ?");
-        // Where each row fits, one more than is shown tells whether there are more.
-        let scanned = if filter.takes_any_run() { limit.saturating_add(1) } else { SCANNED_MAX };
-        bindings.extend([number(below), scanned.into()]);
-        let rows = self.tables.rows_of(&query.into(), &bindings)?;
-        let (mut runs, mut next) = (Vec::new(), None);
-        let is_cut_off = rows.len() == scanned as usize;
-        for (index, row) in rows.iter().enumerate() {
-            let run_number = row.number(0, "number")?;
-            let (status, created_at) = (row.text(1, "status")?, row.time(3)?);
-            let fits = filter.status.is_none_or(|wanted| wanted.as_str() == status)
-                && filter.from.is_none_or(|from| created_at >= from)
-                && filter.until.is_none_or(|until| created_at < until)
-                && match &filter.workflow {
-                    Some(wanted) => *wanted == row.text(2, "workflow")?,
-                    None => true,
-                };
-            if fits
-                && let Some(run) = self.run(run_number)?
-                && !run.deleting
-            {
-                let mut view = RunView::from(&run);
-                self.add_result(&mut view)?;
-                // A list is for finding runs; what one gave is shown by the run itself.
-                view.output = None;
-                runs.push(view);
-            }
-            let is_last = index + 1 == rows.len();
-            if (runs.len() == limit as usize || is_last) && (is_cut_off || !is_last) {
-                next = Some(Reached { number: run_number, created_at });
-                break;
-            }
-        }
-        Ok(Listed { runs, next })
-    }
-
     /// Rows that this instance has written, alarms included.
     pub fn rows_written(&self) -> u64 {
         self.tables.rows_written()
@@ -201,6 +152,8 @@ impl Store {
                 ended = true;
             } else if let Entry::Reopened { .. } = entry {
                 reopened = true;
+            } else if let Entry::Attributed { name, value, before } = entry {
+                self.write_attribute(run.id.number, name, value, before.as_deref())?;
             }
         }
         if reopened {
@@ -217,16 +170,32 @@ impl Store {
     }
 
     fn insert_record(&self, run: u64, record: &Record, mark: Option<Mark>) -> Result<(), StoreError> {
-        let mark = mark.map_or(JsValue::NULL, |mark| json(&mark).into());
-        let event = json(&record.event).into();
-        self.tables.execute(
-            "INSERT INTO journal VALUES(?, ?, ?, ?, ?)",
-            &[number(run), record.seq.0.into(), time(Some(record.at)), event, mark],
-        )?;
+        let mark = mark.as_ref().map(json);
+        let (event, place) = (json(&record.event), (record.seq, record.at));
+        let query = "INSERT INTO journal VALUES(?, ?, ?, ?, ?)";
+        self.tables.insert_record(query, run, place, &event, mark.as_deref())?;
         if let Event::SignalReceived { id: Some(id), .. } = &record.event {
             self.tables.execute("INSERT INTO signals VALUES(?, ?)", &[number(run), id.as_str().into()])?;
         }
         Ok(())
+    }
+
+    fn write_attribute(
+        &self,
+        run: u64,
+        name: &str,
+        value: &str,
+        before: Option<&str>,
+    ) -> Result<(), StoreError> {
+        if let Some(before) = before {
+            self.delete_label(&list::label(name, before), run)?;
+        }
+        let values = [list::label(name, value).into(), number(run)];
+        self.tables.execute("INSERT OR IGNORE INTO tags VALUES(?, ?)", &values)
+    }
+
+    fn delete_label(&self, label: &str, run: u64) -> Result<(), StoreError> {
+        self.tables.execute("DELETE FROM tags WHERE tag = ? AND run = ?", &[label.into(), number(run)])
     }
 
     fn update_ended(&self, run: &Run, result: Option<String>) -> Result<(), StoreError> {
@@ -407,8 +376,10 @@ impl Rows for Store {
                 self.tables.execute("DELETE FROM journal WHERE run = ?", &of_run)?;
                 self.tables.execute("DELETE FROM signals WHERE run = ?", &of_run)?;
                 for tag in &run.tags {
-                    let values = [tag.as_str().into(), number(run.id.number)];
-                    self.tables.execute("DELETE FROM tags WHERE tag = ? AND run = ?", &values)?;
+                    self.delete_label(tag, run.id.number)?;
+                }
+                for (name, value) in &run.attributes {
+                    self.delete_label(&list::label(name, value), run.id.number)?;
                 }
                 if let Some(key) = &run.key {
                     // By now it may be another run's.
@@ -427,6 +398,10 @@ impl Rows for Store {
                 self.tables.execute("DELETE FROM runs WHERE number = ?", &of_run)
             })
         })
+    }
+
+    fn tally(&self, after: u64, limit: usize) -> Result<Tally, StoreError> {
+        self.tally_runs(after, limit)
     }
 
     fn bytes(&self) -> Result<u64, StoreError> {
@@ -546,7 +521,7 @@ fn statements(entries: &[Entry]) -> usize {
         if let Entry::Recorded { record, .. } = entry {
             1 + usize::from(matches!(record.event, Event::SignalReceived { id: Some(_), .. }))
         } else {
-            usize::from(matches!(entry, Entry::Reopened { .. }))
+            usize::from(matches!(entry, Entry::Reopened { .. } | Entry::Attributed { .. }))
         }
     });
     each.sum::<usize>() + usize::from(entries.iter().any(Entry::changes_row))

@@ -59,14 +59,39 @@ impl Tables {
     pub fn execute(&self, query: &'static str, bindings: &[JsValue]) -> Result<(), StoreError> {
         let cursor = self.sql.exec(&self.statement(query), &array(bindings))?;
         if self.counts {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a count of rows is whole, positive and small"
-            )]
-            self.count_rows(cursor.rows_written() as u64);
+            self.count_written(&cursor);
         }
         Ok(())
+    }
+
+    /// Runs the statement that inserts a record into a journal.
+    #[expect(clippy::cast_precision_loss, reason = "numbers and times are below 2^53")]
+    pub fn insert_record(
+        &self,
+        query: &'static str,
+        run: u64,
+        (seq, at): (Seq, Timestamp),
+        event: &str,
+        mark: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let (run, at) = (run as f64, at.as_millis() as f64);
+        self.with_statement(query, |query| {
+            if self.counts {
+                self.count_written(&runtime::insert_record(&self.sql, query, run, seq.0, at, event, mark)?);
+            } else {
+                runtime::insert_record_uncounted(&self.sql, query, run, seq.0, at, event, mark)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn count_written(&self, cursor: &runtime::Cursor) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a count of rows is whole, positive and small"
+        )]
+        self.count_rows(cursor.rows_written() as u64);
     }
 
     /// All rows of a query at once: a cursor must not be read across an await.
@@ -90,8 +115,12 @@ impl Tables {
     }
 
     fn statement(&self, query: &'static str) -> JsValue {
+        self.with_statement(query, JsValue::clone)
+    }
+
+    fn with_statement<T>(&self, query: &'static str, act: impl FnOnce(&JsValue) -> T) -> T {
         let mut statements = self.statements.borrow_mut();
-        statements.entry(query.as_ptr() as usize).or_insert_with(|| query.into()).clone()
+        act(statements.entry(query.as_ptr() as usize).or_insert_with(|| query.into()))
     }
 
     /// The bytes of the database.

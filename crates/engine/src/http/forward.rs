@@ -5,11 +5,11 @@ use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 use axum::{body::to_bytes, response::Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 use js_sys::Array;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use stepwell_core::pools::Pool;
 use stepwell_protocol::{
-    Code, Place, RunId,
-    program::{Description, Dispatch, WorkflowDescription},
+    Code, Payload, Place, RunId,
+    program::{Description, Dispatch, WorkflowDescription, is_reserved},
 };
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{Env, send::SendWrapper};
@@ -19,7 +19,7 @@ use super::{
     json,
 };
 use crate::{
-    cell::{Call, Operation, app},
+    cell::{Call, Operation, activate, app},
     runtime::{self, Objects, Program},
     settings::{CELL_BINDING, DEFAULT_NAMESPACE, Deployment},
 };
@@ -46,6 +46,8 @@ pub struct Terms {
     pub timeout_ms: Option<u64>,
     /// How long they are kept after their end; for ever, if that is not said.
     pub retention_ms: Option<u64>,
+    /// Whether they are started only with an idempotency key.
+    pub key_required: bool,
 }
 
 /// What the handlers know of the deployment.
@@ -104,8 +106,7 @@ impl Front {
         }
         // An app that does not answer may be on its way: that refuses nobody.
         let Some(workflows) = self.workflows().await else {
-            let retention_ms = self.deployment.retention_ms;
-            return Ok(Terms { dispatch: Dispatch::default(), timeout_ms: None, retention_ms });
+            return Ok(self.own_terms());
         };
         if let Some(terms) = workflows.get(name).copied() {
             KNOWN.set(workflows);
@@ -116,10 +117,25 @@ impl Front {
         Err(Refusal::new(Code::WorkflowNotFound, detail))
     }
 
-    async fn workflows(&self) -> Option<Workflows> {
+    /// What the app says about its workflows, by name.
+    pub async fn described(&self) -> Result<Vec<WorkflowDescription>, Refusal> {
+        let mut workflows =
+            self.describe().await.map(|description| description.workflows).ok_or_else(|| {
+                Refusal::new(Code::AppUnreachable, "The app did not say which workflows it has. Try again.")
+            })?;
+        workflows.retain(|workflow| !is_reserved(&workflow.name));
+        workflows.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(workflows)
+    }
+
+    async fn describe(&self) -> Option<Description> {
         let answer = self.app()?.describe().ok()?;
         let text = runtime::settle(answer).await.ok()?.as_string()?;
-        let description: Description = serde_json::from_str(&text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    async fn workflows(&self) -> Option<Workflows> {
+        let description = self.describe().await?;
         let terms = |workflow: &WorkflowDescription| Terms {
             dispatch: workflow.dispatch,
             timeout_ms: workflow.timeout_ms,
@@ -128,14 +144,31 @@ impl Front {
                 Some(ms) => Some(ms),
                 None => self.deployment.retention_ms,
             },
+            key_required: workflow.key_required || self.deployment.key_required,
         };
         let workflows = description.workflows.into_iter();
         Some(workflows.map(|workflow| (workflow.name.clone(), terms(&workflow))).collect())
     }
 
     /// The app, if there is one.
-    pub fn app(&self) -> Option<Program> {
+    fn app(&self) -> Option<Program> {
         app(&self.env, runtime::own_entrypoint())
+    }
+
+    /// Calls the program that an activation is for; nothing, if there is none.
+    pub fn activate(&self, activation: &Payload, session: &JsValue) -> Option<Result<JsValue, JsValue>> {
+        #[derive(Deserialize)]
+        struct Named {
+            workflow: String,
+        }
+        let Named { workflow } = activation.decode().ok()?;
+        activate(&self.env, runtime::own_entrypoint(), &workflow, activation.text(), session)
+    }
+
+    /// How runs are treated whose workflow says nothing about it: the engine's own, say.
+    pub fn own_terms(&self) -> Terms {
+        let Deployment { retention_ms, key_required, .. } = *self.deployment;
+        Terms { dispatch: Dispatch::default(), timeout_ms: None, retention_ms, key_required }
     }
 
     /// All cells, of all generations.

@@ -9,11 +9,12 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Place, Timestamp,
-    rest::{RunList, RunView},
+    program::Attributes,
+    rest::{Filter, RunList, RunView},
 };
 
 use super::{error::Refusal, forward::Front, json, runs::pairs};
-use crate::cell::{Filter, Listed, Operation, Reached};
+use crate::cell::{Listed, Operation, Reached};
 
 /// How many runs a page has, unless it says otherwise.
 const LIMIT_DEFAULT: u32 = 50;
@@ -66,29 +67,39 @@ pub async fn list(
 /// What the cells gave, on the way to one page.
 #[derive(Default)]
 struct Merged {
-    runs: Vec<RunView>,
+    runs: Vec<(Key, RunView)>,
     /// Where each cell goes on after all that it gave.
     next: BTreeMap<(u32, u32), u64>,
-    /// The latest time at which a cell has stopped looking: it may have runs that are older than this, but newer
-    /// than what others gave.
-    horizon: Timestamp,
+    /// The latest place in the order at which a cell has stopped looking: it may have runs that come after this,
+    /// but before what others gave.
+    horizon: Option<Key>,
 }
+
+/// A run's place in the order: newest first, and those of one time by cell and number.
+type Key = (Timestamp, Place, u64);
 
 impl Merged {
     fn add(&mut self, place: &Place, listed: Listed) {
-        self.runs.extend(listed.runs);
+        // A cell goes on by numbers. If its clock was set back, its times do not follow them: then a run counts as
+        // no later than the ones after it, or a page could leave out one of them and show the other again.
+        let mut at = Timestamp::MAX;
+        for run in listed.runs {
+            at = at.min(run.created_at);
+            self.runs.push(((at, place.clone(), run.id.number), run));
+        }
         if let Some(Reached { number, created_at }) = listed.next {
             self.next.insert((place.generation, place.cell), number);
-            self.horizon = self.horizon.max(created_at);
+            self.horizon = self.horizon.take().max(Some((at.min(created_at), place.clone(), number)));
         }
     }
 
     /// The newest of all; the others are left to the pages after it.
     fn page(mut self, limit: usize) -> RunList {
-        self.runs.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
-        let certain = self.runs.iter().take_while(|run| run.created_at >= self.horizon).count();
+        self.runs.sort_by(|(a, _), (b, _)| b.cmp(a));
+        let horizon = self.horizon.as_ref();
+        let certain = self.runs.iter().take_while(|(key, _)| horizon.is_none_or(|at| key >= at)).count();
         let rest = self.runs.split_off(certain.min(limit));
-        for run in &rest {
+        for (_, run) in &rest {
             // The newest that was left out is where its cell goes on.
             let Place { generation, cell, .. } = run.id.place;
             let next = self.next.entry((generation, cell)).or_default();
@@ -100,7 +111,7 @@ impl Merged {
             let text = serde_json::to_string(&Cursor(next.collect())).expect("a cursor holds only numbers");
             URL_SAFE_NO_PAD.encode(text)
         });
-        RunList { executions: self.runs, cursor }
+        RunList { executions: self.runs.into_iter().map(|(_, run)| run).collect(), cursor }
     }
 }
 
@@ -113,6 +124,14 @@ fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal> {
         match name.as_str() {
             "workflow" => filter.workflow = Some(value),
             "tag" => filter.tag = Some(value),
+            "attribute" => {
+                let (attribute, wanted) =
+                    value.split_once(':').ok_or_else(|| wrong("a name and a value: 'customer:acme'"))?;
+                filter.attributes.insert(attribute.to_owned(), wanted.to_owned());
+                if filter.attributes.len() > Attributes::MAX {
+                    return Err(wrong("no more attributes than a run has"));
+                }
+            }
             "status" => {
                 let quoted = serde_json::Value::String(value.clone());
                 let status =
@@ -138,7 +157,8 @@ fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal> {
             }
             other => {
                 let detail = format!(
-                    "There is no parameter '{}'. There are workflow, status, tag, from, until, limit, cursor.",
+                    "There is no parameter '{}'. There are workflow, status, tag, attribute, from, \
+                     until, limit, cursor.",
                     shown(other)
                 );
                 return Err(Refusal::new(Code::InvalidRequest, detail));

@@ -4,9 +4,12 @@
 //! read as one text and the answer is one text, which costs a crossing each instead of a stream.
 
 mod auth;
+mod bulk;
+mod described;
 mod error;
 mod forward;
 mod list;
+mod overview;
 mod runs;
 mod starts;
 
@@ -15,10 +18,14 @@ use std::cell::RefCell;
 use axum::{
     Router,
     body::{Body, to_bytes},
-    routing::{get, post},
+    routing::{self, MethodFilter, MethodRouter},
 };
 use http::{Method, Request as HttpRequest, Response as HttpResponse, StatusCode};
-use stepwell_protocol::{Code, Problem, program::PAYLOAD_BYTES_MAX};
+use stepwell_protocol::{
+    Code, Problem,
+    program::PAYLOAD_BYTES_MAX,
+    routes::{self, Entry, Route, Scope},
+};
 use tower_service::Service as _;
 use worker::{Env, Headers, Request, Response, Result};
 
@@ -33,21 +40,45 @@ thread_local! {
     static ROUTER: RefCell<Router> = RefCell::new(router());
 }
 
+/// All routes of the table, and no others.
 fn router() -> Router {
-    Router::new()
-        .route("/api/workflows/{workflow}/start", post(runs::start))
-        .route("/api/executions", get(list::list))
-        .route("/api/executions/{id}", get(runs::show))
-        .route("/api/executions/{id}/why", get(runs::why))
-        .route("/api/executions/{id}/history", get(runs::history))
-        .route("/api/executions/{id}/cancel", post(runs::cancel))
-        .route("/api/executions/{id}/pause", post(runs::pause))
-        .route("/api/executions/{id}/resume", post(runs::resume))
-        .route("/api/executions/{id}/retry", post(runs::retry))
-        .route("/api/executions/{id}/restart", post(runs::restart))
-        .route("/api/executions/{id}/signals/{name}", post(runs::signal))
-        .fallback(no_such_route)
-        .method_not_allowed_fallback(no_such_method)
+    let all = Route::ALL.iter().fold(Router::new(), |router, route| {
+        let Entry { method, path, .. } = route.entry();
+        router.route(path, on(filter(method), *route))
+    });
+    all.fallback(no_such_route).method_not_allowed_fallback(no_such_method)
+}
+
+/// What answers a route.
+fn on(method: MethodFilter, route: Route) -> MethodRouter {
+    match route {
+        Route::StartRun => routing::on(method, runs::start),
+        Route::ListRuns => routing::on(method, list::list),
+        Route::ShowRun => routing::on(method, runs::show),
+        Route::ListWorkflows => routing::on(method, overview::workflows),
+        Route::ShowWorkflow => routing::on(method, overview::workflow),
+        Route::ShowMetrics => routing::on(method, overview::metrics),
+        Route::StartBulk => routing::on(method, bulk::start),
+        Route::ShowApi => routing::on(method, described::openapi),
+        Route::ShowDocs => routing::on(method, described::page),
+        Route::Why => routing::on(method, runs::why),
+        Route::History => routing::on(method, runs::history),
+        Route::CancelRun => routing::on(method, runs::cancel),
+        Route::PauseRun => routing::on(method, runs::pause),
+        Route::ResumeRun => routing::on(method, runs::resume),
+        Route::RetryRun => routing::on(method, runs::retry),
+        Route::RestartRun => routing::on(method, runs::restart),
+        Route::SendSignal => routing::on(method, runs::signal),
+    }
+}
+
+fn filter(method: routes::Method) -> MethodFilter {
+    match method {
+        routes::Method::Get => MethodFilter::GET,
+        routes::Method::Post => MethodFilter::POST,
+        routes::Method::Put => MethodFilter::PUT,
+        routes::Method::Delete => MethodFilter::DELETE,
+    }
 }
 
 /// Answers a request.
@@ -65,9 +96,43 @@ pub async fn serve(request: Request, env: Env) -> Result<Response> {
     finish(response).await
 }
 
+/// Answers a call of a Worker that is bound to this one: the same as a request, without a key.
+pub async fn call(
+    front: Front,
+    method: routes::Method,
+    path: &str,
+    headers: Vec<(&'static str, String)>,
+    body: String,
+) -> (u16, String) {
+    let mut builder = HttpRequest::builder().method(method.as_str()).uri(path).extension(front);
+    for (name, value) in headers {
+        builder = builder.header(name, value);
+    }
+    let response = match builder.body(Body::from(body)) {
+        Ok(request) => {
+            let mut router = ROUTER.with_borrow(Clone::clone);
+            match router.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            }
+        }
+        Err(_) => {
+            let detail = "An argument holds characters that HTTP forbids.";
+            Refusal::new(Code::InvalidRequest, detail).into_response()
+        }
+    };
+    let status = response.status().as_u16();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default();
+    (status, String::from_utf8_lossy(&body).into_owned())
+}
+
 /// Nothing of a request is read before its key was found good.
 async fn prepare(mut request: Request, env: Env) -> std::result::Result<HttpRequest<Body>, Refusal> {
-    auth::check(&request, &env)?;
+    if let Err(refusal) = auth::check(&request, &env)
+        && !is_open(&request)
+    {
+        return Err(refusal);
+    }
     let front = Front::new(env)?;
     let unreadable =
         |_| Refusal::new(Code::InvalidRequest, "The request's address, headers or body cannot be read.");
@@ -93,6 +158,12 @@ async fn prepare(mut request: Request, env: Env) -> std::result::Result<HttpRequ
             "The request's address or headers hold characters that HTTP forbids.",
         )
     })
+}
+
+/// Whether a request is for a route that needs no key.
+fn is_open(request: &Request) -> bool {
+    let route = Route::find(request.method().as_ref(), &request.path());
+    route.is_some_and(|route| route.entry().scope == Scope::Open)
 }
 
 async fn read_body(request: &mut Request) -> std::result::Result<String, Refusal> {

@@ -8,7 +8,11 @@ use axum::{
     response::Response,
 };
 use http::HeaderMap;
-use stepwell_protocol::{Code, Payload, RunId, Seq, program::PAYLOAD_BYTES_MAX, rest::Restart};
+use stepwell_protocol::{
+    Code, Payload, RunId, Seq,
+    program::{PAYLOAD_BYTES_MAX, RESERVED_PREFIX, is_reserved},
+    rest::Restart,
+};
 
 use super::{
     error::Refusal,
@@ -45,6 +49,10 @@ pub async fn start(
     body: String,
 ) -> Result<Response, Refusal> {
     check_name("workflow", &workflow)?;
+    if is_reserved(&workflow) {
+        let detail = format!("Workflows that begin with '{RESERVED_PREFIX}' are started by Stepwell itself.");
+        return Err(Refusal::new(Code::InvalidRequest, detail));
+    }
     let tags = tags(query.as_deref().unwrap_or_default())?;
     let input = payload(body)?;
     let key = idempotency_key(&headers)?;
@@ -80,8 +88,10 @@ pub async fn history(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let id = front.locate(&id)?;
-    let after = after(query.as_deref().unwrap_or_default())?;
-    front.ask(&id.place, Operation::History { number: id.number, suffix: id.suffix, after }).await
+    let query = query.unwrap_or_default();
+    let after = after(&query)?;
+    let replay = pairs(&query).any(|(name, value)| name == "replay" && value == "true");
+    front.ask(&id.place, Operation::History { number: id.number, suffix: id.suffix, after, replay }).await
 }
 
 /// `POST /api/executions/{id}/signals/{name}`
@@ -164,7 +174,7 @@ fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     match key.to_str() {
         Ok(key) if !key.is_empty() && key.len() <= KEY_LENGTH_MAX => Ok(Some(key.to_owned())),
@@ -176,7 +186,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
 }
 
 /// The seconds of `Prefer: wait=N`, in milliseconds; 0 when the caller does not wait.
-fn wait_ms(headers: &HeaderMap) -> Result<u64, Refusal> {
+pub(super) fn wait_ms(headers: &HeaderMap) -> Result<u64, Refusal> {
     let Some(prefer) = headers.get("prefer").and_then(|value| value.to_str().ok()) else { return Ok(0) };
     let Some(wait) = prefer.split(',').find_map(|part| part.trim().strip_prefix("wait=")) else {
         return Ok(0);

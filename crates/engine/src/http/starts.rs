@@ -48,6 +48,7 @@ impl Wanted {
             timeout_ms: self.terms.timeout_ms,
             retention_ms: self.terms.retention_ms,
             tags: self.tags.clone(),
+            is_strict: self.terms.key_required,
             wait_ms: self.wait_ms,
         }
     }
@@ -57,6 +58,11 @@ impl Wanted {
 pub async fn start(front: &Front, wanted: &Wanted) -> Result<Response, Refusal> {
     match &wanted.key {
         Some(key) => keyed(front, key, wanted).await,
+        None if wanted.terms.key_required => {
+            let detail = "Runs of this workflow are started only with an `Idempotency-Key`. Send one that is new for \
+                          each run that you want, and the same again when you repeat the request.";
+            Err(Refusal::new(Code::IdempotencyKeyMissing, detail))
+        }
         None => unkeyed(front, wanted).await,
     }
 }

@@ -65,37 +65,7 @@ impl World {
             latest: Timestamp::default(),
         });
         self.note(|| format!("cell {cell}: instance {id} is loaded"));
-        if self.is(Sabotage::ResetIsAStrike) {
-            self.blame_programs(cell, id);
-            if self.sites[cell].instance(id).is_none() {
-                return self.load(cell);
-            }
-        }
         id
-    }
-
-    /// What a planted bug does: everything that was at work is told that it has thrown.
-    fn blame_programs(&mut self, cell: usize, id: u64) {
-        let site = &self.sites[cell];
-        let running: Vec<_> = site
-            .disk
-            .runs
-            .keys()
-            .filter_map(|number| site.disk.run(&site.place, *number))
-            .filter(|run| matches!(run.phase, Phase::Running { .. }))
-            .map(|run| (run.id.number, run.epoch))
-            .collect();
-        for (number, epoch) in running {
-            // It may be reset by what it has to write.
-            if self.sites[cell].instance(id).is_none() {
-                return;
-            }
-            let end = CallEnd::Threw("the platform reset it".into());
-            // Nobody looks at what comes of it.
-            let _ = self.turn(cell, id, Cause::CallEnded, |machine, store, now| {
-                machine.call_ended(store, now, number, epoch, end)
-            });
-        }
     }
 
     /// Lets the machine do something and performs what it orders.

@@ -374,6 +374,9 @@ impl World {
             if self.is(Sabotage::NoFence) {
                 epoch = before.epoch;
             }
+            if self.is(Sabotage::ForesightTrusted) {
+                commit.foresees = None;
+            }
             if self.is(Sabotage::NewsSkipped) {
                 commit.base = before.head;
             }
@@ -457,7 +460,17 @@ impl World {
         };
         self.cover(cell, id, number, crate::coverage::then(&then));
         let (commands, patches) = (Vec::new(), Vec::new());
-        let commit = Commit { epoch, base: run.head, commands, patches, progress: None, then, turn: 0 };
+        let commit = Commit {
+            epoch,
+            base: run.head,
+            commands,
+            patches,
+            progress: None,
+            attributes: [].into(),
+            then,
+            foresees: None,
+            turn: 0,
+        };
         let answered = self.turn(cell, id, Cause::Request, |machine, store, now| {
             machine.commit(store, now, number, epoch, commit, 0)
         });
@@ -475,7 +488,17 @@ impl World {
         let Some(instance) = self.sites[cell].instance(id) else { return };
         let Some(run) = instance.store.peek(number) else { return };
         let (commands, patches, then) = (Vec::new(), Vec::new(), Then::Yield { open: None });
-        let commit = Commit { epoch, base: run.head, commands, patches, progress: None, then, turn: 0 };
+        let commit = Commit {
+            epoch,
+            base: run.head,
+            commands,
+            patches,
+            progress: None,
+            attributes: [].into(),
+            then,
+            foresees: None,
+            turn: 0,
+        };
         self.check.yielded(cell, number);
         self.cover(cell, id, number, "yield");
         // A run that was cancelled or taken from it refuses this, as it does anything else.
@@ -505,7 +528,9 @@ impl World {
             commands: Vec::new(),
             patches: Vec::new(),
             progress: None,
+            attributes: [].into(),
             then,
+            foresees: None,
             turn: 0,
         };
         self.addressed.insert(number);

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use crate::{ops::millis, vm::Timer};
+use crate::{
+    ops::millis,
+    vm::{Clock, Timer},
+};
 
 thread_local! {
     static NOW_MS: Cell<u64> = const { Cell::new(0) };
@@ -38,6 +41,11 @@ async fn wait_ms(ms: u64) {
 /// For steps with a time-out.
 pub fn timer() -> Timer {
     Rc::new(|ms| Box::pin(wait_ms(ms)))
+}
+
+/// The clock of the code.
+pub fn clock() -> Clock {
+    Rc::new(|| NOW_MS.get())
 }
 
 /// A run begins at this time, or goes on after all that was under way was lost.

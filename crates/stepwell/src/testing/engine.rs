@@ -312,6 +312,7 @@ impl Engine {
                 | Entry::Leased { .. }
                 | Entry::Patched(_)
                 | Entry::Progressed(_)
+                | Entry::Attributed { .. }
                 | Entry::Expired
                 | Entry::Suspended => {}
             }
@@ -342,6 +343,7 @@ impl Engine {
             started_at: self.run.created_at,
             input: self.input.clone(),
             patches: self.run.patches.clone(),
+            attributes: self.run.attributes.clone(),
             budget: self.budget,
             journal: self.page(Seq(0)),
         }
@@ -437,7 +439,8 @@ impl Engine {
     }
 
     fn vm(&self) -> Vm {
-        Vm::new(&self.app, self.activate_message()).with_timer(clock::timer()).with_hook(self.hook())
+        let vm = Vm::new(&self.app, self.activate_message());
+        vm.with_timer(clock::timer()).with_clock(clock::clock()).with_hook(self.hook())
     }
 
     /// One activation, from its replay to its last word.
@@ -555,7 +558,7 @@ impl Engine {
 }
 
 /// Whether a failure of this code is the engine's decision, which no replay repeats.
-fn is_the_engines(code: stepwell_protocol::Code) -> bool {
+pub(super) fn is_the_engines(code: stepwell_protocol::Code) -> bool {
     matches!(code, stepwell_protocol::Code::RunTimedOut | stepwell_protocol::Code::ProgramDied)
 }
 

@@ -49,6 +49,7 @@ mod effects;
 #[doc(hidden)]
 pub mod engine;
 mod outcome;
+mod replay;
 mod script;
 mod woken;
 
@@ -61,6 +62,7 @@ pub use clock::{takes, timer};
 pub use crashes::crash_everywhere;
 pub use effects::{Effects, effect};
 pub use outcome::Outcome;
+pub use replay::replay;
 
 use self::engine::{Death, Engine, Outside};
 use crate::{App, Error, Result, StepInfo, ops::millis};

@@ -1,41 +1,69 @@
-//! What a workflow says beside its steps: which patches it applies, how far it has come.
+//! What a workflow says beside its steps: which patches it applies, how far it has come, what it can be
+//! found by.
 
 use std::{collections::BTreeMap, pin::Pin, rc::Rc};
 
-use stepwell_protocol::{Op, Payload, program::Progress};
+use stepwell_protocol::{
+    Op, Payload,
+    program::{Attributes, Progress},
+};
 
 use crate::{Result, StepInfo};
 
 /// How code waits for a while: gives a future that is ready after so many milliseconds.
 pub type Timer = Rc<dyn Fn(u64) -> Pin<Box<dyn Future<Output = ()>>>>;
 
+/// What passes for a clock where the code runs, in milliseconds: only how far it gets on counts.
+pub type Clock = Rc<dyn Fn() -> u64>;
+
 /// What is asked before a step's code runs: a result, if that is to count instead. For tests.
 pub type Hook = Rc<dyn Fn(&Op, &StepInfo) -> Option<Result<Payload>>>;
 
 /// What a workflow says beside its steps.
-pub(super) struct Asides {
+pub struct Asides {
     /// What each patch was answered in this activation, and what the run has on record.
     patches: BTreeMap<String, bool>,
     new_patches: Vec<String>,
     progress: Option<Progress>,
+    /// What the run is found by, as far as the engine knows, and what the code has said.
+    attributes: BTreeMap<String, String>,
+    said: BTreeMap<String, String>,
     /// Whether the code only repeats what an earlier activation did.
     replaying: bool,
     pub(super) timer: Option<Timer>,
     pub(super) hook: Option<Hook>,
 }
 
+/// What is to be told with the next commit.
+pub struct Said {
+    pub patches: Vec<String>,
+    pub progress: Option<Progress>,
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// Shortens a text to so many bytes.
+fn cut(text: &mut String, length_max: usize) {
+    if text.len() > length_max {
+        let at = (0..=length_max).rev().find(|&at| text.is_char_boundary(at));
+        text.truncate(at.unwrap_or_default());
+    }
+}
+
 impl Asides {
-    pub fn new(patches: Vec<String>) -> Self {
+    pub fn new(patches: Vec<String>, attributes: BTreeMap<String, String>) -> Self {
         Self {
             patches: patches.into_iter().map(|name| (name, true)).collect(),
             new_patches: Vec::new(),
             progress: None,
+            attributes,
+            said: BTreeMap::new(),
             replaying: true,
             timer: None,
             hook: None,
         }
     }
 
+    /// From here on the code does what no activation has done before.
     pub fn end_of_replay(&mut self) {
         self.replaying = false;
     }
@@ -58,12 +86,7 @@ impl Asides {
     pub fn set_progress(&mut self, mut progress: Progress) {
         if !self.replaying {
             // What the engine would refuse to store is worth less than the run.
-            if progress.message.len() > Progress::MESSAGE_LENGTH_MAX {
-                let cut = (0..=Progress::MESSAGE_LENGTH_MAX)
-                    .rev()
-                    .find(|&at| progress.message.is_char_boundary(at));
-                progress.message.truncate(cut.unwrap_or_default());
-            }
+            cut(&mut progress.message, Progress::MESSAGE_LENGTH_MAX);
             self.progress = Some(progress);
         }
     }
@@ -72,11 +95,26 @@ impl Asides {
         !self.new_patches.is_empty()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.new_patches.is_empty() && self.progress.is_none()
+    /// What a replay says counts too: it may never have reached the engine, if something came from outside before
+    /// the next report. What the engine knows is not said again.
+    pub fn set_attribute(&mut self, name: String, mut value: String) {
+        cut(&mut value, Attributes::VALUE_LENGTH_MAX);
+        self.said.insert(name, value);
     }
 
-    pub fn take(&mut self) -> (Vec<String>, Option<Progress>) {
-        (std::mem::take(&mut self.new_patches), self.progress.take())
+    pub fn is_empty(&self) -> bool {
+        self.new_patches.is_empty() && self.progress.is_none() && !self.is_attributed_anew()
+    }
+
+    pub fn take(&mut self) -> Said {
+        let mut attributes = std::mem::take(&mut self.said);
+        attributes.retain(|name, value| self.attributes.get(name) != Some(value));
+        self.attributes.extend(attributes.clone());
+        let (patches, progress) = (std::mem::take(&mut self.new_patches), self.progress.take());
+        Said { patches, progress, attributes }
+    }
+
+    fn is_attributed_anew(&self) -> bool {
+        self.said.iter().any(|(name, value)| self.attributes.get(name) != Some(value))
     }
 }

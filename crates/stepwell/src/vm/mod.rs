@@ -11,6 +11,7 @@
 mod allowance;
 mod asides;
 mod bell;
+mod foresight;
 mod state;
 mod words;
 
@@ -26,12 +27,14 @@ use std::{
 };
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Outcome, Payload, Problem, Record, Seq,
+    Code, Epoch, Event, Outcome, Payload, Problem, Record, Seq, Timestamp,
     program::{Activation, Answer, Command, Commit, News, Open, Page, Then},
 };
 
-pub use asides::{Hook, Timer};
+use asides::{Asides, Said};
+pub use asides::{Clock, Hook, Timer};
 use bell::Bell;
+use foresight::Foresight;
 pub(crate) use state::{Length, State, Turn};
 
 use crate::{App, Ctx, Result, Terminal, app::Running, panics, panics::LastWords};
@@ -64,11 +67,14 @@ pub struct Vm {
     in_flight: Option<InFlight>,
     /// What the engine was last told that the workflow waits for; nothing, if it has to be told again.
     told: Option<Vec<Open>>,
+    foresight: Option<Foresight>,
 }
 
 #[derive(Default)]
 struct InFlight {
     commands: Vec<Command>,
+    /// Where the journal ended before the workflow went on as if the commands were recorded, if it did.
+    foreseen_after: Option<Seq>,
     /// Whether it says what the workflow waits for.
     tells: bool,
     /// Whether it has new patches.
@@ -90,6 +96,7 @@ enum Journal {
 
 /// What the driver has to do next.
 #[derive(Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is given")]
 pub enum Order {
     /// Fetch the journal after this position.
     Page(Seq),
@@ -100,8 +107,9 @@ pub enum Order {
 impl Vm {
     /// A VM for an activation.
     pub fn new(app: &App, activation: Activation) -> Self {
-        let Activation { started_at, now, patches, budget, .. } = activation;
-        let state = Rc::new(RefCell::new(State::new(started_at, now, patches, budget)));
+        let Activation { started_at, now, patches, attributes, budget, .. } = activation;
+        let state =
+            Rc::new(RefCell::new(State::new(started_at, now, Asides::new(patches, attributes), budget)));
         let ctx = Ctx::new(state.clone(), activation.run, activation.seed, activation.started_at);
         let workflow = match app.starter(&activation.workflow) {
             Some(start) => match panics::catch(|| start(ctx, &activation.input)) {
@@ -115,7 +123,7 @@ impl Vm {
         };
         if activation.epoch == Epoch(1) {
             // Signals may have come, but no code of this run was anywhere before.
-            state.borrow_mut().end_of_replay();
+            state.borrow_mut().asides().end_of_replay();
         }
         let bell = Arc::new(Bell::default());
         let mut vm = Self {
@@ -132,6 +140,7 @@ impl Vm {
             journal: Journal::More,
             in_flight: None,
             told: Some(Vec::new()),
+            foresight: None,
         };
         vm.page(activation.journal);
         vm
@@ -140,14 +149,21 @@ impl Vm {
     /// Gives it a way to wait, for steps with a time-out. Without one they have none.
     #[must_use]
     pub fn with_timer(self, timer: Timer) -> Self {
-        self.state.borrow_mut().set_timer(timer);
+        self.state.borrow_mut().asides().timer = Some(timer);
+        self
+    }
+
+    /// Gives it a clock, without which it does not foresee what the engine will record.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.foresight = Some(Foresight::new(clock, self.state.borrow().clock()));
         self
     }
 
     /// Gives it something to ask before it runs a step's code, for tests.
     #[must_use]
     pub fn with_hook(self, hook: Hook) -> Self {
-        self.state.borrow_mut().set_hook(hook);
+        self.state.borrow_mut().asides().hook = Some(hook);
         self
     }
 
@@ -161,7 +177,7 @@ impl Vm {
                 let hook: Hook = Rc::new(move |next, info| {
                     (*next == op && info.attempt == attempt).then(|| Err(words.error()))
                 });
-                self.state.borrow_mut().set_hook(hook);
+                self.state.borrow_mut().asides().hook = Some(hook);
             }
         }
         self
@@ -177,7 +193,21 @@ impl Vm {
 
     /// Takes the answer to the commit that was sent. Says whether to go on.
     pub fn answered(&mut self, answer: Answer) -> bool {
-        let InFlight { commands, tells, patches } = self.in_flight.take().unwrap_or_default();
+        let InFlight { commands, foreseen_after, tells, patches } = self.in_flight.take().unwrap_or_default();
+        match (&answer, foreseen_after) {
+            (Answer::Go { news, .. }, Some(_)) => {
+                self.state.borrow_mut().allowance().note_progress();
+                // Where it was recorded, if that is not next to the base.
+                for news in news {
+                    if let News::Yours { seq, .. } = news {
+                        (self.known, self.delivered) = (*seq, *seq);
+                    }
+                }
+            }
+            // It was not recorded.
+            (Answer::Refused { .. }, Some(before)) => self.known = before,
+            (_, _) => {}
+        }
         // There was news that it had not seen: the engine did not record what it says it waits for.
         if let Answer::Go { news, .. } = &answer
             && tells
@@ -198,6 +228,16 @@ impl Vm {
         self.known
     }
 
+    /// The last event that was delivered, and what the workflow waits for; nothing, if it has returned.
+    #[cfg(feature = "testing")]
+    pub(crate) fn place(&self) -> (Seq, Option<Vec<stepwell_protocol::Op>>) {
+        let waits_for = match self.workflow {
+            Workflow::Running(_) => Some(self.state.borrow().slots.keys().cloned().collect()),
+            Workflow::Ended(_) => None,
+        };
+        (self.delivered, waits_for)
+    }
+
     /// The driver listens: from which position on.
     pub fn listen(&mut self) -> Seq {
         self.state.borrow_mut().allowance().count_call();
@@ -212,6 +252,10 @@ impl Vm {
     /// Goes on as far as possible.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Order> {
         self.bell.hang(cx.waker());
+        // What was foreseen is not on record yet: nothing may begin.
+        if self.in_flight.as_ref().is_some_and(|sent| sent.foreseen_after.is_some()) {
+            return Poll::Pending;
+        }
         self.replay();
         // All of it, even if it cannot be replayed: only who knows where it ends may speak.
         match self.journal {
@@ -231,22 +275,33 @@ impl Vm {
         if self.in_flight.is_some() {
             return Poll::Pending;
         }
+        if is_quiet && let Some(order) = self.foresee() {
+            return Poll::Ready(order);
+        }
         let problem = self.state.borrow().problem();
         if let Some(problem) = problem {
-            return self.send(Vec::new(), Then::Pause { problem });
+            return Poll::Ready(self.send(Vec::new(), Then::Pause { problem }, None));
         }
-        let then = match &mut self.workflow {
-            Workflow::Ended(result) => match std::mem::replace(result, Ok(Payload::null())) {
-                Ok(output) => Then::Complete { output },
-                Err(error) => Then::Fail { failure: error.into_failure() },
-            },
-            Workflow::Running(_) => match self.next_move(is_quiet) {
+        let then = match self.ending() {
+            Some(then) => then,
+            None => match self.next_move(is_quiet) {
                 Some(then) => then,
                 None => return Poll::Pending,
             },
         };
         let commands = self.state.borrow_mut().take_outbox();
-        self.send(commands, then)
+        Poll::Ready(self.send(commands, then, None))
+    }
+
+    /// How to say that the workflow is over, if it is. To be asked once.
+    fn ending(&mut self) -> Option<Then> {
+        match &mut self.workflow {
+            Workflow::Running(_) => None,
+            Workflow::Ended(result) => Some(match std::mem::replace(result, Ok(Payload::null())) {
+                Ok(output) => Then::Complete { output },
+                Err(error) => Then::Fail { failure: error.into_failure() },
+            }),
+        }
     }
 
     /// Delivers what is known, one event at a time.
@@ -283,7 +338,7 @@ impl Vm {
     /// Whether the code goes where no activation has been before. Once it does, it always does.
     fn tell_where_we_are(&self) {
         if self.queue.is_empty() && self.journal == Journal::Complete {
-            self.state.borrow_mut().end_of_replay();
+            self.state.borrow_mut().asides().end_of_replay();
         }
     }
 
@@ -348,31 +403,44 @@ impl Vm {
         Some(Then::Suspend { open })
     }
 
-    fn send(&mut self, commands: Vec<Command>, then: Then) -> Poll<Order> {
+    /// `early` is where the journal ended before the workflow went on as if the commands were recorded, and when they
+    /// are taken to be, if it did.
+    fn send(&mut self, commands: Vec<Command>, then: Then, early: Option<(Seq, Timestamp)>) -> Order {
         let tells = match &then {
             Then::Continue { open } | Then::Yield { open } => open.is_some(),
             Then::Suspend { .. } => true,
             Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => false,
         };
-        let (patches, progress) = {
+        let Said { patches, progress, attributes } = {
             let mut state = self.state.borrow_mut();
             state.allowance().count_call();
             if let Then::Yield { .. } = then {
                 state.allowance().close();
             }
-            state.take_asides()
+            state.asides().take()
         };
-        self.in_flight = Some(InFlight { commands: commands.clone(), tells, patches: !patches.is_empty() });
-        let base = self.known;
-        Poll::Ready(Order::Commit(Commit {
-            epoch: self.epoch,
+        let (epoch, base, foresees) = match early {
+            Some((base, at)) => (self.epoch, base, Some(at)),
+            None => (self.epoch, self.known, None),
+        };
+        self.in_flight = Some(InFlight {
+            // Who has foreseen them has gone on with them already.
+            commands: if foresees.is_some() { Vec::new() } else { commands.clone() },
+            foreseen_after: foresees.map(|_| base),
+            tells,
+            patches: !patches.is_empty(),
+        });
+        Order::Commit(Commit {
+            epoch,
             base,
             commands,
             patches,
             progress,
+            attributes,
             then,
+            foresees,
             turn: 0,
-        }))
+        })
     }
 
     fn take_news(&mut self, answer: Answer, commands: Vec<Command>) -> bool {
@@ -380,6 +448,9 @@ impl Vm {
             Answer::Go { now, news } => {
                 let mut state = self.state.borrow_mut();
                 state.set_clock(now);
+                if let Some(foresight) = &mut self.foresight {
+                    foresight.hear(state.clock());
+                }
                 if !news.is_empty() {
                     state.allowance().note_progress();
                 }

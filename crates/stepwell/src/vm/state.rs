@@ -8,7 +8,7 @@ use std::{
 
 use stepwell_protocol::{
     Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Timestamp,
-    program::{Budget, Command, Open, Progress, Retry},
+    program::{Budget, Command, Open, Retry},
 };
 
 use super::{
@@ -24,7 +24,7 @@ pub(crate) struct State {
     /// How many of each kind and name were named: what a journal may speak of.
     named: BTreeMap<(OpKind, String), u32>,
     /// Those that were polled and are neither consumed nor dropped.
-    slots: BTreeMap<Op, Slot>,
+    pub(super) slots: BTreeMap<Op, Slot>,
     /// Those of them that wait for something from outside, in the order in which they began to.
     waiting: BTreeMap<u64, Op>,
     /// Those whose code is under way, in that order too.
@@ -55,7 +55,7 @@ pub(crate) struct State {
     problem: Option<Problem>,
 }
 
-struct Slot {
+pub(super) struct Slot {
     order: u64,
     what: What,
     waker: Option<Waker>,
@@ -144,7 +144,7 @@ pub(crate) enum Turn {
 }
 
 impl State {
-    pub fn new(now: Timestamp, clock: Timestamp, patches: Vec<String>, budget: Option<Budget>) -> Self {
+    pub fn new(now: Timestamp, clock: Timestamp, asides: Asides, budget: Option<Budget>) -> Self {
         Self {
             named: BTreeMap::new(),
             slots: BTreeMap::new(),
@@ -163,13 +163,18 @@ impl State {
             clock,
             randoms: 0,
             randoms_inside: 0,
-            asides: Asides::new(patches),
+            asides,
             problem: None,
         }
     }
 
     pub fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// The engine's clock, when it was last heard of.
+    pub fn clock(&self) -> Timestamp {
+        self.clock
     }
 
     pub fn set_clock(&mut self, clock: Timestamp) {
@@ -465,6 +470,14 @@ impl State {
         self.asides.has_new_patches()
     }
 
+    /// The only thing that there is to report, if that is a result which nothing else goes on beside.
+    pub(super) fn sole_result(&self) -> Option<&Command> {
+        match (&self.outbox[..], self.problem.is_none() && self.slots.len() <= 1) {
+            ([result @ Command::StepSucceeded { .. }], true) => Some(result),
+            (_, _) => None,
+        }
+    }
+
     pub fn take_outbox(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.outbox)
     }
@@ -511,33 +524,16 @@ impl State {
         })
     }
 
-    /// From here on the code does what no activation has done before.
-    pub fn end_of_replay(&mut self) {
-        self.asides.end_of_replay();
+    pub fn asides(&mut self) -> &mut Asides {
+        &mut self.asides
     }
 
     pub fn is_patched(&mut self, name: &str) -> bool {
         self.asides.is_patched(name)
     }
 
-    pub fn set_progress(&mut self, progress: Progress) {
-        self.asides.set_progress(progress);
-    }
-
-    pub fn take_asides(&mut self) -> (Vec<String>, Option<Progress>) {
-        self.asides.take()
-    }
-
-    pub fn set_timer(&mut self, timer: Timer) {
-        self.asides.timer = Some(timer);
-    }
-
     pub fn timer(&self) -> Option<Timer> {
         self.asides.timer.clone()
-    }
-
-    pub fn set_hook(&mut self, hook: Hook) {
-        self.asides.hook = Some(hook);
     }
 
     pub fn hook(&self) -> Option<Hook> {

@@ -50,6 +50,7 @@ impl Bench {
             input: Payload::null(),
             budget: None,
             patches: vec![],
+            attributes: [].into(),
             journal: Page { events: records(events, 1), more },
         };
         let wakes = Arc::new(Wakes::default());
@@ -345,4 +346,83 @@ fn where_a_page_ends_says_nothing_about_where_the_code_has_been() {
     assert_eq!(commit.patches, ["second"], "the code was never there: {commit:?}");
     let commit = done(Bench::with_page(patched, vec![], true));
     assert_eq!(commit.patches, ["first"], "the code was nowhere: {commit:?}");
+}
+
+/// Two steps, with the time between them.
+fn two_steps() -> Definition<()> {
+    Definition::new("w", |ctx: Ctx, ()| async move {
+        ctx.step("one", async || Ok(1)).await?;
+        let between = ctx.now().as_millis();
+        ctx.step("two", async || Ok(2)).await?;
+        Ok(Payload::encode(&between)?)
+    })
+}
+
+fn with_clock(mut bench: Bench, ms: Rc<Cell<u64>>) -> Bench {
+    bench.vm = bench.vm.with_clock(Rc::new(move || ms.get()));
+    bench
+}
+
+#[test]
+fn the_last_step_and_the_end_are_one_commit() {
+    let ms = Rc::new(Cell::new(70));
+    let mut bench = with_clock(Bench::new(two_steps, vec![]), ms.clone());
+    ms.set(74);
+    let first = bench.commit();
+    assert_eq!(first.foresees, Some(at(4)));
+    assert_eq!(first.then, Then::Continue { open: None });
+    assert!(bench.poll().is_pending(), "the second step waits until the first is on record");
+    assert!(bench.vm.answered(Answer::Go { now: at(9), news: vec![] }));
+    ms.set(75);
+    let second = bench.commit();
+    assert_eq!((second.base, second.foresees, second.commands.len()), (Seq(1), Some(at(10)), 1));
+    let output = Payload::encode(&at(4).as_millis()).expect("a number is JSON");
+    assert_eq!(second.then, Then::Complete { output }, "the time that is on record for the first");
+    assert!(!bench.vm.answered(Answer::Stop));
+}
+
+#[test]
+fn what_is_open_to_something_else_is_not_foreseen() {
+    let beside_a_wait: fn() -> Definition<()> = || {
+        Definition::new("w", |ctx: Ctx, ()| async move {
+            let signal = pin!(ctx.wait::<u32>("s"));
+            let step = pin!(ctx.step("one", async || Ok(1)));
+            let _ = futures::future::join(step, signal).await;
+            Ok(Payload::null())
+        })
+    };
+    let beside_a_step: fn() -> Definition<()> = || {
+        Definition::new("w", |ctx: Ctx, ()| async move {
+            let other = pin!(ctx.step("other", pending::<Result<()>>));
+            let step = pin!(ctx.step("one", async || Ok(1)));
+            let _ = futures::future::join(step, other).await;
+            Ok(Payload::null())
+        })
+    };
+    for define in [beside_a_wait, beside_a_step] {
+        let mut bench = with_clock(Bench::new(define, vec![]), Rc::default());
+        let commit = bench.commit();
+        assert_eq!((commit.foresees, commit.commands.len()), (None, 1));
+    }
+}
+
+#[test]
+fn a_result_that_is_refused_fails_the_run_from_where_it_was() {
+    let mut bench = with_clock(Bench::new(two_steps, vec![]), Rc::default());
+    assert_eq!(bench.commit().base, Seq(0));
+    let problem = Problem::new(Code::PayloadTooLarge, "It is too large.");
+    assert!(bench.vm.answered(Answer::Refused { problem }));
+    let last = bench.commit();
+    assert_eq!((last.base, last.commands.len()), (Seq(0), 0));
+    assert!(matches!(last.then, Then::Fail { .. }));
+}
+
+#[test]
+fn what_was_foreseen_may_be_recorded_further_on() {
+    let mut bench = with_clock(Bench::new(two_steps, vec![]), Rc::default());
+    assert_eq!(bench.commit().base, Seq(0));
+    let yours = News::Yours { seq: Seq(5), at: at(0), command: 0 };
+    assert!(bench.vm.answered(Answer::Go { now: at(0), news: vec![yours] }));
+    let second = bench.commit();
+    assert_eq!((second.base, second.foresees), (Seq(5), Some(at(0))));
 }

@@ -36,8 +36,8 @@ fn a_step_that_must_not_run_twice_never_does_whatever_dies() {
     let mut calm = make();
     assert_eq!(calm.finish(), Ended::Completed("\"paid\"".into()));
     assert_eq!(take_notes().len(), 1);
-    // The result of `before`, that `pay` begins, its result, the result of `after`, the end.
-    assert_eq!(calm.commits.len(), 5);
+    // The result of `before`, that `pay` begins, its result, the result of `after` and the end.
+    assert_eq!(calm.commits.len(), 4);
     let mut interrupted = Vec::new();
     for number in 1..=calm.commits.len() {
         for death in [Death::Before(number), Death::After(number)] {
@@ -381,4 +381,43 @@ fn progress_travels_with_the_end_of_a_run() {
     assert_eq!(engine.commits.len(), 1);
     assert!(matches!(engine.commits[0].then, Then::Complete { .. }));
     assert_eq!(engine.run.progress.map(|progress| progress.percent), Some(50.0));
+}
+
+#[workflow]
+async fn is_found(ctx: Ctx) -> Result<()> {
+    ctx.set_attribute("customer", "acme");
+    for stage in 0..3 {
+        ctx.set_attribute("stage", stage);
+        ctx.set_attribute("note", "ü".repeat(1_000));
+        ctx.step("part", async || Ok(())).await?;
+        ctx.sleep(Duration::from_secs(1)).await;
+    }
+    Ok(())
+}
+
+#[test]
+fn attributes_are_told_when_they_change_and_not_again_by_a_replay() {
+    let make = || Engine::start(App::new().workflow(is_found), "is_found", &());
+    let mut engine = make();
+    engine.finish();
+    let told: Vec<_> =
+        engine.commits.iter().map(|commit| commit.attributes.len()).filter(|n| *n > 0).collect();
+    assert_eq!(told, [3, 1, 1]);
+    assert_eq!(engine.run.attributes["stage"], "2");
+    assert_eq!(engine.run.attributes["note"].len(), 256);
+    dies_everywhere(make);
+}
+
+#[workflow]
+async fn has_a_bad_attribute(ctx: Ctx) -> Result<()> {
+    ctx.set_attribute("a:b", true);
+    std::future::ready(()).await;
+    Ok(())
+}
+
+#[test]
+fn an_attribute_without_a_good_name_fails_the_run_and_says_so() {
+    let mut engine = Engine::start(App::new().workflow(has_a_bad_attribute), "has_a_bad_attribute", &());
+    let Ended::Failed(failure) = engine.run_to_end() else { panic!("it did not fail") };
+    assert!(failure.message.contains("name of an attribute"), "{}", failure.message);
 }

@@ -145,6 +145,32 @@ async fn ask_again(ctx: Ctx, address: String) -> Result<u16> {
     Ok(ctx.step("ask", async || ledger::ask(&address).await).await?)
 }
 
+/// Can be found by what it is told, and by the stage that the signal `go` brings it to, up to the third.
+#[workflow]
+async fn found(ctx: Ctx, attributes: Vec<(String, String)>) -> Result<u32> {
+    for (name, value) in attributes {
+        ctx.set_attribute(name, value);
+    }
+    ctx.step("first", async || Ok(())).await?;
+    loop {
+        let stage = ctx.wait::<u32>("go").await?;
+        ctx.set_attribute("stage", stage);
+        if stage == 3 {
+            return Ok(stage);
+        }
+    }
+}
+
+/// Changes what it can be found by between its steps.
+#[workflow]
+async fn labelled(ctx: Ctx) -> Result<()> {
+    for stage in 0..3 {
+        ctx.set_attribute("stage", stage);
+        ctx.step("work", async || Ok(())).await?;
+    }
+    Ok(())
+}
+
 /// Sleeps for as long as it is told, in milliseconds.
 #[workflow]
 async fn nap(ctx: Ctx, ms: u64) -> Result<&'static str> {
@@ -155,6 +181,15 @@ async fn nap(ctx: Ctx, ms: u64) -> Result<&'static str> {
 /// Waits for the signal `go`.
 #[workflow]
 async fn wait(ctx: Ctx, timeout_ms: u64) -> Result<String> {
+    match ctx.wait::<String>("go").timeout(Duration::from_millis(timeout_ms)).await {
+        Ok(text) => Ok(text),
+        Err(error) => Ok(error.to_string()),
+    }
+}
+
+/// The same, started only with an idempotency key.
+#[workflow(idempotency = "required")]
+async fn keyed(ctx: Ctx, timeout_ms: u64) -> Result<String> {
     match ctx.wait::<String>("go").timeout(Duration::from_millis(timeout_ms)).await {
         Ok(text) => Ok(text),
         Err(error) => Ok(error.to_string()),
@@ -273,8 +308,11 @@ pub fn app() -> App {
         .workflow(ask)
         .workflow(ask_too)
         .workflow(ask_again)
+        .workflow(found)
+        .workflow(labelled)
         .workflow(nap)
         .workflow(wait)
+        .workflow(keyed)
         .workflow(race)
         .workflow(slow)
         .workflow(late)

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use stepwell_workerd_tests::{
     engine::Form,
-    size::{hung, live, long, sleeping},
+    size::{bulk, hung, listed, live, long, sleeping},
 };
 
 /// Runs Stepwell at a size, and prints what that took. Fails if something that must hold does not.
@@ -48,6 +48,25 @@ enum What {
         #[arg(long)]
         commits: Option<u32>,
     },
+    /// Many runs cancelled by a filter, with a kill half way.
+    Bulk {
+        /// How many.
+        runs: u32,
+        /// Cells in the pool.
+        #[arg(long, default_value_t = 16)]
+        cells: u32,
+        /// Engine and app in two processes.
+        #[arg(long)]
+        split: bool,
+    },
+    /// Pages, searches and counts over many runs.
+    Listed {
+        /// How many.
+        runs: u32,
+        /// Cells in the pool.
+        #[arg(long, default_value_t = 16)]
+        cells: u32,
+    },
     /// Endpoints that never answer, and another workflow beside them.
     Hung,
 }
@@ -74,6 +93,11 @@ async fn run(what: What) -> Result<String> {
             let form = if split { Form::Split } else { Form::AllInOne };
             long::run(form, steps, commits, kill).await?.to_string()
         }
+        What::Bulk { runs, cells, split } => {
+            let form = if split { Form::Split } else { Form::AllInOne };
+            bulk::run(form, runs, cells).await?.to_string()
+        }
+        What::Listed { runs, cells } => listed::run(runs, cells).await?.to_string(),
         What::Hung => hung::run().await?.to_string(),
     })
 }

@@ -1,8 +1,10 @@
-//! How large it gets: many runs at once, many asleep, one that is very long, endpoints that hang. Each prints what
+//! How large it gets: many runs at once, many asleep, one that is very long, endpoints that hang, many cancelled. Each prints what
 //! it has counted, and fails if something that must hold does not.
 
+pub mod bulk;
 mod endpoint;
 pub mod hung;
+pub mod listed;
 pub mod live;
 pub mod long;
 mod memory;

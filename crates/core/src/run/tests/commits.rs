@@ -229,3 +229,46 @@ fn a_finished_run_keeps_its_way_of_ending() {
         assert_eq!(bench.give(Input::Cancel).expect_err("it is over").code, Code::RunEnded);
     }
 }
+
+/// A commit of a program that has gone on as if its step were recorded now, and has come to its end.
+fn foreseen(bench: &mut Bench) -> (Commit, u64) {
+    let then = Then::Complete { output: Payload::null() };
+    let (commit, hash) = bench.next_commit(vec![succeeded("a")], then);
+    (Commit { foresees: Some(bench.now), ..commit }, hash)
+}
+
+#[test]
+fn a_step_and_the_end_that_was_foreseen_are_one_commit() {
+    let mut bench = Bench::running();
+    let (commit, hash) = foreseen(&mut bench);
+    bench.pass(5);
+    assert_eq!(bench.send(&commit, hash), Ok(Reply::Stop));
+    assert_eq!((bench.run.status(), bench.run.head), (Status::Completed, Seq(1)));
+}
+
+#[test]
+fn whoever_foresaw_something_else_is_activated_again() {
+    let news = |bench: &mut Bench, _: &mut Commit| drop(bench.signal("s", None).expect("it is kept"));
+    let clock_ahead = |bench: &mut Bench, commit: &mut Commit| {
+        commit.foresees = Some(bench.now.plus_millis(1));
+    };
+    let clock_behind = |bench: &mut Bench, commit: &mut Commit| {
+        commit.foresees = Some(Timestamp::from_millis(bench.run.created_at.as_millis() - 1));
+    };
+    let others: [fn(&mut Bench, &mut Commit); 3] = [news, clock_ahead, clock_behind];
+    for other in others {
+        let mut bench = Bench::running();
+        let (mut commit, hash) = foreseen(&mut bench);
+        other(&mut bench, &mut commit);
+        let (head, epoch) = (bench.run.head, bench.run.epoch);
+        assert_eq!(bench.send(&commit, hash), Ok(Reply::Stop));
+        assert_eq!(bench.run.status(), Status::Pending, "the end does not count");
+        assert_eq!(bench.run.head, Seq(head.0 + 1), "the step does");
+        bench.crash();
+        assert_eq!(bench.send(&commit, hash), Ok(Reply::Stop), "a repeat is known");
+        bench.activate(Slot { session: Session::Capability, alone: false });
+        assert_eq!(bench.run.epoch, epoch.next());
+        assert_eq!(bench.send(&commit, hash), Ok(Reply::Stop), "and still is");
+        assert_eq!(bench.run.head, Seq(head.0 + 1));
+    }
+}

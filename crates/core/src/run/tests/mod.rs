@@ -205,7 +205,17 @@ impl Bench {
 
 /// A commit that says nothing beside its commands.
 fn said(epoch: Epoch, base: Seq, commands: Vec<Command>, then: Then) -> Commit {
-    Commit { epoch, base, commands, patches: vec![], progress: None, then, turn: 0 }
+    Commit {
+        epoch,
+        base,
+        commands,
+        patches: vec![],
+        progress: None,
+        attributes: [].into(),
+        then,
+        foresees: None,
+        turn: 0,
+    }
 }
 
 fn op(kind: OpKind, name: &str, occurrence: u32) -> Op {

@@ -1,5 +1,9 @@
 //! A run that somebody has paused: what was under way is kept, nothing new begins, nothing is lost.
 
+use std::collections::BTreeMap;
+
+use stepwell_protocol::program::Attributes;
+
 use super::*;
 
 fn pause(bench: &mut Bench) -> Decision {
@@ -231,6 +235,55 @@ fn patches_and_progress_that_could_not_be_stored_are_refused() {
         let mut bench = Bench::running();
         let (mut commit, hash) = bench.next_commit(vec![], go_on());
         (commit.patches, commit.progress) = (patches, progress);
+        assert_eq!(bench.refused(&commit, hash), Code::InvalidRequest);
+    }
+}
+
+#[test]
+fn an_attribute_is_recorded_once_and_remembers_what_it_was() {
+    let mut bench = Bench::running();
+    let set = |bench: &mut Bench, value: &str| {
+        let (mut commit, hash) = bench.next_commit(vec![], go_on());
+        commit.attributes = [("customer".to_owned(), value.to_owned())].into();
+        let decision = bench.run.decide(bench.now, Input::Commit { commit, hash }).expect("in turn");
+        let entries = decision.entries.clone();
+        bench.run.apply_all(&entries);
+        entries
+    };
+    let (name, acme, other) = ("customer".to_owned(), "acme".to_owned(), "other".to_owned());
+    let first = Entry::Attributed { name: name.clone(), value: acme.clone(), before: None };
+    assert!(set(&mut bench, "acme").contains(&first));
+    let again = set(&mut bench, "acme");
+    assert!(!again.iter().any(|entry| matches!(entry, Entry::Attributed { .. })), "{again:?}");
+    let changed = Entry::Attributed { name, value: other, before: Some(acme) };
+    assert!(set(&mut bench, "other").contains(&changed));
+    assert_eq!(bench.run.attributes["customer"], "other");
+    bench.crash();
+}
+
+#[test]
+fn attributes_of_a_paused_program_are_kept() {
+    let mut bench = Bench::running();
+    pause(&mut bench);
+    let (mut commit, hash) = bench.next_commit(vec![], go_on());
+    commit.attributes = [("a".to_owned(), "b".to_owned())].into();
+    assert_eq!(bench.send(&commit, hash), Ok(Reply::Stop));
+    bench.crash();
+    assert_eq!(bench.run.attributes["a"], "b");
+}
+
+#[test]
+fn attributes_that_could_not_be_stored_are_refused() {
+    let of = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+    let many = (0..=Attributes::MAX).map(|n| (n.to_string(), String::new())).collect();
+    let long = "x".repeat(Attributes::NAME_LENGTH_MAX + 1);
+    let longer = "x".repeat(Attributes::VALUE_LENGTH_MAX + 1);
+    for attributes in
+        [of("", "v"), of("a:b", "v"), of("a\u{1f}b", "v"), of(&long, "v"), of("a", &longer), many]
+    {
+        let mut bench = Bench::running();
+        let (mut commit, hash) = bench.next_commit(vec![], go_on());
+        commit.attributes = attributes;
         assert_eq!(bench.refused(&commit, hash), Code::InvalidRequest);
     }
 }

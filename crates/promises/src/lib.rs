@@ -1,8 +1,9 @@
-//! Runs the futures of activations on the runtime's promises.
+//! Runs futures on the runtime's promises: the activations of programs, and what the engine's objects do.
 //!
 //! The executor that comes with wasm-bindgen wakes a future by asking the runtime for a microtask, and makes two
 //! functions for each promise that it awaits, with finalizers. Here a promise polls its future in the very turn
-//! that brings its value, and the functions are JavaScript's own. Each commit of a step is one such promise.
+//! that brings its value, and the functions are JavaScript's own. Each commit of a step is one such promise, and each
+//! start of a run a few.
 //!
 //! Owns: which futures there are, which of them want to be polled, and which promises they wait for. Everything is
 //! polled from a promise's reaction, never from within a call: whatever stops the instance is then an error that
@@ -245,7 +246,7 @@ impl Task {
             Ok(Poll::Pending) => return Some(self),
             Ok(Poll::Ready(Ok(value))) => (&self.resolve, value),
             Ok(Poll::Ready(Err(thrown))) => (&self.reject, thrown),
-            Err(_) => (&self.reject, Error::new("the program panicked").into()),
+            Err(_) => (&self.reject, Error::new("the code panicked").into()),
         };
         // The functions that settle a promise throw nothing.
         let _ = settle.call1(&JsValue::UNDEFINED, &value);

@@ -1,0 +1,311 @@
+//! Asks a deployment over HTTP, and says what it means when that does not work.
+
+use std::{error::Error as _, io, time::Duration};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use stepwell_protocol::{
+    Payload, Record, Seq,
+    rest::{History, RunView, Why},
+};
+use ureq::{Agent, Body, http::Response};
+
+use crate::{
+    config::{Target, is_loopback},
+    failure::{Exit, Failure, Result},
+};
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long an answer may take beyond the time that the server was asked to wait.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// The longest answer that is read: a page of a history has about 1 MiB, and one event more.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// What may stand in one part of a path as it is.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Asks one deployment.
+#[derive(Debug)]
+pub struct Client {
+    agent: Agent,
+    target: Target,
+}
+
+/// A request: everything that a route takes.
+#[derive(Clone, Debug, Default)]
+pub struct Ask<'a> {
+    /// Names and values of its query.
+    pub query: Vec<(&'a str, String)>,
+    /// Its body, if it changes something.
+    pub body: Option<String>,
+    /// What makes it safe to repeat.
+    pub idempotency_key: Option<String>,
+    /// For how many seconds the server may wait for the end of the run.
+    pub wait: u64,
+}
+
+/// An answer: its text as it came, and what it says.
+#[derive(Debug)]
+pub struct Answer<T> {
+    /// The JSON text.
+    pub text: String,
+    /// What it says.
+    pub value: T,
+}
+
+impl<T> Answer<T> {
+    /// The JSON text, to be put into another.
+    pub fn raw(&self) -> Payload {
+        Payload::from_text(self.text.clone()).unwrap_or_default()
+    }
+}
+
+/// A run's whole history. What people stored is kept as the text that it came in.
+#[derive(Debug, Default)]
+pub struct Journal {
+    /// What the run was started with.
+    pub input: Option<Payload>,
+    /// What a replay needs besides.
+    pub replay: Option<Payload>,
+    /// All events.
+    pub events: Vec<Record>,
+    /// The same as they came.
+    pub raw: Vec<Payload>,
+}
+
+#[derive(Deserialize)]
+struct RawHistory {
+    input: Option<Payload>,
+    replay: Option<Payload>,
+    events: Vec<Payload>,
+    next: Option<u64>,
+}
+
+impl Client {
+    /// A client for this deployment.
+    pub fn new(target: Target) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(Some(CONNECT))
+            .user_agent(concat!("stepwell/", env!("CARGO_PKG_VERSION")));
+        // A machine's proxy has no way to this machine's loopback.
+        let config = if is_loopback(&target.address) { config.proxy(None) } else { config };
+        Self { agent: config.build().into(), target }
+    }
+
+    /// Shows a run; waits for its end up to `wait` seconds.
+    pub fn run(&self, id: &str, wait: u64) -> Result<Answer<RunView>> {
+        self.get(&["executions", id], &Ask { wait, ..Ask::default() })
+    }
+
+    /// Says why a run is where it is.
+    pub fn why(&self, id: &str) -> Result<Answer<Why>> {
+        self.get(&["executions", id, "why"], &Ask::default())
+    }
+
+    /// One page of a run's history.
+    pub fn history(&self, id: &str, after: Seq) -> Result<Answer<History>> {
+        let query = vec![("after", after.0.to_string())];
+        self.get(&["executions", id, "history"], &Ask { query, ..Ask::default() })
+    }
+
+    /// A run's whole history, with what a replay needs if that is asked for.
+    pub fn journal(&self, id: &str, for_replay: bool) -> Result<Journal> {
+        let mut journal = Journal::default();
+        let mut after = 0;
+        loop {
+            let mut query = vec![("after", after.to_string())];
+            if for_replay {
+                query.push(("replay", "true".into()));
+            }
+            let page: Answer<RawHistory> =
+                self.get(&["executions", id, "history"], &Ask { query, ..Ask::default() })?;
+            let RawHistory { input, replay, events, next } = page.value;
+            journal.input = journal.input.or(input);
+            journal.replay = journal.replay.or(replay);
+            journal.raw.extend(events);
+            match next {
+                Some(next) => after = next,
+                None => break,
+            }
+        }
+        for event in &journal.raw {
+            journal.events.push(event.decode().map_err(|error| self.unknown(&error))?);
+        }
+        Ok(journal)
+    }
+
+    /// Asks for something.
+    pub fn get<T: DeserializeOwned>(&self, path: &[&str], ask: &Ask<'_>) -> Result<Answer<T>> {
+        self.read(self.send_get(path, ask))
+    }
+
+    /// Changes something.
+    pub fn post<T: DeserializeOwned>(&self, path: &[&str], ask: &Ask<'_>) -> Result<Answer<T>> {
+        let mut request = self.agent.post(self.url(path, &ask.query));
+        if let Some(key) = &self.target.key {
+            request = request.header("authorization", format!("Bearer {}", key.secret()));
+        }
+        if let Some(key) = &ask.idempotency_key {
+            request = request.header("idempotency-key", key);
+        }
+        if ask.wait > 0 {
+            request = request.header("prefer", format!("wait={}", ask.wait));
+        }
+        let request = request.content_type("application/json").config();
+        let request = request.timeout_recv_response(Some(ANSWER + Duration::from_secs(ask.wait))).build();
+        let sent = request.send(ask.body.as_deref().unwrap_or_default());
+        self.read(sent).map_err(|failure| {
+            if failure.code.as_deref() != Some(BROKEN_OFF) {
+                return failure;
+            }
+            // Nobody knows whether the server got it.
+            failure.next(
+                "It may have been accepted: look with `stepwell list`. With --idempotency-key it can be repeated safely.",
+            )
+        })
+    }
+
+    /// Asks for something and gives the bare status, for whoever wants to know what is there.
+    pub fn status(&self, path: &[&str], ask: &Ask<'_>) -> Result<(u16, String)> {
+        let mut response = self.send_get(path, ask).map_err(|error| self.no_answer(&error))?;
+        let text = self.text(&mut response)?;
+        Ok((response.status().as_u16(), text))
+    }
+
+    fn send_get(&self, path: &[&str], ask: &Ask<'_>) -> std::result::Result<Response<Body>, ureq::Error> {
+        let mut request = self.agent.get(self.url(path, &ask.query));
+        if let Some(key) = &self.target.key {
+            request = request.header("authorization", format!("Bearer {}", key.secret()));
+        }
+        if ask.wait > 0 {
+            request = request.header("prefer", format!("wait={}", ask.wait));
+        }
+        let timeout = ANSWER + Duration::from_secs(ask.wait);
+        request.config().timeout_recv_response(Some(timeout)).build().call()
+    }
+
+    fn url(&self, path: &[&str], query: &[(&str, String)]) -> String {
+        let mut url = format!("{}/api", self.target.address);
+        for part in path {
+            url.push('/');
+            url.extend(utf8_percent_encode(part, SEGMENT));
+        }
+        if !query.is_empty() {
+            url.push('?');
+            url.push_str(&form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish());
+        }
+        url
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        sent: std::result::Result<Response<Body>, ureq::Error>,
+    ) -> Result<Answer<T>> {
+        let mut response = sent.map_err(|error| self.no_answer(&error))?;
+        let status = response.status().as_u16();
+        if (300..400).contains(&status) {
+            let to =
+                response.headers().get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
+            let what = format!("{} leads to {}", self.target.address, crate::words::plain(to));
+            return Err(Failure::new(Exit::Unreachable, what).next("Take the address that it leads to."));
+        }
+        let text = self.text(&mut response)?;
+        if status >= 400 {
+            return Err(self.refused(status, &text));
+        }
+        let value = serde_json::from_str(&text).map_err(|error| self.unknown(&error))?;
+        Ok(Answer { text, value })
+    }
+
+    fn text(&self, response: &mut Response<Body>) -> Result<String> {
+        let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
+        body.read_to_string().map_err(|error| self.no_answer(&error))
+    }
+
+    /// The server said no.
+    fn refused(&self, status: u16, text: &str) -> Failure {
+        let problem: Value = serde_json::from_str(text).unwrap_or_default();
+        let field = |name: &str| problem.get(name).and_then(Value::as_str).map(crate::words::plain);
+        let (Some(code), Some(detail)) = (field("code"), field("detail")) else {
+            let what = format!("{} answered {status}, and not as Stepwell does", self.target.address);
+            return Failure::new(Exit::Unreachable, what)
+                .next("Is it the address of a Stepwell deployment? `stepwell doctor` looks.");
+        };
+        let failure = Failure::new(Exit::Refused, detail).code(code.clone());
+        match code.as_str() {
+            "unauthorized" if self.target.key.is_none() => failure.next(
+                "Set STEPWELL_KEY, or `key` in a profile, to the key of this deployment (see docs/cli.md).",
+            ),
+            "unauthorized" => failure.next(format!(
+                "The key comes from {}: is it the one of {}?",
+                self.target.key_source, self.target.address
+            )),
+            "run_not_found" => failure.next("`stepwell list` shows the runs that there are."),
+            "wrong_status" | "run_ended" => failure.next("`stepwell why RUN` says where the run stands."),
+            "step_not_found" => failure.next("`stepwell show RUN` has the steps of the run."),
+            "internal" => failure.next("Try again. If it stays, look into the Worker's log."),
+            _ => failure.next(format!("See docs/errors/{code}.md.")),
+        }
+    }
+
+    fn unknown(&self, error: &serde_json::Error) -> Failure {
+        let what = format!("the answer of {} cannot be understood: {error}", self.target.address);
+        Failure::new(Exit::Unreachable, what)
+            .next("Is the deployment newer than this command? `stepwell --version` says which one this is.")
+    }
+
+    fn no_answer(&self, error: &ureq::Error) -> Failure {
+        let address = &self.target.address;
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "whatever else there may be is told in its own words"
+        )]
+        let (why, code, next) = match error {
+            ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                ("nobody listens there".to_owned(), None, self.start_it())
+            }
+            ureq::Error::ConnectionFailed => ("the connection failed".to_owned(), None, self.start_it()),
+            ureq::Error::Io(error) if error.to_string().contains("InvalidContentType") => {
+                let next = "Begin the address with http:// instead of https://.".to_owned();
+                ("it does not speak TLS".to_owned(), None, next)
+            }
+            ureq::Error::HostNotFound => {
+                let next = format!("Look at the name; it comes from {}.", self.target.source);
+                ("there is no such host".to_owned(), None, next)
+            }
+            ureq::Error::Timeout(_) => {
+                let next = "Try again; `stepwell doctor` looks whether it answers at all.".to_owned();
+                ("it took too long".to_owned(), Some(BROKEN_OFF), next)
+            }
+            ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
+                let next = format!("It comes from {}.", self.target.source);
+                ("this is no address".to_owned(), None, next)
+            }
+            other => {
+                let cause = other.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+                (crate::words::plain(&format!("{other}{cause}")), Some(BROKEN_OFF), self.start_it())
+            }
+        };
+        let failure = Failure::new(Exit::Unreachable, format!("no answer from {address}: {why}")).next(next);
+        if let Some(code) = code { failure.code(code) } else { failure }
+    }
+
+    fn start_it(&self) -> String {
+        let source = &self.target.source;
+        if is_loopback(&self.target.address) {
+            format!("Start it with `stepwell dev`, or name another address: this one comes from {source}.")
+        } else {
+            format!("Look at the address, which comes from {source}; `stepwell doctor` says more.")
+        }
+    }
+}
+
+/// The code of a request that got no answer, though it may have arrived.
+const BROKEN_OFF: &str = "no_answer";

@@ -1,0 +1,70 @@
+//! `stepwell export`: a run's journal with its input and workflow, as one JSON file.
+
+use std::{fs, path::PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use stepwell_protocol::{Payload, export::FORMAT};
+
+use crate::{
+    Global,
+    bars::Spinner,
+    failure::{Failure, Result},
+    words,
+};
+
+/// What it takes.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The run's id.
+    #[arg(value_name = "RUN")]
+    id: String,
+    /// The file; RUN.json if left out. - is standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// The form of [`stepwell_protocol::export::Export`], as it came.
+#[derive(Serialize)]
+struct Whole {
+    format: u32,
+    run: Payload,
+    input: Option<Payload>,
+    replay: Option<Payload>,
+    events: Vec<Payload>,
+}
+
+impl Export {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result {
+        let client = global.client()?;
+        let spinner = Spinner::new("reading the journal");
+        let run = client.run(&self.id, 0)?;
+        let journal = client.journal(&self.id, true)?;
+        drop(spinner);
+        let events = journal.raw.len();
+        let whole = Whole {
+            format: FORMAT,
+            run: run.raw(),
+            input: journal.input,
+            replay: journal.replay,
+            events: journal.raw,
+        };
+        let text = serde_json::to_string_pretty(&whole).expect("it was read as JSON");
+        let path = self.output.unwrap_or_else(|| format!("{}.json", run.value.id).into());
+        if path.as_os_str() == "-" {
+            anstream::println!("{text}");
+            return Ok(());
+        }
+        fs::write(&path, text + "\n")
+            .map_err(|error| Failure::local(format!("{} cannot be written: {error}", path.display())))?;
+        if global.json {
+            anstream::println!("{}", json!({ "file": path, "events": events }));
+        } else {
+            anstream::println!("{} with {}", path.display(), words::count(events, "event"));
+            anstream::eprintln!("next: stepwell replay {}", path.display());
+        }
+        Ok(())
+    }
+}

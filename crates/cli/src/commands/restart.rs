@@ -1,0 +1,35 @@
+//! `stepwell restart`: takes a run back.
+
+use clap::Args;
+use stepwell_protocol::rest;
+
+use super::act::tell;
+use crate::{Global, client::Ask, failure::Result};
+
+/// What it takes.
+#[derive(Debug, Args)]
+pub struct Restart {
+    /// The run's id.
+    #[arg(value_name = "RUN")]
+    id: String,
+    /// The step to go back to; without it, to the beginning.
+    #[arg(long, value_name = "STEP")]
+    from: Option<String>,
+    /// Which one of the steps of that name, from 1.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "from", value_parser = clap::value_parser!(u32).range(1..))]
+    occurrence: u32,
+}
+
+impl Restart {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result {
+        let from = self.from.map(|step| rest::StepName { step, occurrence: self.occurrence - 1 });
+        let body = from.map(|from| {
+            serde_json::to_string(&rest::Restart { from: Some(from) }).expect("a name can be written as JSON")
+        });
+        let answer =
+            global.client()?.post(&["executions", &self.id, "restart"], &Ask { body, ..Ask::default() })?;
+        tell(global, &answer);
+        Ok(())
+    }
+}

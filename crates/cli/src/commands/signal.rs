@@ -1,0 +1,43 @@
+//! `stepwell signal`: sends a run a signal.
+
+use clap::Args;
+use stepwell_protocol::rest::SignalReceipt;
+
+use super::start::Json;
+use crate::{
+    Global,
+    client::{Answer, Ask},
+    failure::Result,
+};
+
+/// What it takes.
+#[derive(Debug, Args)]
+pub struct Signal {
+    /// The run's id.
+    #[arg(value_name = "RUN")]
+    id: String,
+    /// The signal's name.
+    name: String,
+    #[command(flatten)]
+    value: Json,
+    /// The signal's id: the same one again has no effect.
+    #[arg(long, value_name = "ID")]
+    idempotency_key: Option<String>,
+}
+
+impl Signal {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result {
+        let ask = Ask { body: self.value.json()?, idempotency_key: self.idempotency_key, ..Ask::default() };
+        let path = ["executions", &self.id, "signals", &self.name];
+        let answer: Answer<SignalReceipt> = global.client()?.post(&path, &ask)?;
+        if global.json {
+            anstream::println!("{}", answer.text);
+        } else if answer.value.duplicate {
+            anstream::println!("It was sent before; nothing changed.");
+        } else {
+            anstream::println!("Sent. `stepwell watch {}` shows what comes of it.", self.id);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! `stepwell why`: why a run is where it is.
+
+use clap::Args;
+
+use crate::{Global, failure::Result, words};
+
+/// What it takes.
+#[derive(Debug, Args)]
+pub struct Why {
+    /// The run's id.
+    #[arg(value_name = "RUN")]
+    id: String,
+}
+
+impl Why {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result {
+        let answer = global.client()?.why(&self.id)?;
+        if global.json {
+            anstream::println!("{}", answer.text);
+            return Ok(());
+        }
+        let (why, now) = (answer.value, words::now());
+        anstream::println!("{}: {}", words::status(why.status), words::plain(&why.because));
+        for waits_for in &why.waits_for {
+            let until = waits_for.until.map(|until| {
+                let verb = if waits_for.kind == "wait" { "times out" } else { "is over" };
+                format!(" ({verb} {}, at {})", words::distance(until, now), words::date(until))
+            });
+            let name = if waits_for.kind == "sleep" {
+                String::new()
+            } else {
+                format!(" {}", words::plain(&waits_for.name))
+            };
+            anstream::println!("  {}{name}{}", words::plain(&waits_for.kind), until.unwrap_or_default());
+            if waits_for.kind == "wait" {
+                anstream::println!(
+                    "  send it: stepwell signal {} {}",
+                    self.id,
+                    words::plain(&waits_for.name)
+                );
+            }
+        }
+        if let Some(trouble) = why.trouble {
+            anstream::println!(
+                "  trouble since it last got on: its program died {} times, its cell {} times, and it was out of \
+                 reach {} times",
+                trouble.strikes,
+                trouble.suspicion,
+                trouble.losses
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! The command line of Stepwell.
+//!
+//! A command is one file in [`commands`]. Results go to standard output, as a text for people or, with `--json`, as
+//! JSON; everything else goes to standard error. [`failure`] has the exit codes.
+
+mod bars;
+mod client;
+mod commands;
+mod config;
+mod failure;
+mod feed;
+mod project;
+mod timeline;
+mod tools;
+mod words;
+mod workerd;
+
+use std::process::ExitCode;
+
+use clap::{Args, ColorChoice, Parser};
+
+use crate::{
+    client::Client,
+    config::{Given, Key, Target},
+    failure::Result,
+};
+
+/// Durable workflows on Cloudflare.
+#[derive(Debug, Parser)]
+#[command(
+    name = "stepwell",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 refused by the server, 2 usage, 3 no answer, 4 the run failed or was \
+                  cancelled, 5 the run is paused with a problem, 6 something on this machine, 7 a replay differs."
+)]
+struct CommandLine {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
+struct Global {
+    /// The address of the deployment; also `STEPWELL_ADDRESS`.
+    #[arg(long, global = true, value_name = "URL")]
+    address: Option<String>,
+    /// Its key; also `STEPWELL_KEY`, which other people on this machine cannot see.
+    #[arg(long, global = true, value_name = "KEY")]
+    key: Option<Key>,
+    /// A profile of the configuration file.
+    #[arg(long, global = true, value_name = "NAME")]
+    profile: Option<String>,
+    /// Write JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    /// When to use colours; `NO_COLOR` is honoured.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+}
+
+impl Global {
+    /// Which deployment is meant.
+    fn target(&self) -> Result<Target> {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        config::target(Given {
+            address: self.address.clone(),
+            key: self.key.clone(),
+            profile: self.profile.clone(),
+            environment_address: variable("STEPWELL_ADDRESS"),
+            environment_key: variable("STEPWELL_KEY").map(Key::from),
+        })
+    }
+
+    fn client(&self) -> Result<Client> {
+        Ok(Client::new(self.target()?))
+    }
+}
+
+fn main() -> ExitCode {
+    let CommandLine { global, command } = CommandLine::parse();
+    let choice = match global.color {
+        ColorChoice::Auto => anstream::ColorChoice::Auto,
+        ColorChoice::Always => anstream::ColorChoice::Always,
+        ColorChoice::Never => anstream::ColorChoice::Never,
+    };
+    choice.write_global();
+    match command.run(&global) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(global.json),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn no_two_arguments_of_a_command_have_the_same_name() {
+        CommandLine::command().debug_assert();
+    }
+}

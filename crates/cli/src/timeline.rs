@@ -1,0 +1,381 @@
+//! A run's history as a drawing: one line for each thing, a bar for the time that it took.
+//!
+//! A journal records when things end. So a bar begins where the thing before it ended, or where the journal says
+//! that an attempt could begin; for things that ran side by side it may begin too late.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use stepwell_protocol::{
+    Event, Op, OpKind, Outcome, Record, Timestamp,
+    rest::{RunView, Status, Why},
+};
+
+use crate::words;
+
+/// How wide the names may get.
+const LABEL_MAX: usize = 28;
+
+/// How wide the bars get when nobody says how wide the terminal is.
+pub const WIDTH: usize = 80;
+
+/// What stands right of the bars.
+const RIGHT: usize = 26;
+
+/// How something on a line stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Done,
+    Failed,
+    Slept,
+    Signalled,
+    UnderWay,
+}
+
+/// What a piece of a bar stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    Work,
+    FailedWork,
+    Rest,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    /// What it is about; signals have none.
+    op: Option<Op>,
+    label: String,
+    mark: Mark,
+    pieces: Vec<(Timestamp, Timestamp, Piece)>,
+    attempts: u32,
+    note: String,
+    /// When it may go on, after an attempt that failed.
+    goes_on: Option<Timestamp>,
+    is_over: bool,
+}
+
+/// A run's history as lines.
+#[derive(Debug)]
+pub struct Timeline {
+    begins: Timestamp,
+    ends: Timestamp,
+    lines: Vec<Line>,
+}
+
+impl Timeline {
+    /// The lines of a run, as it stands at this time.
+    pub fn new(run: &RunView, events: &[Record], why: Option<&Why>, now: Timestamp) -> Self {
+        let mut timeline =
+            Self { begins: run.created_at, ends: run.ended_at.unwrap_or(now), lines: Vec::new() };
+        let mut edge = run.created_at;
+        for record in events {
+            timeline.add(record, edge);
+            edge = edge.max(record.at);
+        }
+        if !run.status.is_terminal() {
+            timeline.add_open(run, why, edge);
+        }
+        timeline.ends = timeline.ends.max(edge);
+        timeline
+    }
+
+    fn add(&mut self, record: &Record, edge: Timestamp) {
+        let at = record.at;
+        match &record.event {
+            Event::StepBegun { op } => {
+                let line = self.line(op);
+                line.goes_on = Some(at);
+            }
+            Event::StepRetrying { op, attempt, failure, retry_at } => {
+                let line = self.line(op);
+                let from = line.goes_on.unwrap_or(edge);
+                line.pieces.push((from, at, Piece::FailedWork));
+                line.pieces.push((at, *retry_at, Piece::Rest));
+                line.goes_on = Some(*retry_at);
+                line.attempts = *attempt;
+                line.note = words::plain(&failure.message);
+            }
+            Event::StepFinished { op, attempt, outcome } => {
+                let line = self.line(op);
+                let from = line.goes_on.unwrap_or(edge).min(at);
+                // The pause before it may have been cut short by a person.
+                line.pieces.retain_mut(|piece| {
+                    piece.1 = piece.1.min(at);
+                    true
+                });
+                line.attempts = *attempt;
+                line.is_over = true;
+                let piece = match outcome {
+                    Outcome::Ok(_) => {
+                        line.mark = Mark::Done;
+                        line.note.clear();
+                        Piece::Work
+                    }
+                    Outcome::Err(failure) => {
+                        line.mark = Mark::Failed;
+                        line.note = words::plain(&failure.message);
+                        Piece::FailedWork
+                    }
+                };
+                line.pieces.push((from, at, piece));
+            }
+            Event::TimerFired { op } => {
+                let line = self.line(op);
+                line.pieces.push((edge, at, Piece::Rest));
+                line.is_over = true;
+                line.mark = Mark::Slept;
+                if op.kind == OpKind::Wait {
+                    line.note = "timed out".into();
+                }
+            }
+            Event::SignalReceived { name, payload, .. } => self.lines.push(Line {
+                op: None,
+                label: format!("signal {}", words::plain(name)),
+                mark: Mark::Signalled,
+                pieces: vec![(edge, at, Piece::Rest)],
+                attempts: 0,
+                note: words::short(payload, LABEL_MAX),
+                goes_on: None,
+                is_over: true,
+            }),
+        }
+    }
+
+    /// What the run does, or waits for, at this moment.
+    fn add_open(&mut self, run: &RunView, why: Option<&Why>, edge: Timestamp) {
+        let now = self.ends;
+        let waits = why.map(|why| why.waits_for.as_slice()).unwrap_or_default();
+        for waits_for in waits {
+            let until = waits_for.until.map(|until| words::distance(until, now)).unwrap_or_default();
+            let retried = self.lines.iter_mut().rev().find(|line| {
+                let is_it = |op: &Op| op.kind.as_str() == waits_for.kind && op.name == waits_for.name;
+                !line.is_over && line.op.as_ref().is_some_and(is_it)
+            });
+            if let Some(line) = retried {
+                line.note = format!("next attempt {until}: {}", line.note);
+                continue;
+            }
+            let (label, note) = match waits_for.kind.as_str() {
+                "wait" if until.is_empty() => (format!("wait {}", waits_for.name), "waits".to_owned()),
+                "wait" => (format!("wait {}", waits_for.name), format!("times out {until}")),
+                "sleep" => ("sleep".to_owned(), format!("wakes {until}")),
+                _ => (waits_for.name.clone(), until),
+            };
+            self.lines.push(Line::under_way(&label, edge, now, Piece::Rest, &note));
+        }
+        if waits.is_empty() && matches!(run.status, Status::Running) {
+            self.lines.push(Line::under_way("…", edge, now, Piece::Work, "at work"));
+        }
+    }
+
+    /// The line of an operation; a new one if there is none, or if the run was taken back since.
+    fn line(&mut self, op: &Op) -> &mut Line {
+        let found = self.lines.iter().rposition(|line| line.op.as_ref() == Some(op) && !line.is_over);
+        let at = found.unwrap_or_else(|| {
+            let label = match op.kind {
+                OpKind::Step => words::plain(&op.name),
+                OpKind::Sleep => "sleep".into(),
+                OpKind::Wait => format!("wait {}", words::plain(&op.name)),
+            };
+            let label = if op.occurrence == 0 || op.kind == OpKind::Sleep {
+                label
+            } else {
+                format!("{label} #{}", op.occurrence + 1)
+            };
+            self.lines.push(Line {
+                op: Some(op.clone()),
+                label,
+                mark: Mark::UnderWay,
+                pieces: Vec::new(),
+                attempts: 0,
+                note: String::new(),
+                goes_on: None,
+                is_over: false,
+            });
+            self.lines.len() - 1
+        });
+        &mut self.lines[at]
+    }
+
+    /// The drawing, this wide.
+    pub fn draw(&self, width: usize) -> Vec<String> {
+        let label_width =
+            self.lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0).clamp(5, LABEL_MAX);
+        let cells = width.saturating_sub(label_width + RIGHT).clamp(10, 100);
+        self.lines.iter().map(|line| self.draw_line(line, label_width, cells)).collect()
+    }
+
+    fn draw_line(&self, line: &Line, label_width: usize, cells: usize) -> String {
+        let (symbol, style) = line.mark.drawn();
+        let mut bar = vec![None; cells];
+        for (from, to, piece) in &line.pieces {
+            let (from, to) = (self.cell(*from, cells), self.cell(*to, cells));
+            for cell in &mut bar[from..=to.max(from)] {
+                // Work shows over rest: a short attempt beside a long pause is what one looks for.
+                if *piece != Piece::Rest || cell.is_none() {
+                    *cell = Some(*piece);
+                }
+            }
+        }
+        let mut drawn = String::new();
+        for cell in bar {
+            match cell {
+                None => drawn.push(' '),
+                Some(piece) => {
+                    let (symbol, style) = piece.drawn();
+                    let _ = write!(drawn, "{style}{symbol}{style:#}");
+                }
+            }
+        }
+        let took = line.pieces.iter().map(|(from, to, _)| words::between(*from, *to)).sum();
+        let attempts = if line.attempts > 1 { format!("attempt {}", line.attempts) } else { String::new() };
+        let extra = [attempts, line.note.clone()];
+        let extra: Vec<_> = extra.iter().filter(|part| !part.is_empty()).map(String::as_str).collect();
+        let label = words::cut(&line.label, label_width);
+        let took = words::length(took);
+        let text = format!(
+            "{style}{symbol}{style:#} {label:label_width$} │{drawn}│ {took:>9}  {}",
+            extra.join(", ")
+        );
+        text.trim_end().to_owned()
+    }
+
+    fn cell(&self, at: Timestamp, cells: usize) -> usize {
+        let all = words::between(self.begins, self.ends).max(1);
+        let at = words::between(self.begins, at).min(all);
+        let cell = u128::from(at) * (cells as u128 - 1) / u128::from(all);
+        usize::try_from(cell).unwrap_or(0).min(cells - 1)
+    }
+}
+
+impl Line {
+    fn under_way(label: &str, from: Timestamp, to: Timestamp, piece: Piece, note: &str) -> Self {
+        Self {
+            op: None,
+            label: words::plain(label),
+            mark: Mark::UnderWay,
+            pieces: vec![(from, to, piece)],
+            attempts: 0,
+            note: words::plain(note),
+            goes_on: None,
+            is_over: false,
+        }
+    }
+}
+
+impl Mark {
+    fn drawn(self) -> (char, Style) {
+        match self {
+            Self::Done => ('✓', AnsiColor::Green.on_default()),
+            Self::Failed => ('✗', AnsiColor::Red.on_default()),
+            Self::Slept => ('☾', AnsiColor::Blue.on_default()),
+            Self::Signalled => ('◆', AnsiColor::Magenta.on_default()),
+            Self::UnderWay => ('▸', AnsiColor::Cyan.on_default()),
+        }
+    }
+}
+
+impl Piece {
+    fn drawn(self) -> (char, Style) {
+        match self {
+            Self::Work => ('█', AnsiColor::Green.on_default()),
+            Self::FailedWork => ('▓', AnsiColor::Red.on_default()),
+            Self::Rest => ('░', AnsiColor::Blue.on_default()),
+        }
+    }
+}
+
+/// One event in words, for `watch`.
+pub fn tell(record: &Record) -> (char, Style, String) {
+    let named = |op: &Op| match op.kind {
+        OpKind::Step => words::plain(&op.name),
+        OpKind::Sleep => "sleep".to_owned(),
+        OpKind::Wait => format!("wait {}", words::plain(&op.name)),
+    };
+    let (mark, text) = match &record.event {
+        Event::StepFinished { op, attempt, outcome } => {
+            let tries = if *attempt > 1 { format!(" at attempt {attempt}") } else { String::new() };
+            match outcome {
+                Outcome::Ok(value) if value.text() == "null" => {
+                    (Mark::Done, format!("{} done{tries}", named(op)))
+                }
+                Outcome::Ok(value) => {
+                    (Mark::Done, format!("{} done{tries}: {}", named(op), words::short(value, 60)))
+                }
+                Outcome::Err(failure) => {
+                    (Mark::Failed, format!("{} failed{tries}: {}", named(op), words::plain(&failure.message)))
+                }
+            }
+        }
+        Event::StepRetrying { op, attempt, failure, retry_at } => {
+            let pause = words::length(words::between(record.at, *retry_at));
+            let why = words::plain(&failure.message);
+            (Mark::UnderWay, format!("{} failed at attempt {attempt}, again in {pause}: {why}", named(op)))
+        }
+        Event::StepBegun { op } => (Mark::UnderWay, format!("{} begun, to run at most once", named(op))),
+        Event::TimerFired { op } if op.kind == OpKind::Wait => {
+            (Mark::Slept, format!("{} timed out", named(op)))
+        }
+        Event::TimerFired { op } => (Mark::Slept, format!("{} is over", named(op))),
+        Event::SignalReceived { name, payload, .. } => {
+            (Mark::Signalled, format!("signal {}: {}", words::plain(name), words::short(payload, 60)))
+        }
+    };
+    let (symbol, style) = mark.drawn();
+    (symbol, style, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn drawn(
+        run: serde_json::Value,
+        events: serde_json::Value,
+        why: serde_json::Value,
+        now: u64,
+    ) -> Vec<String> {
+        let run: RunView = serde_json::from_value(run).expect("a run");
+        let events: Vec<Record> = serde_json::from_value(events).expect("events");
+        let why: Option<Why> = serde_json::from_value(why).expect("a reason");
+        let timeline = Timeline::new(&run, &events, why.as_ref(), Timestamp::from_millis(now));
+        timeline.draw(60).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
+    }
+
+    #[test]
+    fn each_thing_has_a_line_and_a_bar() {
+        let run = json!({"id": "default-1-3-1-bvyaw3bemryy", "workflow": "greet", "status": "completed",
+            "created_at": 1_000, "ended_at": 21_000, "head": 4, "activations": 2});
+        let events = json!([
+            {"seq": 1, "at": 3_000, "event": {"step_retrying": {"op": "step:0:compose", "attempt": 1,
+                "failure": {"message": "no"}, "retry_at": 5_000}}},
+            {"seq": 2, "at": 7_000, "event": {"step_finished": {"op": "step:0:compose", "attempt": 2,
+                "outcome": {"ok": "Hello"}}}},
+            {"seq": 3, "at": 17_000, "event": {"timer_fired": {"op": "sleep:0:sleep"}}},
+            {"seq": 4, "at": 21_000, "event": {"step_finished": {"op": "step:1:compose", "attempt": 1,
+                "outcome": {"err": {"message": "no more"}}}}},
+        ]);
+        assert_eq!(
+            drawn(run, events, json!(null), 99_000),
+            [
+                "✓ compose    │▓▓▓░███                 │     6.0 s  attempt 2",
+                "☾ sleep      │      ░░░░░░░░░░░░░     │    10.0 s",
+                "✗ compose #2 │                  ▓▓▓▓▓▓│     4.0 s  no more",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_under_way_says_when_it_goes_on() {
+        let run = json!({"id": "default-1-3-1-bvyaw3bemryy", "workflow": "approval", "status": "waiting",
+            "created_at": 1_000, "head": 0, "activations": 1});
+        let why = json!({"status": "waiting", "because": "It waits for a signal.",
+            "waits_for": [{"kind": "wait", "name": "decision", "until": 64_000}]});
+        let lines = drawn(run, json!([]), why, 4_000);
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].starts_with("▸ wait decision │░░░░"), "{}", lines[0]);
+        assert!(lines[0].ends_with("3.0 s  times out in 1 m 0 s"), "{}", lines[0]);
+    }
+}

@@ -1,0 +1,112 @@
+//! The tools that a project is built, run and deployed with: where they are, and how to get one that is missing.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::failure::{Failure, Result};
+
+/// The version of worker-build that fits the SDK.
+pub const WORKER_BUILD: &str = "0.8.7";
+
+/// How to get each tool.
+pub const GET_CARGO: &str = "Install Rust from https://rustup.rs.";
+/// How to get the standard library for Workers.
+pub const GET_WASM: &str = "rustup target add wasm32-unknown-unknown";
+/// How to get worker-build.
+pub const GET_WORKER_BUILD: &str = "cargo install worker-build@0.8.7 --locked";
+/// How to get workerd and wrangler.
+pub const GET_NPM: &str = "npm install --save-dev workerd wrangler";
+
+/// A program of this name in the PATH.
+pub fn in_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
+}
+
+fn is_program(file: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    }
+    #[cfg(not(unix))]
+    file.is_file()
+}
+
+/// The first of these files in `node_modules` of a folder or of one above it.
+fn in_node_modules(from: &Path, file: &str) -> Option<PathBuf> {
+    from.ancestors().map(|folder| folder.join("node_modules").join(file)).find(|file| file.exists())
+}
+
+/// The compiler's driver.
+pub fn cargo() -> Result<PathBuf> {
+    let named = env::var_os("CARGO").map(PathBuf::from).filter(|named| named.exists());
+    named.or_else(|| in_path("cargo")).ok_or_else(|| Failure::local("cargo is missing").next(GET_CARGO))
+}
+
+/// Whether the compiler has a standard library for Workers; nothing, if there is no compiler to ask.
+pub fn has_wasm_target() -> Option<bool> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).args(["--print", "sysroot"]).stderr(Stdio::null()).output().ok()?;
+    let sysroot = String::from_utf8(output.stdout).ok()?;
+    Some(Path::new(sysroot.trim()).join("lib/rustlib/wasm32-unknown-unknown/lib").is_dir())
+}
+
+/// What makes a Worker of a crate.
+pub fn worker_build() -> Result<PathBuf> {
+    if has_wasm_target() == Some(false) {
+        return Err(Failure::local("the compiler cannot build for wasm32-unknown-unknown").next(GET_WASM));
+    }
+    in_path("worker-build").ok_or_else(|| Failure::local("worker-build is missing").next(GET_WORKER_BUILD))
+}
+
+/// The runtime. The binary itself: npm's `.bin/workerd` is a script around it, which dies alone.
+pub fn workerd(project: &Path) -> Result<PathBuf> {
+    let native = format!("@cloudflare/workerd-{}/bin/workerd", platform());
+    let named = env::var_os("WORKERD_BIN").map(PathBuf::from).filter(|named| named.exists());
+    let named = named.filter(|named| !named.ends_with(".bin/workerd"));
+    named.or_else(|| in_node_modules(project, &native)).or_else(|| in_path("workerd")).ok_or_else(|| {
+        Failure::local("workerd is missing").next(format!("{GET_NPM}   (in {})", project.display()))
+    })
+}
+
+/// Cloudflare's tool: the program, and its first arguments.
+pub fn wrangler(project: &Path) -> Result<(PathBuf, Vec<OsString>)> {
+    if let Some(script) = in_node_modules(project, "wrangler/bin/wrangler.js") {
+        // A Node that the project brings along is the one that fits.
+        let node = in_node_modules(project, ".bin/node").or_else(|| in_path("node"));
+        let node = node.ok_or_else(|| Failure::local("node is missing").next("Install Node 22 or later."))?;
+        return Ok((node, vec![script.into()]));
+    }
+    in_path("wrangler").map(|wrangler| (wrangler, Vec::new())).ok_or_else(|| {
+        Failure::local("wrangler is missing").next(format!("{GET_NPM}   (in {})", project.display()))
+    })
+}
+
+/// What a tool says about its version, on one line.
+pub fn version(program: &Path, arguments: &[OsString]) -> Option<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .arg("--version")
+        .env("WRANGLER_SEND_METRICS", "false")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+fn platform() -> &'static str {
+    match (env::consts::OS, env::consts::ARCH) {
+        ("macos", "aarch64") => "darwin-arm64",
+        ("macos", _) => "darwin-64",
+        ("windows", _) => "windows-64",
+        (_, "aarch64") => "linux-arm64",
+        _ => "linux-64",
+    }
+}

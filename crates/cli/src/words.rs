@@ -1,0 +1,146 @@
+//! Times, lengths of time, statuses and people's data, in words for a terminal.
+
+use anstyle::{AnsiColor, Style};
+use jiff::{SpanRelativeTo, Timestamp as Instant, Unit};
+use stepwell_protocol::{Payload, Timestamp, rest::Status};
+
+/// Text that others wrote, without what a terminal would take for a command.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// A JSON value on one line, cut where the line would get too long.
+pub fn short(payload: &Payload, characters_max: usize) -> String {
+    cut(&plain(payload.text()), characters_max)
+}
+
+/// At most so many characters.
+pub fn cut(text: &str, characters_max: usize) -> String {
+    if text.chars().count() <= characters_max {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(characters_max.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// So many of something.
+pub fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
+/// How long something took.
+pub fn length(ms: u64) -> String {
+    let (seconds, minutes, hours, days) = (ms / 1_000, ms / 60_000, ms / 3_600_000, ms / 86_400_000);
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{seconds}.{} s", ms % 1_000 / 100),
+        60_000..3_600_000 => format!("{minutes} m {} s", seconds % 60),
+        3_600_000..86_400_000 => format!("{hours} h {} m", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+/// From one time to another; nothing if they are the other way round.
+pub fn between(from: Timestamp, to: Timestamp) -> u64 {
+    to.as_millis().saturating_sub(from.as_millis())
+}
+
+/// What the clock of this machine says.
+pub fn now() -> Timestamp {
+    Timestamp::from_millis(Instant::now().as_millisecond().try_into().unwrap_or_default())
+}
+
+/// A date and a time of day, in UTC.
+pub fn date(at: Timestamp) -> String {
+    let at = Instant::from_millisecond(at.as_millis().try_into().unwrap_or(i64::MAX));
+    at.map_or_else(|_| "far away".into(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
+}
+
+/// How long ago, or how far ahead.
+pub fn distance(at: Timestamp, now: Timestamp) -> String {
+    if at > now {
+        format!("in {}", length(between(now, at)))
+    } else {
+        format!("{} ago", length(between(at, now)))
+    }
+}
+
+/// A point in time that a person gave: `2026-11-15`, `2026-11-15T08:00:00Z`, milliseconds since 1970, or how long ago,
+/// such as `90m` or `2d`.
+pub fn parse_time(text: &str) -> Result<Timestamp, String> {
+    if let Ok(ms) = text.parse::<u64>() {
+        return Ok(Timestamp::from_millis(ms));
+    }
+    let at = if let Ok(at) = text.parse::<Instant>() {
+        at.as_millisecond()
+    } else if let Ok(date) = text.parse::<jiff::civil::Date>() {
+        let at = date.to_zoned(jiff::tz::TimeZone::UTC).map_err(|error| error.to_string())?;
+        at.timestamp().as_millisecond()
+    } else {
+        let ago = parse_length(text).map_err(|_| {
+            "expected a time such as 2026-11-15T08:00:00Z or 2026-11-15, or how long ago, such as 90m or 2d"
+        })?;
+        i64::try_from(between(Timestamp::from_millis(ago), now())).unwrap_or_default()
+    };
+    u64::try_from(at).map(Timestamp::from_millis).map_err(|_| "expected a time after 1970".into())
+}
+
+/// A length of time that a person gave, in milliseconds.
+pub fn parse_length(text: &str) -> Result<u64, String> {
+    let wrong = || "expected a length of time, such as 30s, 5m or 2h".to_owned();
+    let span: jiff::Span = text.parse().map_err(|_| wrong())?;
+    let total = span.total((Unit::Millisecond, SpanRelativeTo::days_are_24_hours())).map_err(|_| wrong())?;
+    if total < 0.0 {
+        return Err(wrong());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and whole")]
+    Ok(total as u64)
+}
+
+/// The colour of a status.
+pub fn status_style(status: Status) -> Style {
+    match status {
+        Status::Completed => AnsiColor::Green.on_default(),
+        Status::Failed => AnsiColor::Red.on_default(),
+        Status::Cancelled => Style::new().dimmed(),
+        Status::Paused => AnsiColor::Yellow.on_default(),
+        Status::Pending | Status::Running => AnsiColor::Cyan.on_default(),
+        Status::Sleeping | Status::Waiting => AnsiColor::Blue.on_default(),
+    }
+}
+
+/// A status in its colour.
+pub fn status(status: Status) -> String {
+    let style = status_style(status);
+    format!("{style}{}{style:#}", status.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_have_two_units_at_the_most() {
+        let lengths = [0, 999, 1_000, 10_070, 59_999, 61_000, 3_723_000, 90_000_000];
+        let words = lengths.map(length);
+        assert_eq!(words, ["0 ms", "999 ms", "1.0 s", "10.0 s", "59.9 s", "1 m 1 s", "1 h 2 m", "1 d 1 h"]);
+    }
+
+    #[test]
+    fn what_others_wrote_cannot_command_the_terminal() {
+        assert_eq!(plain("a\u{1b}[31mb\u{9b}c\n"), "a\u{fffd}[31mb\u{fffd}c\u{fffd}");
+    }
+
+    #[test]
+    fn times_are_read_in_several_forms() {
+        let day = parse_time("2026-11-15").expect("a date");
+        assert_eq!(date(day), "2026-11-15 00:00:00 UTC");
+        assert_eq!(parse_time("2026-11-15T00:00:00Z"), Ok(day));
+        assert_eq!(parse_time(&day.as_millis().to_string()), Ok(day));
+        let hour = between(parse_time("1h").expect("an hour ago"), now());
+        assert!((3_600_000..3_660_000).contains(&hour), "{hour}");
+        assert!(parse_time("yesterday").is_err());
+        assert_eq!(parse_length("1d"), Ok(86_400_000));
+        assert!(parse_length("-5s").is_err());
+    }
+}

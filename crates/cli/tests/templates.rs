@@ -1,0 +1,42 @@
+//! The files of a new project say the same as the repository that they come from.
+
+use std::{fs, path::Path};
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn a_new_project_has_the_objects_of_the_quickstart() {
+    let table = |path: &str| toml::from_str::<toml::Table>(&read(path)).expect("it is TOML");
+    let (ours, theirs) =
+        (table("templates/wrangler.toml.in"), table("../../examples/quickstart/wrangler.toml"));
+    for section in ["durable_objects", "migrations", "compatibility_date", "compatibility_flags", "triggers"]
+    {
+        assert_eq!(
+            ours.get(section),
+            theirs.get(section),
+            "{section} of a new project and of the quickstart"
+        );
+    }
+}
+
+#[test]
+fn a_new_project_has_the_tools_of_the_repository() {
+    let packages =
+        |path: &str| -> serde_json::Value { serde_json::from_str(&read(path)).expect("it is JSON") };
+    let (ours, theirs) = (packages("templates/package.json.in"), packages("../../package.json"));
+    for (tool, version) in ours["devDependencies"].as_object().expect("it has tools") {
+        assert_eq!(Some(version), theirs["devDependencies"].get(tool), "{tool}");
+    }
+    let versions = read("../../scripts/versions.sh");
+    let worker_build = versions.lines().find_map(|line| line.strip_prefix("WORKER_BUILD_VERSION="));
+    let worker_build = worker_build.expect("the scripts name a version");
+    for path in ["src/tools.rs", "templates/README.md.in"] {
+        assert!(
+            read(path).contains(&format!("worker-build@{worker_build}")),
+            "{path} names another worker-build"
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! How many runs a cell has, by workflow and status.
+//!
+//! A row for each count would be one more row for every change of a run. So the counts live in memory: the first
+//! who asks lets the cell go through its rows, a slice for each request, and from then on every change of a run
+//! that was counted changes its count. An instance that nobody asks counts nothing.
+//!
+//! Invariant: the counts are those of all runs up to [`Counted::through`], as the rows have them.
+
+use std::collections::BTreeMap;
+
+use stepwell_protocol::rest::{Counts, Status};
+
+use super::{Cell, Fault, Rows};
+use crate::run::Run;
+
+/// How many rows one request counts at the most.
+pub const COUNT_SLICE: usize = 10_000;
+
+/// Runs that were counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The largest number of those that were looked at.
+    through: u64,
+    /// Whether all were: then each new one is counted as it comes.
+    is_all: bool,
+    workflows: BTreeMap<String, Counts>,
+}
+
+/// A part of the rows, counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many runs of a workflow are in a status. Those that are being deleted are gone.
+    pub counts: Vec<(String, Status, u64)>,
+    /// The largest number that was looked at; none, if there are no more rows after these.
+    pub more_after: Option<u64>,
+}
+
+impl Counted {
+    /// The counts of each workflow.
+    pub fn workflows(&self) -> &BTreeMap<String, Counts> {
+        &self.workflows
+    }
+
+    /// Whether all runs were counted.
+    pub fn is_all(&self) -> bool {
+        self.is_all
+    }
+
+    fn add(&mut self, workflow: &str, status: Status, count: u64) {
+        // Most of the time it is known, and needs no copy of its name.
+        match self.workflows.get_mut(workflow) {
+            Some(counts) => *counts.entry(status).or_default() += count,
+            None => {
+                self.workflows.insert(workflow.to_owned(), [(status, count)].into());
+            }
+        }
+    }
+
+    fn take(&mut self, workflow: &str, status: Status) {
+        let Some(counts) = self.workflows.get_mut(workflow) else { return };
+        if let Some(count) = counts.get_mut(&status) {
+            *count = count.saturating_sub(1);
+        }
+        counts.retain(|_, count| *count > 0);
+        if counts.is_empty() {
+            self.workflows.remove(workflow);
+        }
+    }
+}
+
+impl Cell {
+    /// Counts some more of the runs, if not all were, and says how many were counted.
+    pub fn count<R: Rows>(&mut self, rows: &R) -> Result<&Counted, Fault<R::Error>> {
+        let counted = self.counted.get_or_insert_default();
+        if !counted.is_all {
+            let tally = rows.tally(counted.through, COUNT_SLICE).map_err(Fault::Storage)?;
+            for (workflow, status, count) in tally.counts {
+                counted.add(&workflow, status, count);
+            }
+            match tally.more_after {
+                Some(number) => counted.through = number,
+                None => counted.is_all = true,
+            }
+        }
+        Ok(counted)
+    }
+
+    /// A run was stored, changed or deleted: what it counted as before, and what it counts as from here on.
+    pub(super) fn recount(&mut self, run: &Run, before: Option<Status>, after: Option<Status>) {
+        let Some(counted) = &mut self.counted else { return };
+        if before == after || !counted.is_all && run.id.number > counted.through {
+            return;
+        }
+        if let Some(status) = before {
+            counted.take(&run.workflow, status);
+        }
+        if let Some(status) = after {
+            counted.add(&run.workflow, status, 1);
+        }
+    }
+
+    /// Something could not be written, or was and nobody knows: whoever asks next has it counted anew.
+    pub(super) fn lose_count<E>(&mut self, error: E) -> Fault<E> {
+        self.counted = None;
+        Fault::Storage(error)
+    }
+}
+
+/// What a run counts as; nothing, if it is being deleted.
+pub(super) fn counts_as(run: &Run) -> Option<Status> {
+    (!run.deleting).then(|| run.status())
+}

@@ -1,0 +1,213 @@
+//! Looking for runs: which ones fit a filter, newest first, and what they look like.
+//!
+//! What a run can be found by, its tags and its attributes, are rows of one table. A bounded number of rows is
+//! looked at for each request: the caller goes on from where the last one ended.
+
+use stepwell_core::{
+    cell::Tally,
+    run::{Run, Tail},
+};
+use stepwell_protocol::{
+    Payload, RunId, Timestamp,
+    rest::{Filter, RunView, Status},
+};
+
+use super::{Store, parse};
+use crate::cell::{
+    call::{Listed, Reached},
+    fault::StoreError,
+    tables::{Row, number},
+};
+
+/// How many runs one request looks at.
+const SCANNED_MAX: u32 = 2_000;
+
+/// How far apart the clocks of a cell's instances may be, one after the other: runs that are older than asked for
+/// by more than this have no younger ones after them.
+const CLOCK_MARGIN_MS: u64 = 300_000;
+
+/// What stands between the name and the value of an attribute where tags are stored. No tag has it.
+const SEPARATOR: char = '\u{1f}';
+
+/// Runs that fit, newest first.
+pub struct Found {
+    /// Their numbers.
+    pub numbers: Vec<u64>,
+    /// How far was looked; nothing, if there are no more.
+    pub next: Option<Reached>,
+}
+
+/// An attribute as it is stored among the tags.
+pub fn label(name: &str, value: &str) -> String {
+    format!("{name}{SEPARATOR}{value}")
+}
+
+impl Store {
+    /// Runs that fit a filter, newest first, as people see them.
+    pub fn list(&self, filter: &Filter, below: u64, limit: u32) -> Result<Listed, StoreError> {
+        let Found { numbers, next } = self.find_runs(filter, below, limit)?;
+        Ok(Listed { runs: self.views(&numbers)?, next })
+    }
+
+    /// Runs that fit a filter, newest first.
+    pub fn find_runs(&self, filter: &Filter, below: u64, limit: u32) -> Result<Found, StoreError> {
+        if !self.has_schema()? {
+            return Ok(Found { numbers: Vec::new(), next: None });
+        }
+        let mut labels: Vec<_> = filter.tag.iter().cloned().collect();
+        labels.extend(filter.attributes.iter().map(|(name, value)| label(name, value)));
+        // Where each row fits, one more than is shown tells whether there are more.
+        let scanned = if takes_any_run(filter) { limit.saturating_add(1) } else { SCANNED_MAX };
+        let (query, bindings) = query(&labels, below, scanned);
+        let rows = self.tables.rows_of(&query.into(), &bindings)?;
+        let is_cut_off = rows.len() == scanned as usize;
+        let (mut numbers, mut next) = (Vec::new(), None);
+        for (index, row) in rows.iter().enumerate() {
+            let (run_number, created_at) = (row.number(0, "number")?, row.time(3)?);
+            if filter.from.is_some_and(|from| created_at.plus_millis(CLOCK_MARGIN_MS) < from) {
+                break;
+            }
+            if fits(filter, labels.len(), row, created_at)? {
+                numbers.push(run_number);
+            }
+            let is_last = index + 1 == rows.len();
+            if (numbers.len() == limit as usize || is_last) && (is_cut_off || !is_last) {
+                next = Some(Reached { number: run_number, created_at });
+                break;
+            }
+        }
+        Ok(Found { numbers, next })
+    }
+
+    /// The ids of runs, in the order of their numbers.
+    pub fn ids(&self, numbers: &[u64]) -> Result<Vec<RunId>, StoreError> {
+        let Some(place) = self.place()? else { return Ok(Vec::new()) };
+        let rows = self.tables.rows(
+            "SELECT number, suffix FROM runs WHERE number IN (SELECT value FROM json_each(?))
+             ORDER BY number DESC",
+            &[listed(numbers)],
+        )?;
+        let id = |row: &Row| {
+            Ok(RunId {
+                place: place.clone(),
+                number: row.number(0, "number")?,
+                suffix: row.text(1, "suffix")?,
+            })
+        };
+        rows.iter().map(id).collect()
+    }
+
+    /// The largest number of a run that is there.
+    pub fn top(&self) -> Result<u64, StoreError> {
+        if !self.has_schema()? {
+            return Ok(0);
+        }
+        let rows = self.tables.rows("SELECT coalesce(max(number), 0) FROM runs", &[])?;
+        rows.first().map_or(Ok(0), |row| row.number(0, "number"))
+    }
+
+    /// Counts the runs after a number.
+    pub(super) fn tally_runs(&self, after: u64, limit: usize) -> Result<Tally, StoreError> {
+        if !self.has_schema()? {
+            return Ok(Tally::default());
+        }
+        // A quotation mark within a text of the state has a backslash before it.
+        let rows = self.tables.rows(
+            "SELECT workflow, status, count(*), max(number), sum(instr(state, '\"deleting\":true') > 0)
+             FROM (SELECT number, workflow, status, state FROM runs WHERE number > ? ORDER BY number LIMIT ?)
+             GROUP BY workflow, status",
+            &[number(after), number(limit as u64)],
+        )?;
+        let (mut counts, mut looked_at, mut last) = (Vec::new(), 0, 0);
+        for row in &rows {
+            let (count, deleting) = (row.number(2, "count")?, row.number(4, "count")?);
+            counts.push((row.text(0, "workflow")?, status(row, 1)?, count - deleting));
+            looked_at += count;
+            last = last.max(row.number(3, "number")?);
+        }
+        counts.retain(|(_, _, count)| *count > 0);
+        Ok(Tally { counts, more_after: (looked_at == limit as u64).then_some(last) })
+    }
+
+    /// What runs look like in a list: all but what they gave, which is shown by the run itself.
+    fn views(&self, numbers: &[u64]) -> Result<Vec<RunView>, StoreError> {
+        let Some(place) = self.place()? else { return Ok(Vec::new()) };
+        let rows = self.tables.rows(
+            "SELECT number, suffix, workflow, created_at, state, iif(status = 'failed', result, NULL),
+               (SELECT max(seq) FROM journal WHERE run = number)
+             FROM runs WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC",
+            &[listed(numbers)],
+        )?;
+        let view = |row: &Row| {
+            let id = RunId {
+                place: place.clone(),
+                number: row.number(0, "number")?,
+                suffix: row.text(1, "suffix")?,
+            };
+            // The last commit is not part of what is shown.
+            let tail = Tail { head: row.seq(6), mark: None };
+            let (workflow, state) = (row.text(2, "workflow")?, row.text(4, "state")?);
+            let mut view = RunView::from(&Run::from_row(id, workflow, row.time(3)?, &state, tail)?);
+            if let Some(failure) = row.optional_text(5) {
+                view.error = Some(parse(&failure, "failure")?);
+            }
+            Ok(view)
+        };
+        rows.iter().map(view).collect()
+    }
+}
+
+/// Whether a filter takes whatever has its one label.
+fn takes_any_run(filter: &Filter) -> bool {
+    let Filter { workflow, status, tag, attributes, from, until } = filter;
+    let labels = usize::from(tag.is_some()) + attributes.len();
+    workflow.is_none() && status.is_none() && from.is_none() && until.is_none() && labels < 2
+}
+
+/// A query for runs: number, status, workflow and time, and for each label but the first whether the run has it.
+/// Those with the first label are all that is looked at.
+fn query(labels: &[String], below: u64, scanned: u32) -> (String, Vec<wasm_bindgen::JsValue>) {
+    let mut query = String::from("SELECT number, status, workflow, created_at");
+    let mut bindings = Vec::new();
+    for other in labels.iter().skip(1) {
+        query.push_str(", EXISTS(SELECT 1 FROM tags AS other WHERE other.tag = ? AND other.run = number)");
+        bindings.push(other.as_str().into());
+    }
+    match labels.first() {
+        Some(label) => {
+            query.push_str(" FROM tags JOIN runs ON number = run WHERE tag = ? AND run < ?");
+            bindings.push(label.as_str().into());
+        }
+        None => query.push_str(" FROM runs WHERE number < ?"),
+    }
+    query.push_str(" AND instr(state, '\"deleting\":true') = 0 ORDER BY number DESC LIMIT ?");
+    bindings.extend([number(below), scanned.into()]);
+    (query, bindings)
+}
+
+fn fits(filter: &Filter, labels: usize, row: &Row, created_at: Timestamp) -> Result<bool, StoreError> {
+    let others = 4..4 + u32::try_from(labels.saturating_sub(1)).unwrap_or_default();
+    for column in others {
+        if row.number(column, "label")? == 0 {
+            return Ok(false);
+        }
+    }
+    let status = row.text(1, "status")?;
+    Ok(filter.status.is_none_or(|wanted| wanted.as_str() == status)
+        && filter.from.is_none_or(|from| created_at >= from)
+        && filter.until.is_none_or(|until| created_at < until)
+        && match &filter.workflow {
+            Some(wanted) => *wanted == row.text(2, "workflow")?,
+            None => true,
+        })
+}
+
+fn status(row: &Row, column: u32) -> Result<Status, StoreError> {
+    let word = Payload::encode(&row.text(column, "status")?).map_err(|_| StoreError::Unreadable("status"))?;
+    word.decode().map_err(|_| StoreError::Unreadable("status"))
+}
+
+/// Numbers as one value: a statement takes only so many of them.
+fn listed(numbers: &[u64]) -> wasm_bindgen::JsValue {
+    serde_json::to_string(numbers).expect("numbers are JSON").into()
+}

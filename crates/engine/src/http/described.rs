@@ -1,0 +1,28 @@
+//! What describes the routes: for programs, and for people.
+
+use axum::{body::Body, response::Response};
+use http::{HeaderValue, StatusCode, header};
+
+use super::json;
+
+/// Made by `just api`.
+const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
+
+/// It reads the description, and nothing from anywhere else.
+const PAGE: &str = include_str!("docs.html");
+
+/// `GET /api/openapi.json`
+pub async fn openapi() -> Response {
+    json(StatusCode::OK, OPENAPI.to_owned())
+}
+
+/// `GET /api/docs`
+pub async fn page() -> Response {
+    let mut response = Response::new(Body::from(PAGE));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    let policy = "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                  base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    response
+}

@@ -1,0 +1,255 @@
+//! What other Workers call through a service binding: the entrypoint `WorkflowsRPC`.
+//!
+//! Each method is a route: it goes through the same router and the same checks as a request over HTTP, but for the
+//! key. Whoever may bind this Worker is trusted by whoever deploys it.
+//!
+//! What is not there gives `null`; any other refusal is thrown as an `Error` whose message begins with the problem's
+//! code.
+
+#![expect(missing_docs, reason = "the runtime calls the methods, and docs/api.md says what they do")]
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use form_urlencoded::Serializer;
+use js_sys::{JSON, Promise};
+use stepwell_protocol::{
+    Code, Problem,
+    routes::{Entry, Route},
+};
+use wasm_bindgen::prelude::*;
+use worker::Env;
+
+use crate::{
+    guard,
+    http::{self, Front},
+    runtime,
+};
+
+/// The entrypoint. Only [`extend_worker_entrypoint`] makes one without bindings.
+#[wasm_bindgen(js_name = WorkflowsRPC)]
+pub struct WorkflowsRpc {
+    env: Option<Env>,
+}
+
+/// When the module is loaded, before the runtime looks at its classes.
+pub fn extend_worker_entrypoint() {
+    runtime::extend_worker_entrypoint(WorkflowsRpc { env: None }.into());
+}
+
+// It keeps nothing but its bindings.
+impl UnwindSafe for WorkflowsRpc {}
+impl RefUnwindSafe for WorkflowsRpc {}
+
+#[wasm_bindgen(js_class = WorkflowsRPC)]
+impl WorkflowsRpc {
+    #[wasm_bindgen(constructor)]
+    pub fn new(_context: JsValue, env: Env) -> Self {
+        Self { env: Some(env) }
+    }
+
+    #[wasm_bindgen(js_name = listWorkflows)]
+    pub fn list_workflows(&self) -> Promise {
+        self.ask(Route::ListWorkflows, &[], "", String::new(), Answer::Field("workflows"))
+    }
+
+    #[wasm_bindgen(js_name = getWorkflow)]
+    pub fn get_workflow(&self, id: &JsValue) -> Promise {
+        self.ask(Route::ShowWorkflow, &[("workflow", id)], "", String::new(), Answer::OrNull)
+    }
+
+    /// `options`: `idempotencyKey`, `tags`, `wait` in seconds.
+    #[wasm_bindgen(js_name = startWorkflow)]
+    pub fn start_workflow(&self, id: &JsValue, input: &JsValue, options: &JsValue) -> Promise {
+        let mut query = Serializer::new(String::new());
+        if let Some(tags) = runtime::property(options, "tags").dyn_ref::<js_sys::Array>() {
+            for tag in tags.iter().filter_map(|tag| tag.as_string()) {
+                query.append_pair("tag", &tag);
+            }
+        }
+        self.send(Route::StartRun, &[("workflow", id)], &query.finish(), json(input), options, Answer::Whole)
+    }
+
+    /// `options`: `wait` in seconds.
+    #[wasm_bindgen(js_name = getExecution)]
+    pub fn get_execution(&self, id: &JsValue, options: &JsValue) -> Promise {
+        self.send(Route::ShowRun, &[("id", id)], "", String::new(), options, Answer::OrNull)
+    }
+
+    /// `options`: the parameters of `GET /api/executions`; `attributes` is an object.
+    #[wasm_bindgen(js_name = listExecutions)]
+    pub fn list_executions(&self, options: &JsValue) -> Promise {
+        self.ask(Route::ListRuns, &[], &list_query(options), String::new(), Answer::Whole)
+    }
+
+    #[wasm_bindgen(js_name = pauseExecution)]
+    pub fn pause_execution(&self, id: &JsValue) -> Promise {
+        self.act(Route::PauseRun, id)
+    }
+
+    #[wasm_bindgen(js_name = resumeExecution)]
+    pub fn resume_execution(&self, id: &JsValue) -> Promise {
+        self.act(Route::ResumeRun, id)
+    }
+
+    #[wasm_bindgen(js_name = cancelExecution)]
+    pub fn cancel_execution(&self, id: &JsValue) -> Promise {
+        self.act(Route::CancelRun, id)
+    }
+
+    #[wasm_bindgen(js_name = retryExecution)]
+    pub fn retry_execution(&self, id: &JsValue) -> Promise {
+        self.ask(Route::RetryRun, &[("id", id)], "", String::new(), Answer::Whole)
+    }
+
+    /// `from`: `{step, occurrence}`; its beginning, if there is none.
+    #[wasm_bindgen(js_name = restartExecution)]
+    pub fn restart_execution(&self, id: &JsValue, from: &JsValue) -> Promise {
+        let body = if from.is_undefined() { String::new() } else { format!(r#"{{"from":{}}}"#, json(from)) };
+        self.ask(Route::RestartRun, &[("id", id)], "", body, Answer::Whole)
+    }
+
+    /// `options`: `idempotencyKey`.
+    #[wasm_bindgen(js_name = sendSignal)]
+    pub fn send_signal(&self, id: &JsValue, name: &JsValue, payload: &JsValue, options: &JsValue) -> Promise {
+        let names = [("id", id), ("name", name)];
+        self.send(Route::SendSignal, &names, "", json(payload), options, Answer::Whole)
+    }
+
+    /// All events, or those after a position.
+    #[wasm_bindgen(js_name = getHistory)]
+    pub fn get_history(&self, id: &JsValue, after: &JsValue) -> Promise {
+        let query = after.as_f64().map_or_else(String::new, |after| format!("after={after}"));
+        self.ask(Route::History, &[("id", id)], &query, String::new(), Answer::OrNull)
+    }
+
+    #[wasm_bindgen(js_name = getMetrics)]
+    pub fn get_metrics(&self, workflow: &JsValue) -> Promise {
+        let mut query = Serializer::new(String::new());
+        if let Some(workflow) = workflow.as_string() {
+            query.append_pair("workflow", &workflow);
+        }
+        self.ask(Route::ShowMetrics, &[], &query.finish(), String::new(), Answer::Whole)
+    }
+
+    /// `bulk`: `{action, filter}`; `options`: `idempotencyKey`, `wait` in seconds.
+    #[wasm_bindgen(js_name = startBulk)]
+    pub fn start_bulk(&self, bulk: &JsValue, options: &JsValue) -> Promise {
+        self.send(Route::StartBulk, &[], "", json(bulk), options, Answer::Whole)
+    }
+}
+
+/// What a method gives of an answer.
+#[derive(Clone, Copy)]
+enum Answer {
+    /// All of it.
+    Whole,
+    /// All of it, or null if there is no such thing.
+    OrNull,
+    /// One field of it.
+    Field(&'static str),
+    /// Whether it was done: not, if it had ended or is not there.
+    Done,
+}
+
+impl WorkflowsRpc {
+    fn act(&self, route: Route, id: &JsValue) -> Promise {
+        self.ask(route, &[("id", id)], "", String::new(), Answer::Done)
+    }
+
+    fn ask(
+        &self,
+        route: Route,
+        names: &[(&str, &JsValue)],
+        query: &str,
+        body: String,
+        answer: Answer,
+    ) -> Promise {
+        self.send(route, names, query, body, &JsValue::UNDEFINED, answer)
+    }
+
+    fn send(
+        &self,
+        route: Route,
+        names: &[(&str, &JsValue)],
+        query: &str,
+        body: String,
+        options: &JsValue,
+        answer: Answer,
+    ) -> Promise {
+        let Entry { method, path, .. } = route.entry();
+        let mut path = path.to_owned();
+        for (name, value) in names {
+            let value = value.as_string().unwrap_or_default();
+            path = path.replace(
+                &format!("{{{name}}}"),
+                &js_sys::encode_uri_component(&value).as_string().unwrap_or_default(),
+            );
+        }
+        if !query.is_empty() {
+            path = format!("{path}?{query}");
+        }
+        let mut headers = Vec::new();
+        if let Some(key) = runtime::property(options, "idempotencyKey").as_string() {
+            headers.push(("idempotency-key", key));
+        }
+        if let Some(seconds) = runtime::property(options, "wait").as_f64() {
+            headers.push(("prefer", format!("wait={seconds}")));
+        }
+        let env = self.env.clone();
+        guard::promise(async move {
+            let env = env.ok_or_else(|| JsError::new("this entrypoint has no bindings"))?;
+            let front = Front::new(env).map_err(|refusal| thrown(&refusal.0))?;
+            let (status, body) = http::call(front, method, &path, headers, body).await;
+            given(status, &body, answer)
+        })
+    }
+}
+
+fn given(status: u16, body: &str, answer: Answer) -> Result<JsValue, JsValue> {
+    let unreadable = |_| JsValue::from(JsError::new("the engine gave an answer that is no JSON"));
+    if status < 400 {
+        let body = JSON::parse(body).map_err(unreadable)?;
+        return Ok(match answer {
+            Answer::Whole | Answer::OrNull => body,
+            Answer::Field(name) => runtime::property(&body, name),
+            Answer::Done => JsValue::TRUE,
+        });
+    }
+    let problem: Problem = serde_json::from_str(body)
+        .map_err(|_| JsError::new("the engine gave an answer that is no problem"))?;
+    match answer {
+        Answer::OrNull if status == 404 => Ok(JsValue::NULL),
+        Answer::Done if matches!(problem.code, Code::RunNotFound | Code::RunEnded) => Ok(JsValue::FALSE),
+        Answer::Whole | Answer::OrNull | Answer::Field(_) | Answer::Done => Err(thrown(&problem)),
+    }
+}
+
+/// An error whose message begins with the problem's code: nothing else of it crosses over for certain.
+fn thrown(problem: &Problem) -> JsValue {
+    JsError::new(&format!("{}: {}", problem.code.as_str(), problem.detail)).into()
+}
+
+/// A value as JSON; what JSON cannot say is `null`.
+fn json(value: &JsValue) -> String {
+    JSON::stringify(value).ok().and_then(|text| text.as_string()).unwrap_or_default()
+}
+
+/// The parameters of a list.
+fn list_query(options: &JsValue) -> String {
+    let mut query = Serializer::new(String::new());
+    for name in ["workflow", "status", "tag", "from", "until", "limit", "cursor"] {
+        let value = runtime::property(options, name);
+        if let Some(value) = value.as_string().or_else(|| value.as_f64().map(|number| number.to_string())) {
+            query.append_pair(name, &value);
+        }
+    }
+    let attributes = runtime::property(options, "attributes");
+    if let Some(attributes) = attributes.dyn_ref::<js_sys::Object>() {
+        for pair in js_sys::Object::entries(attributes).iter() {
+            let pair: js_sys::Array = pair.unchecked_into();
+            let text = |index| pair.get(index).as_string().unwrap_or_default();
+            query.append_pair("attribute", &format!("{}:{}", text(0), text(1)));
+        }
+    }
+    query.finish()
+}

@@ -1,0 +1,277 @@
+//! The OpenAPI 3.1 description of the REST interface, made from the route table and the messages of the protocol.
+//!
+//! Owns: what the table does not say: parameters, bodies and answers of each route. A route without them does not
+//! compile. Runs natively only; the engine serves the committed text.
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+use stepwell_protocol::{
+    Code, Payload, Problem,
+    program::{Attributes, WorkflowDescription},
+    rest::{Bulk, History, Metrics, Restart, RunList, RunView, SignalReceipt, Status, Why, WorkflowList},
+    routes::{EVERY, Entry, Route, Scope},
+};
+
+/// The description, as it is committed.
+pub fn text() -> String {
+    let mut text = serde_json::to_string_pretty(&document()).expect("it is JSON");
+    text.push('\n');
+    text
+}
+
+/// The description.
+pub fn document() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    });
+    let mut schemas = settings.into_generator();
+    let mut paths = Map::new();
+    for route in Route::ALL {
+        let Entry { method, path, .. } = route.entry();
+        let operations = paths.entry(path).or_insert_with(|| json!({}));
+        operations[method.as_str().to_lowercase()] = operation(*route, &mut schemas);
+    }
+    schemas.subschema_for::<Problem>();
+    schemas.subschema_for::<Code>();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Stepwell",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Durable workflows on Cloudflare Durable Objects.",
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" }
+        },
+        "servers": [{ "url": "/" }],
+        "security": [{ "key": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.take_definitions(true),
+            "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } }
+        }
+    })
+}
+
+fn operation(route: Route, schemas: &mut SchemaGenerator) -> Value {
+    let Entry { path, scope, summary, codes, .. } = route.entry();
+    let Parts { parameters, body, answers } = parts(route, schemas);
+    let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let mut all: Vec<_> = in_path
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+        .collect();
+    all.extend(parameters);
+    let mut responses = Map::new();
+    for (status, description, media, schema) in answers {
+        let content = json!({ (media): { "schema": schema } });
+        responses.insert(status.to_string(), json!({ "description": description, "content": content }));
+    }
+    for (status, codes) in by_status(scope, codes) {
+        let named: Vec<_> =
+            codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.title())).collect();
+        let known: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
+        let problem = schemas.subschema_for::<Problem>();
+        let schema = json!({ "allOf": [problem, { "properties": { "code": { "enum": known } } }] });
+        let content = json!({ "application/problem+json": { "schema": schema } });
+        responses.insert(status.to_string(), json!({ "description": named.join("; "), "content": content }));
+    }
+    let mut operation = json!({
+        "operationId": operation_id(route),
+        "summary": summary,
+        "parameters": all,
+        "responses": responses,
+        "x-stepwell-scope": scope_word(scope)
+    });
+    if let Some(body) = body {
+        operation["requestBody"] = body;
+    }
+    if scope == Scope::Open {
+        operation["security"] = json!([]);
+    }
+    operation
+}
+
+/// What a route is called in code that is made of the description.
+pub fn operation_id(route: Route) -> String {
+    let mut name = route.name().to_owned();
+    name[..1].make_ascii_lowercase();
+    name
+}
+
+fn scope_word(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Open => "open",
+        Scope::Read => "read",
+        Scope::Write => "write",
+        Scope::Admin => "admin",
+    }
+}
+
+/// What a route refuses with, by status.
+fn by_status(scope: Scope, codes: &[Code]) -> Vec<(u16, Vec<Code>)> {
+    let common = EVERY.iter().filter(|code| scope != Scope::Open || **code != Code::Unauthorized);
+    let mut all: Vec<_> = codes.iter().chain(common).copied().collect();
+    all.sort_by_key(|code| (code.status(), *code));
+    let mut statuses: Vec<(u16, Vec<Code>)> = Vec::new();
+    for code in all {
+        match statuses.last_mut() {
+            Some((status, codes)) if *status == code.status() => codes.push(code),
+            Some(_) | None => statuses.push((code.status(), vec![code])),
+        }
+    }
+    statuses
+}
+
+/// What the table does not say about a route.
+struct Parts {
+    parameters: Vec<Value>,
+    body: Option<Value>,
+    /// Status, description, media type and schema.
+    answers: Vec<(u16, &'static str, &'static str, Value)>,
+}
+
+fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
+    let run = |schemas: &mut SchemaGenerator, description| {
+        vec![(200, description, "application/json", schema::<RunView>(schemas))]
+    };
+    match route {
+        Route::ListWorkflows => Parts::of(vec![ok::<WorkflowList>(schemas, "The app's workflows.")]),
+        Route::ShowWorkflow => Parts::of(vec![ok::<WorkflowDescription>(schemas, "The workflow.")]),
+        Route::ShowMetrics => Parts::of(vec![ok::<Metrics>(schemas, "How many runs there are.")])
+            .with(vec![query("workflow", "Counts the runs of this workflow.", json!({ "type": "string" }))]),
+        Route::StartRun => Parts::of(started(schemas)).with(vec![tags(), key(), prefer()]).taking(
+            schema::<Payload>(schemas),
+            "The workflow's input; no body is `null`.",
+            false,
+        ),
+        Route::StartBulk => Parts::of(started(schemas)).with(vec![key(), prefer()]).taking(
+            schema::<Bulk>(schemas),
+            "What is done, and to which runs.",
+            true,
+        ),
+        Route::ListRuns => {
+            Parts::of(vec![ok::<RunList>(schemas, "A page of runs, newest first.")]).with(filters(schemas))
+        }
+        Route::ShowRun => Parts::of(run(schemas, "The run.")).with(vec![prefer()]),
+        Route::Why => Parts::of(vec![ok::<Why>(schemas, "Why the run is where it is.")]),
+        Route::History => {
+            let after =
+                query("after", "The `next` of the page before.", json!({ "type": "integer", "minimum": 0 }));
+            let replay =
+                query("replay", "`true` adds what a replay needs besides.", json!({ "type": "boolean" }));
+            Parts::of(vec![ok::<History>(schemas, "A page of its events, in order.")])
+                .with(vec![after, replay])
+        }
+        Route::CancelRun => Parts::of(run(schemas, "The run, cancelled.")),
+        Route::PauseRun => Parts::of(run(schemas, "The run, paused.")),
+        Route::ResumeRun | Route::RetryRun => Parts::of(run(schemas, "The run, under way again.")),
+        Route::RestartRun => Parts::of(run(schemas, "The run, under way again.")).taking(
+            schema::<Restart>(schemas),
+            "Where it goes back to; no body is its beginning.",
+            false,
+        ),
+        Route::SendSignal => {
+            let receipt = schema::<SignalReceipt>(schemas);
+            let answers = vec![
+                (200, "A signal of this id was recorded before.", "application/json", receipt.clone()),
+                (202, "Recorded.", "application/json", receipt),
+            ];
+            Parts::of(answers).with(vec![key()]).taking(
+                schema::<Payload>(schemas),
+                "What comes with the signal; no body is `null`.",
+                false,
+            )
+        }
+        Route::ShowApi => {
+            Parts::of(vec![(200, "This description.", "application/json", json!({ "type": "object" }))])
+        }
+        Route::ShowDocs => {
+            Parts::of(vec![(200, "A page for people.", "text/html", json!({ "type": "string" }))])
+        }
+    }
+}
+
+impl Parts {
+    fn of(answers: Vec<(u16, &'static str, &'static str, Value)>) -> Self {
+        Self { parameters: Vec::new(), body: None, answers }
+    }
+
+    fn with(self, parameters: Vec<Value>) -> Self {
+        Self { parameters, ..self }
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "it is made where it is given")]
+    fn taking(self, schema: Value, description: &str, required: bool) -> Self {
+        let content = json!({ "application/json": { "schema": schema } });
+        let body = json!({ "description": description, "required": required, "content": content });
+        Self { body: Some(body), ..self }
+    }
+}
+
+fn schema<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
+    schemas.subschema_for::<T>().to_value()
+}
+
+fn ok<T: JsonSchema>(
+    schemas: &mut SchemaGenerator,
+    description: &'static str,
+) -> (u16, &'static str, &'static str, Value) {
+    (200, description, "application/json", schema::<T>(schemas))
+}
+
+fn started(schemas: &mut SchemaGenerator) -> Vec<(u16, &'static str, &'static str, Value)> {
+    let run = schema::<RunView>(schemas);
+    vec![
+        (200, "The run that this key has started before.", "application/json", run.clone()),
+        (201, "The run, accepted and stored.", "application/json", run),
+    ]
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is made where it is given")]
+fn query(name: &str, description: &str, schema: Value) -> Value {
+    json!({ "name": name, "in": "query", "description": description, "schema": schema })
+}
+
+fn tags() -> Value {
+    query(
+        "tag",
+        "What the run can be found by.",
+        json!({ "type": "array", "items": { "type": "string" }, "maxItems": 8 }),
+    )
+}
+
+fn key() -> Value {
+    json!({
+        "name": "Idempotency-Key",
+        "in": "header",
+        "description": "The same key again does not do it again.",
+        "schema": { "type": "string", "minLength": 1, "maxLength": 256 }
+    })
+}
+
+fn prefer() -> Value {
+    json!({
+        "name": "Prefer",
+        "in": "header",
+        "description": "`wait=N`: waits up to N seconds for the end of the run, at most 300.",
+        "schema": { "type": "string" }
+    })
+}
+
+fn filters(schemas: &mut SchemaGenerator) -> Vec<Value> {
+    let time = || json!({ "type": "integer", "minimum": 0 });
+    let attributes = json!({ "type": "array", "items": { "type": "string" }, "maxItems": Attributes::MAX });
+    vec![
+        query("workflow", "Of this workflow.", json!({ "type": "string" })),
+        query("status", "In this status.", schema::<Status>(schemas)),
+        query("tag", "With this tag.", json!({ "type": "string" })),
+        query("attribute", "With this attribute: `name:value`.", attributes),
+        query("from", "Accepted at this time or later, in milliseconds since 1970.", time()),
+        query("until", "Accepted before this time.", time()),
+        query(
+            "limit",
+            "How many runs.",
+            json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 }),
+        ),
+        query("cursor", "The `cursor` of the page before.", json!({ "type": "string" })),
+    ]
+}

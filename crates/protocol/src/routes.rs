@@ -1,0 +1,214 @@
+//! The routes of the REST interface, as plain data.
+//!
+//! Owns: which routes there are, what they are about, and who may ask them. The engine builds its router from
+//! this table, and whatever is said about routes elsewhere (who is let in, the description for clients, the
+//! tests of both) goes through it, so that a route without an entry cannot be.
+
+use crate::Code;
+
+/// A method of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Method {
+    /// Asks, and changes nothing.
+    Get,
+    /// Changes something.
+    Post,
+    /// Puts something in the place of what was there.
+    Put,
+    /// Takes something away.
+    Delete,
+}
+
+impl Method {
+    /// As it stands in a request.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// What a caller may do. Each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Nothing: whoever asks is answered, without a key.
+    Open,
+    /// See runs and workflows.
+    Read,
+    /// Start runs, and do something to them.
+    Write,
+    /// Look after the deployment: keys, namespaces, limits.
+    Admin,
+}
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// A run, by `{id}`.
+    Run,
+    /// A workflow, by `{workflow}`.
+    Workflow,
+    /// Neither: it is about all that the caller may see.
+    Whole,
+}
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its method.
+    pub method: Method,
+    /// Its path, with parameters such as `{id}`.
+    pub path: &'static str,
+    /// What its caller must be allowed.
+    pub scope: Scope,
+    /// What its path names.
+    pub subject: Subject,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// What it may refuse with, besides what [`EVERY`] route may.
+    pub codes: &'static [Code],
+}
+
+/// What any route may refuse with.
+pub const EVERY: [Code; 3] = [Code::Unauthorized, Code::MethodNotAllowed, Code::Internal];
+
+/// Names each route once, and makes the enum, the list and the table of it.
+macro_rules! routes {
+    ($($(#[doc = $doc:literal])+ $name:ident: $method:ident $path:literal $scope:ident $subject:ident [$($code:ident)*],)+) => {
+        /// A route, by what it does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Route {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Route {
+            /// Every route there is.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// What it is called where a client has a function for it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)+
+                }
+            }
+
+            /// Its line of the table.
+            pub fn entry(self) -> Entry {
+                match self {
+                    $(Self::$name => Entry {
+                        method: Method::$method,
+                        path: $path,
+                        scope: Scope::$scope,
+                        subject: Subject::$subject,
+                        summary: concat!($($doc),+).trim_ascii(),
+                        codes: &[$(Code::$code),*],
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+routes! {
+    /// Lists the app's workflows.
+    ListWorkflows: Get "/api/workflows" Read Whole [AppUnreachable],
+    /// Shows a workflow of the app.
+    ShowWorkflow: Get "/api/workflows/{workflow}" Read Workflow [WorkflowNotFound AppUnreachable],
+    /// Counts runs, by workflow and status.
+    ShowMetrics: Get "/api/metrics" Read Whole [InvalidRequest],
+    /// Starts a run of a workflow.
+    StartRun: Post "/api/workflows/{workflow}/start" Write Workflow
+        [InvalidRequest IdempotencyKeyMissing WorkflowNotFound IdempotencyKeyInFlight PayloadTooLarge
+            IdempotencyKeyReused CellFull],
+    /// Lists and finds runs, newest first.
+    ListRuns: Get "/api/executions" Read Whole [InvalidRequest],
+    /// Cancels, retries or restarts all runs that fit a filter, as a run of its own.
+    StartBulk: Post "/api/bulk" Write Whole
+        [InvalidRequest IdempotencyKeyMissing IdempotencyKeyInFlight PayloadTooLarge IdempotencyKeyReused
+            CellFull],
+    /// Shows a run, or waits for its end.
+    ShowRun: Get "/api/executions/{id}" Read Run [InvalidRequest RunNotFound],
+    /// Says why a run is where it is.
+    Why: Get "/api/executions/{id}/why" Read Run [RunNotFound],
+    /// Shows what happened to a run.
+    History: Get "/api/executions/{id}/history" Read Run [InvalidRequest RunNotFound],
+    /// Cancels a run.
+    CancelRun: Post "/api/executions/{id}/cancel" Write Run [RunNotFound RunEnded],
+    /// Stops a run for a while.
+    PauseRun: Post "/api/executions/{id}/pause" Write Run [RunNotFound RunEnded],
+    /// Lets a paused run go on.
+    ResumeRun: Post "/api/executions/{id}/resume" Write Run [RunNotFound RunEnded],
+    /// Lets a failed run go on from the step that failed.
+    RetryRun: Post "/api/executions/{id}/retry" Write Run [RunNotFound WrongStatus],
+    /// Takes a run back to before a step, and lets it go on from there.
+    RestartRun: Post "/api/executions/{id}/restart" Write Run
+        [InvalidRequest RunNotFound StepNotFound WrongStatus],
+    /// Sends a run a signal.
+    SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
+        [InvalidRequest RunNotFound RunEnded PayloadTooLarge],
+    /// Describes these routes for programs, as OpenAPI 3.1.
+    ShowApi: Get "/api/openapi.json" Open Whole [],
+    /// Describes these routes for people.
+    ShowDocs: Get "/api/docs" Open Whole [],
+}
+
+impl Route {
+    /// The route of a method and a path, as requests have them. Static segments go before parameters.
+    pub fn find(method: &str, path: &str) -> Option<Self> {
+        let fitting = Self::ALL.iter().copied().filter(|route| {
+            let entry = route.entry();
+            entry.method.as_str() == method && fits(entry.path, path)
+        });
+        fitting.min_by_key(|route| route.entry().path.matches('{').count())
+    }
+}
+
+/// Whether a path has a pattern's form.
+fn fits(pattern: &str, path: &str) -> bool {
+    let (mut wanted, mut given) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (wanted.next(), given.next()) {
+            (None, None) => return true,
+            (Some(wanted), Some(given)) if wanted.starts_with('{') && !given.is_empty() => {}
+            (Some(wanted), Some(given)) if wanted == given => {}
+            (Some(_) | None, Some(_) | None) => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_route_is_found_by_its_own_method_and_path_only() {
+        let mut seen = BTreeSet::new();
+        for route in Route::ALL {
+            let Entry { method, path, .. } = route.entry();
+            assert!(seen.insert((method, path)), "{path} is twice in the table");
+            let concrete = path.replace("{id}", "default-1-3-1-bvyaw3bemryy").replace(['{', '}'], "");
+            assert_eq!(Route::find(method.as_str(), &concrete), Some(*route));
+            assert_eq!(Route::find("PATCH", &concrete), None);
+            assert_eq!(Route::find(method.as_str(), &format!("{concrete}/")), None);
+        }
+        assert_eq!(Route::find("GET", "/api/executions/"), None);
+        assert_eq!(Route::find("GET", "/"), None);
+    }
+
+    #[test]
+    fn a_path_names_what_its_entry_says() {
+        for route in Route::ALL {
+            let Entry { method, path, subject, scope, summary, codes } = route.entry();
+            assert_eq!(path.contains("{id}"), subject == Subject::Run, "{path}");
+            assert_eq!(path.contains("{workflow}"), subject == Subject::Workflow, "{path}");
+            assert!(method == Method::Get || scope >= Scope::Write, "{path} changes something");
+            assert!(summary.ends_with('.') && !summary.contains('\n'), "{path}: {summary}");
+            assert!(codes.iter().all(|code| !EVERY.contains(code)), "{path} says what all routes say");
+        }
+    }
+}

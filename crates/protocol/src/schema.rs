@@ -1,0 +1,45 @@
+//! The schemas of what is written in a form of its own.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use crate::{Op, Payload, RunId};
+
+impl JsonSchema for Payload {
+    fn schema_name() -> Cow<'static, str> {
+        "Payload".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "description": "Any JSON value: Stepwell carries it and does not look into it." })
+    }
+}
+
+impl JsonSchema for RunId {
+    fn schema_name() -> Cow<'static, str> {
+        "RunId".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "Names a run: the pool, its generation, the cell, the run's number, and a random part.",
+            "pattern": "^[a-z0-9_]+-[0-9]+-[0-9]+-[0-9]+-[0-9a-z]{12}$"
+        })
+    }
+}
+
+impl JsonSchema for Op {
+    fn schema_name() -> Cow<'static, str> {
+        "Op".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A step, sleep or wait: `kind:occurrence:name`.",
+            "pattern": "^(step|sleep|wait):[0-9]+:"
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! The real Worker answers as its description says: every route, every status of success, and many refusals.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result, ensure};
+use reqwest::Method;
+use serde_json::{Value, json};
+use stepwell_workerd_tests::{
+    Answer,
+    engine::{Client, Engine, Form},
+    repository_root,
+};
+
+/// The committed description, and what was seen to be as it says.
+struct Described {
+    document: Value,
+    client: Client,
+    /// By operation: the statuses that were answered.
+    seen: BTreeMap<String, BTreeSet<u16>>,
+    codes: BTreeSet<String>,
+    answers: usize,
+}
+
+impl Described {
+    fn new(client: Client) -> Result<Self> {
+        let text = std::fs::read_to_string(repository_root().join("docs/openapi.json"))?;
+        let document = serde_json::from_str(&text)?;
+        Ok(Self { document, client, seen: BTreeMap::new(), codes: BTreeSet::new(), answers: 0 })
+    }
+
+    /// The operation of a method and a path.
+    fn operation(&self, method: &Method, path: &str) -> Option<&Value> {
+        let path = path.split('?').next().unwrap_or_default();
+        let fits = |pattern: &str| {
+            let (wanted, given): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+            wanted.len() == given.len()
+                && wanted.iter().zip(given).all(|(wanted, given)| wanted.starts_with('{') || *wanted == given)
+        };
+        let paths = self.document["paths"].as_object()?;
+        let fitting = paths.iter().filter(|(pattern, _)| fits(pattern));
+        let (_, methods) = fitting.min_by_key(|(pattern, _)| pattern.matches('{').count())?;
+        methods.get(method.as_str().to_lowercase())
+    }
+
+    /// Asks, and compares the answer with what is described.
+    async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+        expected: u16,
+    ) -> Result<Answer> {
+        let answer = self.client.request(method.clone(), path, headers, body).await?;
+        let said = || format!("{method} {path}: {} {}", answer.status, answer.body);
+        ensure!(answer.status == expected, "{}", said());
+        let operation = self.operation(&method, path).with_context(|| format!("{path} is not described"))?;
+        let id = operation["operationId"].as_str().context("an operation has an id")?.to_owned();
+        let response = &operation["responses"][answer.status.to_string()];
+        let media = answer.headers["content-type"].to_str()?.split(';').next().unwrap_or_default().to_owned();
+        let content = &response["content"][&media];
+        ensure!(!content.is_null(), "{} has no {media} for that", said());
+        if media.ends_with("json") {
+            let mut schema = content["schema"].clone();
+            schema["components"] = self.document["components"].clone();
+            let validator = jsonschema::validator_for(&schema)?;
+            let instance: Value = serde_json::from_str(&answer.body)?;
+            let errors: Vec<_> = validator.iter_errors(&instance).map(|error| error.to_string()).collect();
+            ensure!(errors.is_empty(), "{}: {errors:?}", said());
+        }
+        if answer.status >= 400 {
+            self.codes.insert(answer.problem()?.1);
+        }
+        self.seen.entry(id).or_default().insert(answer.status);
+        self.answers += 1;
+        Ok(answer)
+    }
+
+    async fn get(&mut self, path: &str, expected: u16) -> Result<Value> {
+        let answer = self.ask(Method::GET, path, &[], "", expected).await?;
+        Ok(serde_json::from_str(&answer.body).unwrap_or_default())
+    }
+
+    async fn post(&mut self, path: &str, body: &str, expected: u16) -> Result<Value> {
+        let answer = self.ask(Method::POST, path, &[], body, expected).await?;
+        Ok(serde_json::from_str(&answer.body).unwrap_or_default())
+    }
+
+    /// Every operation and every status of success that is described but was not seen.
+    fn missing(&self) -> Vec<String> {
+        let paths = self.document["paths"].as_object().into_iter().flat_map(serde_json::Map::values);
+        let operations =
+            paths.flat_map(|path| path.as_object().into_iter().flat_map(serde_json::Map::values));
+        operations
+            .flat_map(|operation| {
+                let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
+                let statuses = operation["responses"].as_object().into_iter().flat_map(serde_json::Map::keys);
+                let statuses: Vec<_> = statuses.filter(|status| status.starts_with('2')).cloned().collect();
+                statuses.into_iter().map(move |status| (id.clone(), status))
+            })
+            .filter(|(id, status)| {
+                let seen = status
+                    .parse()
+                    .is_ok_and(|status| self.seen.get(id).is_some_and(|all| all.contains(&status)));
+                !seen
+            })
+            .map(|(id, status)| format!("{id} {status}"))
+            .collect()
+    }
+}
+
+/// A run that is not there.
+const NOBODY: &str = "/api/executions/default-1-0-99-000000000000";
+
+#[tokio::test]
+async fn every_route_answers_as_it_is_described() -> Result<()> {
+    let engine = Engine::start(Form::Split, 2).await?;
+    let mut api = Described::new(engine.client())?;
+    let served = api.get("/api/openapi.json", 200).await?;
+    assert_eq!(served, api.document, "what is served is what is committed");
+    let page = api.ask(Method::GET, "/api/docs", &[], "", 200).await?;
+    assert!(!page.body.contains("http"), "the page needs nothing from elsewhere");
+
+    api.get("/api/workflows", 200).await?;
+    api.get("/api/workflows/mixed", 200).await?;
+    api.get("/api/workflows/nothing", 404).await?;
+    let runs = starts(&mut api).await?;
+    reads(&mut api, &runs).await?;
+    acts(&mut api, &runs).await?;
+    refusals(&mut api).await?;
+    assert_eq!(api.missing(), Vec::<String>::new(), "never seen");
+    println!(
+        "api-check: {} answers of {} routes fit the description; {} codes among them",
+        api.answers,
+        api.seen.len(),
+        api.codes.len()
+    );
+    Ok(())
+}
+
+/// Runs in every status.
+struct Runs {
+    waiting: String,
+    sleeping: String,
+    failed: String,
+    completed: String,
+}
+
+fn id(run: &Value) -> Result<String> {
+    Ok(format!("/api/executions/{}", run["id"].as_str().with_context(|| run.to_string())?))
+}
+
+async fn starts(api: &mut Described) -> Result<Runs> {
+    let attributes = r#"[["customer","acme"]]"#;
+    let found = api.post("/api/workflows/found/start?tag=a&tag=b", attributes, 201).await?;
+    let nap = api.post("/api/workflows/nap/start", "600000", 201).await?;
+    let keyed: &[_] = &[("idempotency-key", "k"), ("prefer", "wait=10")];
+    let ten = "/api/workflows/ten/start";
+    let completed = api.ask(Method::POST, ten, keyed, "", 201).await?.json()?;
+    assert_eq!(completed["status"], "completed");
+    api.ask(Method::POST, ten, keyed, "", 200).await?;
+    api.ask(Method::POST, ten, keyed, "1", 422).await?;
+    let wait: &[_] = &[("prefer", "wait=10")];
+    let failed =
+        api.ask(Method::POST, "/api/workflows/fail/start", wait, r#""terminal""#, 201).await?.json()?;
+    assert_eq!(failed["status"], "failed");
+    let late = api.ask(Method::POST, "/api/workflows/late/start", wait, "", 201).await?.json()?;
+    assert_eq!(late["error"]["code"], "run_timed_out");
+    Ok(Runs { waiting: id(&found)?, sleeping: id(&nap)?, failed: id(&failed)?, completed: id(&completed)? })
+}
+
+async fn reads(api: &mut Described, runs: &Runs) -> Result<()> {
+    for run in [&runs.waiting, &runs.sleeping, &runs.failed, &runs.completed] {
+        api.get(run, 200).await?;
+        api.get(&format!("{run}/why"), 200).await?;
+        api.get(&format!("{run}/history"), 200).await?;
+    }
+    for query in
+        ["", "?limit=2", "?status=failed", "?tag=a&attribute=customer:acme", "?from=0&until=9999999999999"]
+    {
+        let page = api.get(&format!("/api/executions{query}"), 200).await?;
+        ensure!(page["executions"].as_array().is_some_and(|runs| !runs.is_empty()), "{query} {page}");
+    }
+    for query in ["?limit=0", "?status=gone", "?cursor=!", "?attribute=a", "?from=-1", "?colour=red"] {
+        api.get(&format!("/api/executions{query}"), 400).await?;
+    }
+    api.get("/api/metrics", 200).await?;
+    api.get("/api/metrics?workflow=ten", 200).await?;
+    api.get("/api/metrics?status=failed", 400).await?;
+    Ok(())
+}
+
+async fn acts(api: &mut Described, runs: &Runs) -> Result<()> {
+    let Runs { waiting, sleeping, failed, completed } = runs;
+    let signal = format!("{waiting}/signals/go");
+    let identified: &[_] = &[("idempotency-key", "s")];
+    api.ask(Method::POST, &signal, identified, "1", 202).await?;
+    api.ask(Method::POST, &signal, identified, "1", 200).await?;
+    api.post(&format!("{completed}/signals/go"), "1", 409).await?;
+    api.post(&format!("{sleeping}/pause"), "", 200).await?;
+    api.post(&format!("{sleeping}/resume"), "", 200).await?;
+    api.post(&format!("{sleeping}/retry"), "", 409).await?;
+    api.post(&format!("{sleeping}/restart"), "", 409).await?;
+    api.post(&format!("{failed}/retry"), "", 200).await?;
+    api.post(&format!("{completed}/restart"), r#"{"from":{"step":"add","occurrence":3}}"#, 200).await?;
+    api.get(completed, 200).await?;
+    api.post(&format!("{sleeping}/cancel"), "", 200).await?;
+    for what in ["cancel", "pause", "resume", "retry", "restart", "signals/go"] {
+        api.post(&format!("{NOBODY}/{what}"), "", 404).await?;
+    }
+    let bulk = r#"{"action":"cancel","filter":{"workflow":"found"}}"#;
+    let keyed: &[_] = &[("idempotency-key", "bulk"), ("prefer", "wait=10")];
+    let done = api.ask(Method::POST, "/api/bulk", keyed, bulk, 201).await?.json()?;
+    assert_eq!(done["output"], json!({"changed": 1, "unchanged": 0}));
+    api.ask(Method::POST, "/api/bulk", keyed, bulk, 200).await?;
+    api.get(&format!("{}/history", id(&done)?), 200).await?;
+    Ok(())
+}
+
+async fn refusals(api: &mut Described) -> Result<()> {
+    for what in ["", "/why", "/history"] {
+        api.get(&format!("{NOBODY}{what}"), 404).await?;
+    }
+    api.post("/api/workflows/ten/start", "{", 400).await?;
+    api.post("/api/workflows/nothing/start", "", 404).await?;
+    api.post("/api/workflows/keyed/start", "", 400).await?;
+    api.post("/api/workflows/ten/start", &format!("\"{}\"", "x".repeat(2_000_000)), 413).await?;
+    api.post("/api/bulk", "{}", 400).await?;
+    let wrong: &[_] = &[("authorization", "Bearer wrong")];
+    for path in ["/api/executions", "/api/workflows", "/api/metrics", NOBODY] {
+        api.ask(Method::GET, path, wrong, "", 401).await?;
+    }
+    for path in ["/api/openapi.json", "/api/docs"] {
+        api.ask(Method::GET, path, wrong, "", 200).await?;
+    }
+    Ok(())
+}

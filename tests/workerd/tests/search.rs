@@ -1,0 +1,197 @@
+//! Finding runs: by workflow, status, tag, time and attributes, page by page; and counting them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use stepwell_workerd_tests::engine::{Client, Engine, Form};
+
+/// All runs of a search, page by page, each in its place.
+async fn all(client: &Client, query: &str, limit: usize) -> Result<Vec<Value>> {
+    let (mut found, mut cursor) = (Vec::new(), String::new());
+    for _ in 0..1_000 {
+        let page = client.get(&format!("/api/executions?limit={limit}&{query}{cursor}")).await?;
+        ensure!(page.status == 200, "{} {}", page.status, page.body);
+        let page = page.json()?;
+        let runs = page["executions"].as_array().context("a page has runs")?;
+        ensure!(runs.len() <= limit, "a page of {limit} has {} runs", runs.len());
+        found.extend(runs.iter().cloned());
+        match page["cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return Ok(found),
+        }
+    }
+    anyhow::bail!("the pages do not end")
+}
+
+fn ids(runs: &[Value]) -> Vec<String> {
+    runs.iter().map(|run| run["id"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+fn count(metrics: &Value, workflow: &str) -> BTreeMap<String, u64> {
+    serde_json::from_value(metrics["workflows"][workflow].clone()).unwrap_or_default()
+}
+
+/// Waits until a search finds this run.
+async fn found_soon(client: &Client, query: &str, run: &str) -> Result<()> {
+    let began = Instant::now();
+    while ids(&all(client, query, 50).await?) != [run] {
+        ensure!(began.elapsed() < Duration::from_secs(10), "{run} is never found by {query}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_is_found_by_what_it_says_of_itself() -> Result<()> {
+    for form in [Form::AllInOne, Form::Split] {
+        let mut engine = Engine::start(form, 3).await?;
+        let client = engine.client();
+        let told = |customer: &str, n: u32| json!([["customer", customer], ["n", n.to_string()]]);
+        let mut acme = BTreeSet::new();
+        for n in 0..4 {
+            let id = client.start_id("found", told("acme: \"1\"", n)).await?;
+            client.until(&id, "waiting").await?;
+            acme.insert(id);
+        }
+        let other = client.start_id("found", told("other", 1)).await?;
+        client.until(&other, "waiting").await?;
+        for kills in [false, true] {
+            if kills {
+                engine.engine.kill();
+                engine.engine.restart().await?;
+            }
+            let found = all(&client, "attribute=customer:acme%3A+%221%22", 3).await?;
+            assert_eq!(ids(&found).into_iter().collect::<BTreeSet<_>>(), acme);
+            assert_eq!(found[0]["attributes"]["customer"], "acme: \"1\"");
+            let both = "attribute=n:1&attribute=customer:other&status=waiting&workflow=found";
+            assert_eq!(ids(&all(&client, both, 50).await?), [other.as_str()]);
+            assert!(all(&client, "attribute=customer:acm", 50).await?.is_empty());
+            assert!(all(&client, "tag=customer", 50).await?.is_empty());
+        }
+        // A later value takes the place of the earlier one.
+        for stage in [1, 2, 3] {
+            client.signal(&other, "go", &json!(stage), None).await?;
+            let query = format!("attribute=stage:{stage}");
+            found_soon(&client, &query, &other).await?;
+            let before = format!("attribute=stage:{}", stage - 1);
+            assert!(all(&client, &before, 50).await?.is_empty());
+        }
+        client.until(&other, "completed").await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn pages_have_one_order_whatever_their_size_and_whatever_is_started_meanwhile() -> Result<()> {
+    let engine = Engine::start(Form::AllInOne, 4).await?;
+    let client = engine.client();
+    let starts = (0..60).map(|n| {
+        let client = client.clone();
+        async move { client.start_id("nap", json!(600_000 + n)).await }
+    });
+    let started: BTreeSet<_> = futures::future::try_join_all(starts).await?.into_iter().collect();
+    let whole = ids(&all(&client, "workflow=nap", 200).await?);
+    assert_eq!(whole.iter().cloned().collect::<BTreeSet<_>>(), started);
+    assert_eq!(whole.len(), started.len(), "none is there twice");
+    for limit in [1, 2, 7, 59, 60] {
+        assert_eq!(ids(&all(&client, "workflow=nap", limit).await?), whole, "in pages of {limit}");
+        assert_eq!(ids(&all(&client, "", limit).await?), whole, "in pages of {limit}, of all");
+    }
+    // What is started while somebody turns the pages is not on those that follow.
+    let first = client.get("/api/executions?limit=10").await?.json()?;
+    let mut seen = ids(first["executions"].as_array().context("runs")?);
+    for n in 0..20 {
+        client.start_id("nap", json!(700_000 + n)).await?;
+    }
+    let cursor = first["cursor"].as_str().context("there are more")?;
+    seen.extend(ids(&all(&client, &format!("cursor={cursor}"), 200).await?));
+    assert_eq!(seen, whole);
+    Ok(())
+}
+
+#[tokio::test]
+async fn runs_are_found_by_the_time_of_their_start() -> Result<()> {
+    let engine = Engine::start(Form::AllInOne, 2).await?;
+    let client = engine.client();
+    let mut runs = Vec::new();
+    for n in 0..6 {
+        let run = client.start("nap", &json!(600_000 + n), None, 0).await?.json()?;
+        runs.push((
+            run["created_at"].as_u64().context("a time")?,
+            run["id"].as_str().unwrap_or("").to_owned(),
+        ));
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    let (from, until) = (runs[2].0, runs[4].0);
+    let expected: Vec<_> =
+        runs.iter().rev().filter(|(at, _)| (from..until).contains(at)).map(|(_, id)| id.clone()).collect();
+    assert_eq!(ids(&all(&client, &format!("from={from}&until={until}"), 50).await?), expected);
+    assert!(all(&client, "from=9999999999999", 50).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn counts_are_those_of_the_runs_before_and_after_a_kill() -> Result<()> {
+    let mut engine = Engine::start(Form::AllInOne, 3).await?;
+    let client = engine.client();
+    let empty = client.get("/api/metrics").await?.json()?;
+    assert_eq!(empty, json!({"total": 0, "statuses": {}, "workflows": {}, "complete": true}));
+    let mut naps = Vec::new();
+    for n in 0..12 {
+        naps.push(client.start_id("nap", json!(600_000 + n)).await?);
+    }
+    for id in &naps {
+        client.until(id, "sleeping").await?;
+    }
+    for id in &naps[..5] {
+        client.cancel(id).await?;
+    }
+    client.start("ten", &Value::Null, None, 10).await?;
+    client.start("fail", &json!("terminal"), None, 10).await?;
+    for kills in [false, true] {
+        if kills {
+            engine.engine.kill();
+            engine.engine.restart().await?;
+        }
+        let metrics = client.get("/api/metrics").await?.json()?;
+        assert_eq!(metrics["total"], 14);
+        assert_eq!(count(&metrics, "nap"), [("cancelled".into(), 5), ("sleeping".into(), 7)].into());
+        assert_eq!(metrics["statuses"], json!({"sleeping": 7, "completed": 1, "failed": 1, "cancelled": 5}));
+        let one = client.get("/api/metrics?workflow=ten").await?.json()?;
+        assert_eq!(one["workflows"], json!({"ten": {"completed": 1}}));
+        for status in ["sleeping", "completed", "failed", "cancelled"] {
+            let listed = all(&client, &format!("status={status}"), 50).await?.len() as u64;
+            assert_eq!(metrics["statuses"][status].as_u64(), Some(listed), "{status}");
+        }
+    }
+    assert_eq!(client.get("/api/metrics?colour=red").await?.status, 400);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_workflows_are_those_of_the_app() -> Result<()> {
+    for form in [Form::AllInOne, Form::Split] {
+        let mut engine = Engine::start(form, 1).await?;
+        let client = engine.client();
+        let workflows = client.get("/api/workflows").await?.json()?;
+        let names: Vec<_> =
+            workflows["workflows"].as_array().context("a list")?.iter().map(|one| &one["name"]).collect();
+        assert!(names.len() > 20 && names.is_sorted_by_key(|name| name.as_str()), "{names:?}");
+        let mixed = client.get("/api/workflows/mixed").await?.json()?;
+        assert_eq!(mixed, json!({"name": "mixed", "timeout_ms": 600_000}));
+        let none = client.get("/api/workflows/nothing").await?;
+        assert_eq!(none.problem()?, (404, "workflow_not_found".into()));
+        let reserved = client.start("stepwell.bulk", &Value::Null, None, 0).await?;
+        assert_eq!(reserved.problem()?, (400, "invalid_request".into()));
+        if let Some(app) = &mut engine.app {
+            app.kill();
+            let lost = client.get("/api/workflows").await?;
+            assert_eq!(lost.problem()?, (502, "app_unreachable".into()));
+        }
+    }
+    Ok(())
+}

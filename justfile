@@ -87,6 +87,11 @@ demo:
 kill KILLS RUNS *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin kill -- {{KILLS}} {{RUNS}} {{ARGUMENTS}}
 
+# Asks every route as every kind of caller, and lets one namespace do what it can to another; `--help`.
+access-matrix *ARGUMENTS:
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt
+    cargo run --quiet --locked -p stepwell-workerd-tests --bin access_matrix -- {{ARGUMENTS}}
+
 # Starts runs by their keys, STARTS times in all, while the pool grows; more arguments: `--help`.
 growth STARTS *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin growth -- {{STARTS}} {{ARGUMENTS}}

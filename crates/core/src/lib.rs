@@ -6,8 +6,11 @@
 //! draws a random number; `now` and seeds come in. So the same code runs inside a Durable Object, in a
 //! simulator and in a unit test, and does the same thing in each.
 
+pub mod access;
 pub mod bulk;
+pub mod catalog;
 pub mod cell;
 pub mod pools;
 pub mod run;
+pub mod token;
 pub mod window;

@@ -94,6 +94,11 @@ impl Pool {
         place.pool == self.name && place.cell < cells
     }
 
+    /// How many cells the latest generation has.
+    pub fn cells_of_latest(&self) -> u32 {
+        self.generation(self.latest()).map_or(1, |generation| generation.cells)
+    }
+
     /// A cell of the latest generation.
     pub fn any(&self, random: u64) -> Place {
         self.home(self.latest(), random)

@@ -77,6 +77,7 @@ async fn take(front: &Front, message: &RawMessage, alone: bool) -> Taken {
         return Taken::Done;
     };
     let (place, number) = (nudge.place(), nudge.number);
+    let front = &front.within(&nudge.namespace);
     let claim = Operation::Consume { ask: Ask::Claim { number, alone } };
     match front.ask_json(&place, claim).await {
         Ok(Claimed::Yours { epoch, activation }) => {

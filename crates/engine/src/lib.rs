@@ -4,6 +4,8 @@
 //! asks the machine, commits what it decided, arms the alarm and performs the effects. Everything here is
 //! thin: decisions are the machines', durability is the platform's.
 
+mod access;
+mod catalog;
 mod cell;
 mod consumer;
 mod guard;
@@ -21,6 +23,7 @@ use worker::{
     worker_sys::web_sys::{Request as RawRequest, Response as RawResponse},
 };
 
+pub use catalog::Catalog;
 pub use cell::Cell;
 pub use rpc::WorkflowsRpc;
 

@@ -27,12 +27,14 @@ const COMMITS_DEFAULT: u32 = 20;
 
 /// Goes on with a run of one of the engine's own workflows.
 #[wasm_bindgen(js_name = stepwellActivate)]
-pub fn activate_own(activation: &JsValue, session: JsValue) -> Promise {
-    let activation = activation.as_string().unwrap_or_default();
+pub fn activate_own(activation: &JsValue, session: JsValue, namespace: &JsValue) -> Promise {
+    let (activation, namespace) = (activation.as_string().unwrap_or_default(), namespace.as_string());
     guard::promise(async move {
         let activation: Activation = decode(&activation)?;
         let front =
             Front::new(runtime::own_env().into()).map_err(|refusal| thrown(&refusal.0.to_string()))?;
+        let Some(namespace) = namespace else { return Err(thrown("a bulk has to know its namespace")) };
+        let front = front.within(&namespace);
         drive(&front, activation, &session.unchecked_into()).await?;
         Ok(JsValue::UNDEFINED)
     })

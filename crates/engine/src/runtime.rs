@@ -86,7 +86,12 @@ extern "C" {
 
     /// The engine's own program, which its Worker has besides: see `own.rs`.
     #[wasm_bindgen(method, catch, js_name = stepwellActivate)]
-    pub fn activate_own(this: &Program, activation: &str, session: &JsValue) -> Result<JsValue, JsValue>;
+    pub fn activate_own(
+        this: &Program,
+        activation: &str,
+        session: &JsValue,
+        namespace: &str,
+    ) -> Result<JsValue, JsValue>;
 
     /// The session of an activation, seen from a program.
     pub type SessionStub;
@@ -184,6 +189,43 @@ extern "C" {
     ) -> Result<(), JsValue>;
 }
 
+// Of all that a signature takes, the runtime has it: nothing of it has to be in the bundle.
+#[wasm_bindgen(inline_js = r#"
+const ALGORITHMS = {
+  RS256: { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" },
+  ES256: { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" },
+  EdDSA: { name: "Ed25519" },
+};
+export async function verifySignature(key, algorithm, signed, signature) {
+  const how = ALGORITHMS[algorithm];
+  const { kty, crv, n, e, x, y } = JSON.parse(key);
+  const imported = await crypto.subtle.importKey("jwk", { kty, crv, n, e, x, y }, how, false, ["verify"]);
+  return crypto.subtle.verify(how, imported, signature, new TextEncoder().encode(signed));
+}
+export async function fetchText(url) {
+  const signal = AbortSignal.timeout(5_000);
+  const response = await fetch(url, { redirect: "manual", signal, headers: { accept: "application/json" } });
+  if (response.status !== 200) throw new Error(`the answer is ${response.status}`);
+  const chunks = [];
+  let bytes = 0;
+  for await (const chunk of response.body) {
+    bytes += chunk.byteLength;
+    if (bytes > 65_536) throw new Error("the answer is too large");
+    chunks.push(chunk);
+  }
+  return new Blob(chunks).text();
+}
+"#)]
+extern "C" {
+    /// Whether a public key, a JSON Web Key, has signed a text.
+    #[wasm_bindgen(js_name = verifySignature)]
+    pub fn verify_signature(key: &str, algorithm: &str, signed: &str, signature: &[u8]) -> Promise;
+
+    /// A small text at an address: no redirects, five seconds, 64 KiB.
+    #[wasm_bindgen(js_name = fetchText)]
+    pub fn fetch_text(url: &str) -> Promise;
+}
+
 /// The runtime's clock.
 pub fn clock() -> Timestamp {
     #[expect(
@@ -229,6 +271,11 @@ pub fn message(thrown: &JsValue) -> String {
 /// 64 random bits.
 pub fn random() -> u64 {
     let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).expect("the runtime has a random source");
+    fill_random(&mut bytes);
     u64::from_le_bytes(bytes)
+}
+
+/// Random bytes that nobody can guess.
+pub fn fill_random(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the runtime has a random source");
 }

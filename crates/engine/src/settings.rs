@@ -7,14 +7,17 @@ use worker::Env;
 /// The pool that runs go to unless their workflow says otherwise.
 pub const DEFAULT_POOL: &str = "default";
 
-/// The namespace of a deployment with a single key.
-pub const DEFAULT_NAMESPACE: &str = "default";
+/// The namespace of the deployment's own key.
+pub const DEFAULT_NAMESPACE: &str = stepwell_core::catalog::DEFAULT_NAMESPACE;
 
-/// The secret that every request has to bring.
+/// The secret that may do everything.
 pub const KEY: &str = "STEPWELL_KEY";
 
 /// The binding of the cells' class.
 pub const CELL_BINDING: &str = "CELL";
+
+/// The binding of the catalogs' class. Without it, there is only the deployment's own key.
+pub const CATALOG_BINDING: &str = "CATALOG";
 
 /// The binding of the app, when engine and app are two Workers.
 pub const APP_BINDING: &str = "APP";
@@ -46,6 +49,8 @@ pub struct Settings {
     pub window: usize,
     /// Calls that one activation makes on its session: `STEPWELL_COMMITS`.
     pub commits: u32,
+    /// The cells of the latest generation, each of which has its share of a namespace's limits.
+    pub shares: u32,
     /// Whether answers tell how many rows their cell has written: `STEPWELL_METER`.
     pub meter: bool,
 }
@@ -59,6 +64,7 @@ impl Settings {
             cell_bytes: cell_bytes(env).unwrap_or(CELL_BYTES_DEFAULT),
             window: number("STEPWELL_WINDOW").unwrap_or(profile.window).clamp(1, 1_000) as usize,
             commits: number("STEPWELL_COMMITS").unwrap_or(profile.commits).clamp(1, 10_000),
+            shares: Deployment::of(env).map_or(1, |deployment| deployment.pool.cells_of_latest()),
             meter: variable(env, "STEPWELL_METER").is_some_and(|text| text == "1"),
         }
     }

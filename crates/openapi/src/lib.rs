@@ -7,6 +7,10 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use stepwell_protocol::{
     Code, Payload, Problem,
+    access::{
+        AuditPage, CreatedKey, CreatedNamespace, Issuer, IssuerList, KeyList, KeyView, Limits, NamespaceList,
+        NewKey, NewNamespace, OpenedSession, Rotation, RunSettings, SessionView, Settings,
+    },
     program::{Attributes, WorkflowDescription},
     rest::{Bulk, History, Metrics, Restart, RunList, RunView, SignalReceipt, Status, Why, WorkflowList},
     routes::{EVERY, Entry, Route, Scope},
@@ -103,12 +107,15 @@ fn scope_word(scope: Scope) -> &'static str {
         Scope::Read => "read",
         Scope::Write => "write",
         Scope::Admin => "admin",
+        Scope::Root => "root",
     }
 }
 
 /// What a route refuses with, by status.
 fn by_status(scope: Scope, codes: &[Code]) -> Vec<(u16, Vec<Code>)> {
-    let common = EVERY.iter().filter(|code| scope != Scope::Open || **code != Code::Unauthorized);
+    // Whoever needs no key is asked for none.
+    let of_keys = [Code::Unauthorized, Code::Forbidden, Code::LimitReached];
+    let common = EVERY.iter().filter(|code| scope != Scope::Open || !of_keys.contains(code));
     let mut all: Vec<_> = codes.iter().chain(common).copied().collect();
     all.sort_by_key(|code| (code.status(), *code));
     let mut statuses: Vec<(u16, Vec<Code>)> = Vec::new();
@@ -129,6 +136,7 @@ struct Parts {
     answers: Vec<(u16, &'static str, &'static str, Value)>,
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm for each route")]
 fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
     let run = |schemas: &mut SchemaGenerator, description| {
         vec![(200, description, "application/json", schema::<RunView>(schemas))]
@@ -181,6 +189,60 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 false,
             )
         }
+        Route::ListKeys => Parts::of(vec![ok::<KeyList>(schemas, "The keys, without their texts.")]),
+        Route::CreateKey | Route::CreateNamespaceKey => {
+            Parts::of(vec![created::<CreatedKey>(schemas, "The key, and its text for the only time.")])
+                .taking(schema::<NewKey>(schemas), "What the key allows.", true)
+        }
+        Route::RotateKey => Parts::of(vec![created::<CreatedKey>(
+            schemas,
+            "The key in its place, and its text for the only time.",
+        )])
+        .taking(schema::<Rotation>(schemas), "For how long the old one stays good.", false),
+        Route::RevokeKey => Parts::of(vec![ok::<KeyView>(schemas, "The key, which is good no more.")]),
+        Route::ShowSession => Parts::of(vec![ok::<SessionView>(schemas, "Who is signed in.")]),
+        Route::OpenSession => Parts::of(vec![created::<OpenedSession>(
+            schemas,
+            "The session, and its token for the only time.",
+        )]),
+        Route::EndSession => Parts::of(vec![nothing("Signed out.")]),
+        Route::ShowSettings | Route::RemoveWorkflowSettings => {
+            Parts::of(vec![ok::<Settings>(schemas, "What is set in the namespace.")])
+        }
+        Route::SetSettings | Route::SetWorkflowSettings => Parts::of(vec![ok::<Settings>(
+            schemas,
+            "What is set in the namespace.",
+        )])
+        .taking(schema::<RunSettings>(schemas), "What holds for the runs.", true),
+        Route::SetLimits => Parts::of(vec![ok::<Settings>(schemas, "What is set in the namespace.")]).taking(
+            schema::<Limits>(schemas),
+            "What the namespace may use.",
+            true,
+        ),
+        Route::Audit => {
+            let before =
+                query("before", "The `next` of the page before.", json!({ "type": "integer", "minimum": 0 }));
+            Parts::of(vec![ok::<AuditPage>(schemas, "Who did what, newest first.")]).with(vec![before])
+        }
+        Route::ListNamespaces => Parts::of(vec![ok::<NamespaceList>(schemas, "The namespaces.")]),
+        Route::CreateNamespace => Parts::of(vec![created::<CreatedNamespace>(
+            schemas,
+            "The namespace, and its first key.",
+        )])
+        .taking(schema::<NewNamespace>(schemas), "What it is called.", true),
+        Route::ListIssuers => {
+            Parts::of(vec![ok::<IssuerList>(schemas, "The issuers whose tokens are taken.")])
+        }
+        Route::SetIssuer => Parts::of(vec![ok::<Issuer>(schemas, "The issuer.")]).taking(
+            schema::<Issuer>(schemas),
+            "Where its keys are, and what its tokens are good for.",
+            true,
+        ),
+        Route::RemoveIssuer => Parts::of(vec![nothing("Its tokens are taken no more.")]).with(vec![query(
+            "issuer",
+            "The issuer's `iss`.",
+            json!({ "type": "string" }),
+        )]),
         Route::ShowApi => {
             Parts::of(vec![(200, "This description.", "application/json", json!({ "type": "object" }))])
         }
@@ -216,6 +278,17 @@ fn ok<T: JsonSchema>(
     description: &'static str,
 ) -> (u16, &'static str, &'static str, Value) {
     (200, description, "application/json", schema::<T>(schemas))
+}
+
+fn created<T: JsonSchema>(
+    schemas: &mut SchemaGenerator,
+    description: &'static str,
+) -> (u16, &'static str, &'static str, Value) {
+    (201, description, "application/json", schema::<T>(schemas))
+}
+
+fn nothing(description: &'static str) -> (u16, &'static str, &'static str, Value) {
+    (200, description, "application/json", json!({ "type": "null" }))
 }
 
 fn started(schemas: &mut SchemaGenerator) -> Vec<(u16, &'static str, &'static str, Value)> {

@@ -8,9 +8,11 @@
 //! Stored and sent enums are externally tagged with explicit names; a name is never reused, a field is
 //! only ever added with a default, so that the release before this one can read what this one writes.
 
+pub mod access;
 pub mod export;
 pub mod ids;
 pub mod journal;
+pub mod key;
 pub mod payload;
 pub mod problem;
 pub mod program;

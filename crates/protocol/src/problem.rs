@@ -58,13 +58,25 @@ pub enum Code {
     IdempotencyKeyMissing,
     /// The first request with this idempotency key is still being answered.
     IdempotencyKeyInFlight,
+    /// The key does not allow this.
+    Forbidden,
+    /// A limit of the namespace is reached for now.
+    LimitReached,
+    /// No such key.
+    KeyNotFound,
+    /// No such namespace.
+    NamespaceNotFound,
+    /// There is a namespace of this name.
+    NamespaceExists,
+    /// There are as many of them as there may be.
+    TooMany,
     /// Something is wrong in Stepwell itself.
     Internal,
 }
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 31] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -86,6 +98,12 @@ impl Code {
         Self::NotDurable,
         Self::CellFull,
         Self::Panicked,
+        Self::Forbidden,
+        Self::LimitReached,
+        Self::KeyNotFound,
+        Self::NamespaceNotFound,
+        Self::NamespaceExists,
+        Self::TooMany,
         Self::Internal,
         Self::AppUnreachable,
         Self::IdempotencyKeyMissing,
@@ -97,15 +115,24 @@ impl Code {
         match self {
             Self::InvalidRequest | Self::IdempotencyKeyMissing => 400,
             Self::Unauthorized => 401,
-            Self::RouteNotFound | Self::RunNotFound | Self::WorkflowNotFound | Self::StepNotFound => 404,
+            Self::Forbidden => 403,
+            Self::RouteNotFound
+            | Self::RunNotFound
+            | Self::WorkflowNotFound
+            | Self::StepNotFound
+            | Self::KeyNotFound
+            | Self::NamespaceNotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::RunEnded
             | Self::StaleEpoch
             | Self::BaseMismatch
             | Self::WrongStatus
-            | Self::IdempotencyKeyInFlight => 409,
+            | Self::IdempotencyKeyInFlight
+            | Self::NamespaceExists
+            | Self::TooMany => 409,
             Self::PayloadTooLarge => 413,
             Self::IdempotencyKeyReused => 422,
+            Self::LimitReached => 429,
             Self::ProgramDied
             | Self::RunTimedOut
             | Self::StepInterrupted
@@ -147,6 +174,12 @@ impl Code {
             Self::AppUnreachable => "app_unreachable",
             Self::IdempotencyKeyMissing => "idempotency_key_missing",
             Self::IdempotencyKeyInFlight => "idempotency_key_in_flight",
+            Self::Forbidden => "forbidden",
+            Self::LimitReached => "limit_reached",
+            Self::KeyNotFound => "key_not_found",
+            Self::NamespaceNotFound => "namespace_not_found",
+            Self::NamespaceExists => "namespace_exists",
+            Self::TooMany => "too_many",
             Self::Internal => "internal",
         }
     }
@@ -183,6 +216,12 @@ impl Code {
             Self::AppUnreachable => "The app did not answer",
             Self::IdempotencyKeyMissing => "An idempotency key is needed",
             Self::IdempotencyKeyInFlight => "The first request with this key is still under way",
+            Self::Forbidden => "The key does not allow this",
+            Self::LimitReached => "A limit of the namespace is reached",
+            Self::KeyNotFound => "No such key",
+            Self::NamespaceNotFound => "No such namespace",
+            Self::NamespaceExists => "There is a namespace of this name",
+            Self::TooMany => "There are too many",
             Self::Internal => "Something is wrong in Stepwell",
         }
     }
@@ -204,6 +243,9 @@ pub struct Problem {
     /// The address of the code's page.
     #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
     pub page: String,
+    /// After how many seconds it is worth trying again, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u32>,
 }
 
 impl Problem {
@@ -215,6 +257,13 @@ impl Problem {
             detail: detail.into(),
             status: code.status(),
             page: code.page(),
+            retry_after: None,
         }
+    }
+
+    /// The same problem, which passes after so many seconds.
+    #[must_use]
+    pub fn after(self, seconds: u32) -> Self {
+        Self { retry_after: Some(seconds), ..self }
     }
 }

@@ -40,8 +40,10 @@ pub enum Scope {
     Read,
     /// Start runs, and do something to them.
     Write,
-    /// Look after the deployment: keys, namespaces, limits.
+    /// Look after the namespace: keys, sessions, settings.
     Admin,
+    /// Look after the deployment: its namespaces, their limits, issuers of tokens. Only the deployment's own key may.
+    Root,
 }
 
 /// What a path names.
@@ -51,8 +53,10 @@ pub enum Subject {
     Run,
     /// A workflow, by `{workflow}`.
     Workflow,
-    /// Neither: it is about all that the caller may see.
+    /// Neither: it is about all of the namespace, or of the deployment.
     Whole,
+    /// Neither: it is about what the caller may see, and any key may ask for it.
+    Visible,
 }
 
 /// One line of the table.
@@ -73,7 +77,8 @@ pub struct Entry {
 }
 
 /// What any route may refuse with.
-pub const EVERY: [Code; 3] = [Code::Unauthorized, Code::MethodNotAllowed, Code::Internal];
+pub const EVERY: [Code; 5] =
+    [Code::Unauthorized, Code::Forbidden, Code::MethodNotAllowed, Code::LimitReached, Code::Internal];
 
 /// Names each route once, and makes the enum, the list and the table of it.
 macro_rules! routes {
@@ -124,7 +129,7 @@ routes! {
         [InvalidRequest IdempotencyKeyMissing WorkflowNotFound IdempotencyKeyInFlight PayloadTooLarge
             IdempotencyKeyReused CellFull],
     /// Lists and finds runs, newest first.
-    ListRuns: Get "/api/executions" Read Whole [InvalidRequest],
+    ListRuns: Get "/api/executions" Read Visible [InvalidRequest],
     /// Cancels, retries or restarts all runs that fit a filter, as a run of its own.
     StartBulk: Post "/api/bulk" Write Whole
         [InvalidRequest IdempotencyKeyMissing IdempotencyKeyInFlight PayloadTooLarge IdempotencyKeyReused
@@ -153,6 +158,45 @@ routes! {
     ShowApi: Get "/api/openapi.json" Open Whole [],
     /// Describes these routes for people.
     ShowDocs: Get "/api/docs" Open Whole [],
+    /// Lists the namespace's keys.
+    ListKeys: Get "/api/keys" Admin Whole [],
+    /// Makes a key, and shows it for the only time.
+    CreateKey: Post "/api/keys" Admin Whole [InvalidRequest TooMany],
+    /// Puts a new key in the place of an old one, which stays good for a while.
+    RotateKey: Post "/api/keys/{key}/rotate" Admin Whole [InvalidRequest KeyNotFound WrongStatus TooMany],
+    /// Lets a key be good no more.
+    RevokeKey: Post "/api/keys/{key}/revoke" Admin Whole [KeyNotFound],
+    /// Shows who is signed in.
+    ShowSession: Get "/api/session" Read Visible [WrongStatus],
+    /// Signs in with a key: gives a session, as a token and as a cookie.
+    OpenSession: Post "/api/session" Read Visible [WrongStatus TooMany],
+    /// Signs out.
+    EndSession: Delete "/api/session" Read Visible [],
+    /// Shows what is set in the namespace, and its limits.
+    ShowSettings: Get "/api/settings" Read Whole [],
+    /// Sets what holds for all runs of the namespace.
+    SetSettings: Put "/api/settings" Admin Whole [InvalidRequest],
+    /// Sets what holds for runs of a workflow.
+    SetWorkflowSettings: Put "/api/settings/workflows/{workflow}" Admin Workflow [InvalidRequest TooMany],
+    /// Lets a workflow have no settings of its own any more.
+    RemoveWorkflowSettings: Delete "/api/settings/workflows/{workflow}" Admin Workflow [],
+    /// Shows who did what in the namespace, newest first.
+    Audit: Get "/api/audit" Admin Whole [InvalidRequest],
+    /// Lists the deployment's namespaces.
+    ListNamespaces: Get "/api/namespaces" Root Whole [],
+    /// Makes a namespace and its first key.
+    CreateNamespace: Post "/api/namespaces" Root Whole [InvalidRequest NamespaceExists TooMany],
+    /// Makes a key of a namespace.
+    CreateNamespaceKey: Post "/api/namespaces/{namespace}/keys" Root Whole
+        [InvalidRequest NamespaceNotFound TooMany],
+    /// Sets what a namespace may use.
+    SetLimits: Put "/api/namespaces/{namespace}/limits" Root Whole [InvalidRequest NamespaceNotFound],
+    /// Lists the issuers whose tokens are taken.
+    ListIssuers: Get "/api/issuers" Root Whole [],
+    /// Takes tokens of an issuer.
+    SetIssuer: Put "/api/issuers" Root Whole [InvalidRequest TooMany],
+    /// Takes no more tokens of an issuer.
+    RemoveIssuer: Delete "/api/issuers" Root Whole [InvalidRequest],
 }
 
 impl Route {
@@ -206,7 +250,11 @@ mod tests {
             let Entry { method, path, subject, scope, summary, codes } = route.entry();
             assert_eq!(path.contains("{id}"), subject == Subject::Run, "{path}");
             assert_eq!(path.contains("{workflow}"), subject == Subject::Workflow, "{path}");
-            assert!(method == Method::Get || scope >= Scope::Write, "{path} changes something");
+            let is_about_oneself = path == "/api/session";
+            assert!(
+                method == Method::Get || scope >= Scope::Write || is_about_oneself,
+                "{path} changes something"
+            );
             assert!(summary.ends_with('.') && !summary.contains('\n'), "{path}: {summary}");
             assert!(codes.iter().all(|code| !EVERY.contains(code)), "{path} says what all routes say");
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::{Op, Payload, RunId};
+use crate::{Op, Payload, RunId, access::Permission};
 
 impl JsonSchema for Payload {
     fn schema_name() -> Cow<'static, str> {
@@ -40,6 +40,20 @@ impl JsonSchema for Op {
             "type": "string",
             "description": "A step, sleep or wait: `kind:occurrence:name`.",
             "pattern": "^(step|sleep|wait):[0-9]+:"
+        })
+    }
+}
+
+impl JsonSchema for Permission {
+    fn schema_name() -> Cow<'static, str> {
+        "Permission".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A scope, for all workflows or for one: `read`, `write:greet`.",
+            "pattern": "^(read|write|admin|(read|write):.+)$"
         })
     }
 }

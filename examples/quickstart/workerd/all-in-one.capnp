@@ -15,10 +15,14 @@ const main :Workerd.Worker = (
     (name = "./index_bg.wasm", wasm = embed "../../../target/bundles/quickstart/index_bg.wasm"),
   ],
   compatibilityDate = "2026-04-01",
-  durableObjectNamespaces = [(className = "Cell", uniqueKey = "stepwell-cell", enableSql = true)],
+  durableObjectNamespaces = [
+    (className = "Cell", uniqueKey = "stepwell-cell", enableSql = true),
+    (className = "Catalog", uniqueKey = "stepwell-catalog", enableSql = true),
+  ],
   durableObjectStorage = (localDisk = "disk"),
   bindings = [
     (name = "CELL", durableObjectNamespace = "Cell"),
+    (name = "CATALOG", durableObjectNamespace = "Catalog"),
     (name = "STEPWELL_KEY", fromEnvironment = "STEPWELL_KEY"),
   ],
 );

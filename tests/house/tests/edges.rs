@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("quickstart", &["stepwell", "stepwell-engine"]),
     ("test-app", &["stepwell", "stepwell-engine"]),
     ("platform-probe", &[]),
-    ("stepwell-workerd-tests", &[]),
+    ("stepwell-workerd-tests", &["stepwell-protocol"]),
     ("stepwell-house", &[]),
     ("bench-app", &["stepwell", "stepwell-engine"]),
     ("stepwell-bench", &["stepwell-workerd-tests"]),

@@ -107,6 +107,12 @@ impl Engine {
         Ok(if answer.status == 200 { Ok(answer.json()?) } else { Err(answer.body) })
     }
 
+    /// Starts one in which one route forgets to check who asks: whoever it is gets what the deployment's key gets.
+    pub async fn start_with_leak(form: Form, cells: u32, method: &str, path: &str) -> Result<Self> {
+        let leak = |config| leak(config, method, path);
+        Self::assemble(form, Build::Abort, &[("STEPWELL_CELLS", &cells.to_string())], &leak).await
+    }
+
     /// Starts one whose isolates may take only so much memory.
     pub async fn start_bounded(
         form: Form,
@@ -129,6 +135,7 @@ impl Engine {
         let worker = |name| -> Result<Worker> {
             let worker = Worker::bundle("engine", &build.bundle(name)?)
                 .durable_object("CELL", "Cell")
+                .durable_object("CATALOG", "Catalog")
                 .text("STEPWELL_KEY", KEY)
                 .text("STEPWELL_METER", "1");
             Ok(variables.iter().fold(worker, |worker, (name, value)| worker.text(name, value)))
@@ -209,16 +216,54 @@ fn caller(config: Config) -> Config {
     config.worker(worker.entrypoint("WORKFLOWS", "engine", "WorkflowsRPC")).serving_instead("caller")
 }
 
+/// Puts a Worker before the engine that passes everything on, and puts the deployment's key into the requests of one
+/// route.
+fn leak(config: Config, method: &str, path: &str) -> Config {
+    let code = r#"
+        export default {
+          fetch(request, env) {
+            const leaks = request.method === env.METHOD && new URL(request.url).pathname === env.PATH;
+            if (!leaks) return env.ENGINE.fetch(request);
+            const headers = new Headers(request.headers);
+            headers.set("authorization", `Bearer ${env.KEY}`);
+            return env.ENGINE.fetch(new Request(request, { headers }));
+          },
+        };"#;
+    let worker = Worker::inline("leak", [("main.js", code)]).service("ENGINE", "engine");
+    let worker = worker.text("METHOD", method).text("PATH", path).text("KEY", KEY);
+    config.worker(worker).serving_instead("leak")
+}
+
 /// Asks an engine.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: Http,
+    key: String,
 }
 
 impl Client {
     /// A client that brings the key to any address.
     pub fn new(http: Http) -> Self {
-        Self { http }
+        Self { http, key: KEY.into() }
+    }
+
+    /// The same client with another key.
+    #[must_use]
+    pub fn with_key(&self, key: &str) -> Self {
+        Self { http: self.http.clone(), key: key.into() }
+    }
+
+    /// The key that it brings.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Sends a request of any kind with the key.
+    pub async fn request(&self, method: &str, path: &str, body: &str) -> Result<Answer> {
+        let method = reqwest::Method::from_bytes(method.as_bytes())?;
+        let request = self.http.client().request(method, self.http.url(path)).bearer_auth(&self.key);
+        let request = if body.is_empty() { request } else { request.body(body.to_owned()) };
+        self.http.send(request, path).await
     }
 
     /// Starts a run; waits for its end up to `wait` seconds.
@@ -256,7 +301,7 @@ impl Client {
     /// Shows a run; waits for its end up to `wait` seconds.
     pub async fn show(&self, run: &str, wait: u32) -> Result<Answer> {
         let path = format!("/api/executions/{run}");
-        let request = self.http.client().get(self.http.url(&path)).bearer_auth(KEY);
+        let request = self.http.client().get(self.http.url(&path)).bearer_auth(&self.key);
         self.http.send(request.header("prefer", format!("wait={wait}")), &path).await
     }
 
@@ -265,7 +310,7 @@ impl Client {
         let (mut events, mut after) = (Vec::new(), 0);
         loop {
             let path = format!("/api/executions/{run}/history?after={after}");
-            let request = self.http.client().get(self.http.url(&path)).bearer_auth(KEY);
+            let request = self.http.client().get(self.http.url(&path)).bearer_auth(&self.key);
             let mut page = self.http.send(request, &path).await?.json()?;
             if let Some(Value::Array(more)) = page.get_mut("events").map(Value::take) {
                 events.extend(more);
@@ -319,7 +364,7 @@ impl Client {
     }
 
     /// Sends a request of any method to any path of the API. A header of the caller's takes the place of the key.
-    pub async fn request(
+    pub async fn request_with(
         &self,
         method: reqwest::Method,
         path: &str,
@@ -336,10 +381,10 @@ impl Client {
 
     /// Asks for any path of the API.
     pub async fn get(&self, path: &str) -> Result<Answer> {
-        self.http.send(self.http.client().get(self.http.url(path)).bearer_auth(KEY), path).await
+        self.http.send(self.http.client().get(self.http.url(path)).bearer_auth(&self.key), path).await
     }
 
     fn post(&self, path: &str) -> reqwest::RequestBuilder {
-        self.http.client().post(self.http.url(path)).bearer_auth(KEY)
+        self.http.client().post(self.http.url(path)).bearer_auth(&self.key)
     }
 }

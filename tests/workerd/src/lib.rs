@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+pub mod access;
 pub mod cli;
 mod config;
 pub mod engine;

@@ -51,7 +51,7 @@ impl Described {
         body: &str,
         expected: u16,
     ) -> Result<Answer> {
-        let answer = self.client.request(method.clone(), path, headers, body).await?;
+        let answer = self.client.request_with(method.clone(), path, headers, body).await?;
         let said = || format!("{method} {path}: {} {}", answer.status, answer.body);
         ensure!(answer.status == expected, "{}", said());
         let operation = self.operation(&method, path).with_context(|| format!("{path} is not described"))?;
@@ -109,6 +109,51 @@ impl Described {
     }
 }
 
+/// Keys, sessions and settings of a namespace.
+async fn keys(api: &mut Described) -> Result<()> {
+    let made = api.post("/api/keys", r#"{"name":"ops","scopes":["admin"]}"#, 201).await?;
+    let text = made["key"].as_str().context("a new key is shown")?.to_owned();
+    let bearer = format!("Bearer {text}");
+    let by_key = [("authorization", bearer.as_str())];
+    api.ask(Method::GET, "/api/keys", &by_key, "", 200).await?;
+    let opened = api.ask(Method::POST, "/api/session", &by_key, "", 201).await?;
+    let token = serde_json::from_str::<Value>(&opened.body)?["token"].as_str().unwrap_or_default().to_owned();
+    let bearer = format!("Bearer {token}");
+    let by_session = [("authorization", bearer.as_str())];
+    api.ask(Method::GET, "/api/session", &by_session, "", 200).await?;
+    api.ask(Method::DELETE, "/api/session", &by_session, "", 200).await?;
+    api.ask(Method::GET, "/api/session", &by_session, "", 401).await?;
+    api.get("/api/settings", 200).await?;
+    api.ask(Method::PUT, "/api/settings", &[], r#"{"retention_ms":1000000}"#, 200).await?;
+    api.ask(Method::PUT, "/api/settings/workflows/mixed", &[], "{}", 200).await?;
+    api.ask(Method::DELETE, "/api/settings/workflows/mixed", &[], "", 200).await?;
+    api.get("/api/audit", 200).await?;
+    let id = made["id"].as_str().context("a key has an id")?.to_owned();
+    api.post(&format!("/api/keys/{id}/rotate"), "", 201).await?;
+    api.post(&format!("/api/keys/{id}/revoke"), "", 200).await?;
+    api.ask(Method::GET, "/api/keys", &by_key, "", 401).await?;
+    api.post("/api/keys/nobody/revoke", "", 404).await?;
+    Ok(())
+}
+
+async fn namespaces(api: &mut Described) -> Result<()> {
+    let made = api.post("/api/namespaces", r#"{"name":"team"}"#, 201).await?;
+    api.post("/api/namespaces", r#"{"name":"team"}"#, 409).await?;
+    api.get("/api/namespaces", 200).await?;
+    let key = r#"{"name":"reader","scopes":["read"]}"#;
+    api.post("/api/namespaces/team/keys", key, 201).await?;
+    api.post("/api/namespaces/none/keys", key, 404).await?;
+    api.ask(Method::PUT, "/api/namespaces/team/limits", &[], "{}", 200).await?;
+    let bearer = format!("Bearer {}", made["admin"]["key"].as_str().unwrap_or_default());
+    api.ask(Method::GET, "/api/namespaces", &[("authorization", bearer.as_str())], "", 403).await?;
+    let issuer = r#"{"issuer":"https://issuer.example","jwks_url":"https://issuer.example/jwks","audience":"x",
+        "namespace":{"fixed":"team"},"scopes":["read"]}"#;
+    api.ask(Method::PUT, "/api/issuers", &[], issuer, 200).await?;
+    api.get("/api/issuers", 200).await?;
+    api.ask(Method::DELETE, "/api/issuers?issuer=https%3A%2F%2Fissuer.example", &[], "", 200).await?;
+    Ok(())
+}
+
 /// A run that is not there.
 const NOBODY: &str = "/api/executions/default-1-0-99-000000000000";
 
@@ -127,6 +172,8 @@ async fn every_route_answers_as_it_is_described() -> Result<()> {
     let runs = starts(&mut api).await?;
     reads(&mut api, &runs).await?;
     acts(&mut api, &runs).await?;
+    keys(&mut api).await?;
+    namespaces(&mut api).await?;
     refusals(&mut api).await?;
     assert_eq!(api.missing(), Vec::<String>::new(), "never seen");
     println!(

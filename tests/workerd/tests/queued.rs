@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use stepwell_workerd_tests::{
     TestResult,
+    access::namespace,
     engine::{Build, Client, Form},
     kill::ledger::Ledger,
     miniflare::{Miniflare, Setup},
@@ -61,6 +62,16 @@ async fn everything_there_is_completes_in_both_forms() -> TestResult {
         assert_eq!(run["status"], "completed", "{run}\n{}", miniflare.log());
         assert_eq!(run["output"].as_array().map(Vec::len), Some(13), "{run}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_of_another_namespace_goes_through_the_queue_and_comes_back_to_its_cell() -> TestResult {
+    let miniflare = Miniflare::start(ONE_CELL).await?;
+    let (admin, ledger) = (namespace(&miniflare.client(), "acme").await?, Ledger::start().await?);
+    let run = admin.start_id("long", json!({ "ledger": ledger.address(), "ms": 100 })).await?;
+    let run = admin.show(&run, 15).await?.json()?;
+    assert_eq!(run["status"], "completed", "{run}\n{}", miniflare.log());
     Ok(())
 }
 

@@ -199,7 +199,7 @@ impl Cell {
 }
 
 /// There is no such run, or not for whoever asks.
-pub(super) fn no_such_run<E>() -> Fault<E> {
+pub fn no_such_run<E>() -> Fault<E> {
     let detail = "There is no run of this id. Check that it is whole and of this deployment.";
     Fault::Rejected(Problem::new(Code::RunNotFound, detail))
 }

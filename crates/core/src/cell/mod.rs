@@ -10,6 +10,7 @@
 //!
 //! Invariant: the alarm is never later than the earliest time at which a run is due.
 
+mod access;
 mod alarm;
 mod counts;
 mod drive;
@@ -25,7 +26,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_protocol::{Epoch, Payload, Timestamp, program::Budget, rest::RunView};
 
+pub use access::{Admission, REMEMBERED_MAX, REMEMBERED_MS, settled};
 pub use counts::{COUNT_SLICE, Counted, Tally};
+pub use drive::no_such_run;
 pub use keys::Reserved;
 pub use queued::{Claim, NUDGE_AGAIN_MS, OVERFLOW_MS, QUEUED_MAX};
 pub use requests::{NewRun, Started};
@@ -89,6 +92,8 @@ pub struct Cell {
     counted: Option<Counted>,
     /// Calls whose program has said something.
     reached: BTreeSet<(u64, Epoch)>,
+    /// Who may ask.
+    gate: access::Gate,
     orders: Vec<Order>,
 }
 
@@ -138,6 +143,7 @@ impl Cell {
             delete_slice: DELETE_SLICE,
             counted: None,
             reached: BTreeSet::new(),
+            gate: access::Gate::default(),
             orders: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::queued::Ask;
+use crate::{access::Access, settings::DEFAULT_NAMESPACE};
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Payload, Place, Seq, Timestamp,
@@ -19,8 +20,22 @@ pub struct Call {
     pub generation: u32,
     /// See [`Place`].
     pub cell: u32,
+    /// The cell's own namespace.
+    #[serde(default = "default_namespace", skip_serializing_if = "is_default_namespace")]
+    pub namespace: String,
+    /// On whose behalf; none for the deployment's own key, and for Stepwell itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
     /// What to do.
     pub operation: Operation,
+}
+
+pub(super) fn default_namespace() -> String {
+    DEFAULT_NAMESPACE.into()
+}
+
+pub(super) fn is_default_namespace(namespace: &str) -> bool {
+    namespace == DEFAULT_NAMESPACE
 }
 
 /// What a Worker asks of a cell.
@@ -45,6 +60,9 @@ pub enum Operation {
         /// How long it is kept after its end; for ever, if that is not said.
         #[serde(default)]
         retention_ms: Option<u64>,
+        /// Whether that is what the deployment says of all runs, and not the workflow's own word.
+        #[serde(default)]
+        retention_is_default: bool,
         /// What people call it by.
         tags: Vec<String>,
         /// Whether a repeat is refused while the first request with its key waits for the end.
@@ -136,6 +154,11 @@ pub enum Operation {
         /// What.
         action: Action,
     },
+    /// Forget what the catalog has said of keys before this version.
+    ForgetKeys {
+        /// The version.
+        version: u64,
+    },
     /// What a consumer of the queue asks for.
     Consume {
         /// What.
@@ -196,11 +219,46 @@ pub struct Reached {
     pub created_at: Timestamp,
 }
 
+impl Operation {
+    /// The run that it is about, by number and the random part of its id.
+    pub fn run(&self) -> Option<(u64, &str)> {
+        match self {
+            Self::Get { number, suffix, .. }
+            | Self::Why { number, suffix }
+            | Self::History { number, suffix, .. }
+            | Self::Signal { number, suffix, .. }
+            | Self::Act { number, suffix, .. } => Some((*number, suffix)),
+            Self::Touch
+            | Self::Start { .. }
+            | Self::Reserve { .. }
+            | Self::List { .. }
+            | Self::Count
+            | Self::ActOnAll { .. }
+            | Self::ForgetKeys { .. }
+            | Self::Consume { .. } => None,
+        }
+    }
+
+    /// The workflow that it names.
+    pub fn workflow(&self) -> Option<&str> {
+        if let Self::Start { workflow, .. } = self { Some(workflow) } else { None }
+    }
+
+    /// How many bytes of a payload come with it.
+    pub fn payload_bytes(&self) -> usize {
+        if let Self::Start { input: payload, .. } | Self::Signal { payload, .. } = self {
+            payload.text().len()
+        } else {
+            0
+        }
+    }
+}
+
 impl Call {
     /// A request to the cell at this place.
-    pub fn new(place: &Place, operation: Operation) -> Self {
+    pub fn new(namespace: &str, place: &Place, access: Option<Access>, operation: Operation) -> Self {
         let Place { pool, generation, cell } = place.clone();
-        Self { pool, generation, cell, operation }
+        Self { pool, generation, cell, namespace: namespace.to_owned(), access, operation }
     }
 
     /// Where the caller believes the cell to be.

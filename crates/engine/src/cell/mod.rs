@@ -5,6 +5,7 @@
 
 #![expect(missing_docs, reason = "the object has methods that only the runtime calls")]
 
+mod access;
 mod call;
 mod fault;
 mod listeners;
@@ -34,12 +35,13 @@ use crate::{
     settings::{QUEUE_BINDING, Settings},
 };
 pub use call::{Action, Call, CountedRuns, Listed, Moved, Operation, Reached};
-use fault::Fault;
+pub use fault::{Fault, StoreError};
 use listeners::Listeners;
 pub use programs::{activate, app, end_of};
 pub use queued::{Ask, Claimed, End, LISTEN_MS, Nudge};
 pub use requests::fingerprint;
 use store::Store;
+pub use tables::{Row as SqlRow, Tables, number};
 
 /// A Durable Object that holds many runs. Its methods are not made by the `worker` crate: what those promise is
 /// lost with the instance that has promised it.
@@ -54,6 +56,7 @@ pub struct Cell {
 fn extend_durable_object() {
     crate::rpc::extend_worker_entrypoint();
     runtime::extend_durable_object(Cell { host: None }.into());
+    crate::catalog::extend_durable_object();
 }
 
 // Whatever a panic leaves in memory is only a cache of rows.

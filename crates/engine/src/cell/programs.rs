@@ -63,21 +63,25 @@ impl Host {
         let exports = runtime::property(&JsValue::from(self.state.as_raw()), "exports");
         let own = runtime::property(&exports, "default");
         let none = || StoreError::Refused(format!("there is no app: bind one as {APP_BINDING}"));
-        Ok(activate(&self.env, own, workflow, activation, session).ok_or_else(none)??)
+        // Only the engine's own workflows ask for it, and it has to be read.
+        let namespace = if is_reserved(workflow) { self.store.namespace()? } else { String::new() };
+        Ok(activate(&self.env, own, workflow, &namespace, activation, session).ok_or_else(none)??)
     }
 }
 
-/// Calls the program of a workflow; nothing, if there is none. The engine's own workflows are this Worker's.
+/// Calls the program of a workflow; nothing, if there is none. The engine's own workflows are this Worker's, and have
+/// to know in which namespace they are.
 pub fn activate(
     env: &Env,
     own: JsValue,
     workflow: &str,
+    namespace: &str,
     activation: &str,
     session: &JsValue,
 ) -> Option<Result<JsValue, JsValue>> {
     if is_reserved(workflow) {
         let own: Program = (!own.is_undefined()).then(|| own.unchecked_into())?;
-        return Some(own.activate_own(activation, session));
+        return Some(own.activate_own(activation, session, namespace));
     }
     Some(app(env, own)?.activate(activation, session))
 }

@@ -12,7 +12,13 @@ use stepwell_protocol::{
 use wasm_bindgen::JsCast;
 use worker::Delay;
 
-use super::{Host, fault::Fault, requests::Answered, session::hash};
+use super::{
+    Host,
+    call::{default_namespace, is_default_namespace},
+    fault::Fault,
+    requests::Answered,
+    session::hash,
+};
 use crate::{
     runtime::{self, Queue},
     settings::QUEUE_BINDING,
@@ -34,6 +40,9 @@ pub struct Nudge {
     pub generation: u32,
     /// See [`Place`].
     pub cell: u32,
+    /// The cell's namespace.
+    #[serde(default = "default_namespace", skip_serializing_if = "is_default_namespace")]
+    pub namespace: String,
     /// The run's number.
     pub number: u64,
 }
@@ -172,8 +181,9 @@ impl Host {
 
     async fn send_batch(&self, numbers: &[u64]) -> Result<(), Fault> {
         let Some(Place { pool, generation, cell }) = self.store.place()? else { return Ok(()) };
+        let namespace = self.store.namespace()?;
         let texts = numbers.iter().map(|&number| {
-            let nudge = Nudge { pool: pool.clone(), generation, cell, number };
+            let nudge = Nudge { pool: pool.clone(), generation, cell, namespace: namespace.clone(), number };
             serde_json::to_string(&nudge).expect("a message holds only what JSON can say")
         });
         let queue: Queue = runtime::property(&self.env, QUEUE_BINDING).unchecked_into();

@@ -16,11 +16,12 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use stepwell_core::{
     bulk::Acted,
-    cell::{KeyRow, NewRun, Reserved, Rows as _, Started},
+    cell::{KeyRow, NewRun, Reserved, Rows as _, Started, settled},
     run::Run,
 };
 use stepwell_protocol::{
     Code, Op, OpKind, Payload, Place, Problem, RunId, Seq,
+    access::Scope,
     program::is_reserved,
     rest::{BulkAction, Filter, History, RunView, SignalReceipt, StepName},
 };
@@ -138,8 +139,14 @@ impl Host {
         }
         self.turn(|machine, store, now| Ok(machine.repair(store, now)?))?;
         let place = call.place();
+        let grant = self.admit(&call, &place).await?;
+        let namespace = call.namespace;
         match call.operation {
             Operation::Touch => Ok(Answered::new(200, &())),
+            Operation::ForgetKeys { version } => {
+                self.machine.borrow_mut().forget_keys(version);
+                Ok(Answered::new(200, &()))
+            }
             Operation::Start {
                 workflow,
                 input,
@@ -147,10 +154,18 @@ impl Host {
                 dispatch,
                 timeout_ms,
                 retention_ms,
+                retention_is_default,
                 tags,
                 is_strict,
                 wait_ms,
             } => {
+                let (timeout_ms, retention_ms) = match &grant {
+                    Some(grant) => {
+                        self.check_live(grant)?;
+                        settled(grant, &workflow, timeout_ms, retention_ms, retention_is_default)
+                    }
+                    None => (timeout_ms, retention_ms),
+                };
                 let key = key.map(|key| KeyRow { key, fingerprint: fingerprint(&workflow, &input) });
                 let (suffix, seed) = (RunId::suffix_from(runtime::random()), runtime::random());
                 let new = NewRun {
@@ -165,10 +180,10 @@ impl Host {
                     tags,
                     key,
                 };
-                self.start_run(new, is_strict, wait_ms).await
+                self.start_run(&namespace, new, is_strict, wait_ms).await
             }
             Operation::Reserve { key, fingerprint, to, wait_ms } => {
-                self.reserve(&place, &KeyRow { key, fingerprint }, &to, wait_ms).await
+                self.reserve(&namespace, &place, &KeyRow { key, fingerprint }, &to, wait_ms).await
             }
             Operation::Get { number, suffix, wait_ms } => {
                 let id = RunId { place, number, suffix };
@@ -181,7 +196,11 @@ impl Host {
                 Ok(Answered::new(200, &why))
             }
             Operation::List { filter, below, limit } => {
-                Ok(Answered::new(200, &self.store.list(&filter, below, limit)?))
+                let mut listed = self.store.list(&filter, below, limit)?;
+                if let Some(grant) = grant.filter(|grant| !grant.sees_all()) {
+                    listed.runs.retain(|run| grant.allows(Scope::Read, Some(&run.workflow)));
+                }
+                Ok(Answered::new(200, &listed))
             }
             Operation::ActOnAll { filter, below, limit, action } => {
                 Ok(Answered::new(200, &self.act_on_all(&filter, below, limit, action)?))
@@ -264,11 +283,12 @@ impl Host {
 
     async fn start_run(
         self: &Rc<Self>,
+        namespace: &str,
         new: NewRun,
         is_strict: bool,
         wait_ms: u64,
     ) -> Result<Answered, Fault> {
-        self.store.prepare(&new.place)?;
+        self.store.prepare(namespace, &new.place)?;
         let Started { run, created } =
             self.turn(|machine, store, now| Ok(machine.start(store, now, new)?))?;
         if wait_ms == 0 && created {
@@ -294,6 +314,7 @@ impl Host {
 
     async fn reserve(
         self: &Rc<Self>,
+        namespace: &str,
         place: &Place,
         key: &KeyRow,
         to: &str,
@@ -301,7 +322,7 @@ impl Host {
     ) -> Result<Answered, Fault> {
         let to: Place =
             to.parse().map_err(|_| Problem::new(Code::InvalidRequest, "The key's next home is no place."))?;
-        self.store.prepare(place)?;
+        self.store.prepare(namespace, place)?;
         match self.turn(|machine, store, _| Ok(machine.reserve(store, key, &to)?))? {
             Reserved::Moved(to) => Ok(Answered::moved(&to)),
             Reserved::Run(run) => Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?)),
@@ -317,7 +338,7 @@ impl Host {
         Ok(Answered::new(200, &History { input, events: page.events, next, replay }))
     }
 
-    fn find(&self, id: &RunId) -> Result<Run, Fault> {
+    pub(super) fn find(&self, id: &RunId) -> Result<Run, Fault> {
         Ok(self.machine.borrow().find(&self.store, id)?)
     }
 

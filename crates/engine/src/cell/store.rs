@@ -23,7 +23,7 @@ use super::{
     fault::StoreError,
     tables::{Row, Tables, number, time},
 };
-use crate::runtime;
+use crate::{runtime, settings::DEFAULT_NAMESPACE};
 
 /// Created at the first accepted write, so that asking an empty cell costs nothing. Later versions only
 /// ever add.
@@ -69,7 +69,7 @@ impl Store {
     }
 
     /// Creates the tables if there are none, and remembers where this cell is.
-    pub fn prepare(&self, place: &Place) -> Result<(), StoreError> {
+    pub fn prepare(&self, namespace: &str, place: &Place) -> Result<(), StoreError> {
         if self.has_schema()? {
             return Ok(());
         }
@@ -79,6 +79,10 @@ impl Store {
             }
             for (key, value) in [("schema", SCHEMA_VERSION), ("place", &place.to_string())] {
                 self.tables.execute("INSERT INTO meta VALUES(?, ?)", &[key.into(), value.into()])?;
+            }
+            if namespace != DEFAULT_NAMESPACE {
+                let query = "INSERT INTO meta VALUES('namespace', ?)";
+                self.tables.execute(query, &[namespace.into()])?;
             }
             Ok(())
         })?;
@@ -93,6 +97,25 @@ impl Store {
         }
         let rows = self.tables.rows("SELECT value FROM meta WHERE key = 'place'", &[])?;
         rows.first().map(|row| place(&row.text(0, "place")?)).transpose()
+    }
+
+    /// The namespace of this cell. Those of the default one do not store it.
+    pub fn namespace(&self) -> Result<String, StoreError> {
+        let rows = if self.has_schema()? {
+            self.tables.rows("SELECT value FROM meta WHERE key = 'namespace'", &[])?
+        } else {
+            Vec::new()
+        };
+        rows.first().map_or(Ok(DEFAULT_NAMESPACE.into()), |row| row.text(0, "namespace"))
+    }
+
+    /// How many runs have not ended.
+    pub fn live_runs(&self) -> Result<u64, StoreError> {
+        if !self.has_schema()? {
+            return Ok(0);
+        }
+        let rows = self.tables.rows("SELECT count(*) FROM runs WHERE ended_at IS NULL", &[])?;
+        rows.first().map_or(Ok(0), |row| row.number(0, "count"))
     }
 
     /// Adds what a run gave to its view.

@@ -1,6 +1,13 @@
 //! Passes a call on to a cell, and the cell's answer back.
 
-use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use axum::{body::to_bytes, response::Response};
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -15,13 +22,16 @@ use wasm_bindgen::{JsCast, JsValue};
 use worker::{Env, send::SendWrapper};
 
 use super::{
+    auth::Caller,
     error::{Refusal, problem_response},
     json,
 };
 use crate::{
+    access::Access,
+    catalog::{self, Request},
     cell::{Call, Operation, activate, app},
     runtime::{self, Objects, Program},
-    settings::{CELL_BINDING, DEFAULT_NAMESPACE, Deployment},
+    settings::{CATALOG_BINDING, CELL_BINDING, DEFAULT_NAMESPACE, Deployment},
 };
 
 /// The headers in a cell's answer.
@@ -48,6 +58,8 @@ pub struct Terms {
     pub retention_ms: Option<u64>,
     /// Whether they are started only with an idempotency key.
     pub key_required: bool,
+    /// Whether that is what the deployment says of all runs.
+    pub retention_is_default: bool,
 }
 
 /// What the handlers know of the deployment.
@@ -56,11 +68,23 @@ pub struct Front {
     // The runtime has one thread for each isolate; axum does not know that.
     env: Arc<SendWrapper<Env>>,
     deployment: Arc<Deployment>,
+    namespace: Arc<str>,
+    /// On whose behalf it asks; nobody's in particular for the deployment's key and for Stepwell itself.
+    access: Option<Arc<Access>>,
+    /// Whether a cell or the catalog has found the caller's key good, or nobody has to.
+    is_vouched: Arc<AtomicBool>,
+    /// Whether it may ask the objects at all.
+    is_nobody: bool,
 }
 
 impl Front {
-    /// What this deployment says, unless that makes no sense.
+    /// For Stepwell itself: what this deployment says, unless that makes no sense.
     pub fn new(env: Env) -> Result<Self, Refusal> {
+        Self::of(env, &Caller::Root, None)
+    }
+
+    /// For somebody who asks for something.
+    pub fn of(env: Env, caller: &Caller, access: Option<Access>) -> Result<Self, Refusal> {
         let deployment = match DEPLOYMENT.with_borrow(Clone::clone) {
             Some(deployment) => deployment,
             None => {
@@ -68,7 +92,97 @@ impl Front {
                 DEPLOYMENT.with_borrow_mut(|known| known.insert(Arc::new(read)).clone())
             }
         };
-        Ok(Self { env: Arc::new(SendWrapper::new(env)), deployment })
+        let namespace = match caller {
+            Caller::Root | Caller::Nobody => DEFAULT_NAMESPACE,
+            Caller::Bearer { namespace, .. } => namespace,
+        };
+        Ok(Self {
+            env: Arc::new(SendWrapper::new(env)),
+            deployment,
+            namespace: namespace.into(),
+            is_vouched: Arc::new(AtomicBool::new(access.is_none())),
+            access: access.map(Arc::new),
+            is_nobody: matches!(caller, Caller::Nobody),
+        })
+    }
+
+    /// The same in another namespace, if nobody in particular asks.
+    pub fn within(&self, namespace: &str) -> Self {
+        match self.access {
+            None => Self { namespace: namespace.into(), ..self.clone() },
+            // Whoever has a key stays in its namespace.
+            Some(_) => self.clone(),
+        }
+    }
+
+    /// Whether there are keys other than the deployment's own.
+    pub fn has_catalog(&self) -> bool {
+        !runtime::property(&self.env, CATALOG_BINDING).is_undefined()
+    }
+
+    /// The caller's namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Lets an answer out only if a cell or the catalog has found the caller's key good. What the Worker can tell
+    /// by itself is for those alone who have one.
+    pub async fn vouched(&self, response: Response) -> Response {
+        if self.is_vouched.load(Ordering::Relaxed) {
+            return response;
+        }
+        match self.pass_on(Request::Check).await {
+            Ok(answer) if answer.status().is_success() => response,
+            Ok(refused) => refused,
+            Err(refusal) => refusal.into_response(),
+        }
+    }
+
+    /// Asks the namespace's catalog, and passes its answer on.
+    pub async fn pass_on(&self, request: Request) -> Result<Response, Refusal> {
+        let (status, body) = self.send_to_catalog(request).await?;
+        Ok(if status < 400 {
+            json(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
+        } else {
+            problem_response(status, body)
+        })
+    }
+
+    /// Asks the namespace's catalog for something that is not simply passed on.
+    pub async fn ask_catalog<T: DeserializeOwned>(&self, request: Request) -> Result<T, Refusal> {
+        let (status, body) = self.send_to_catalog(request).await?;
+        if status < 400 {
+            serde_json::from_str(&body).map_err(|_| unreadable())
+        } else {
+            Err(serde_json::from_str(&body).map_or_else(|_| unreadable(), Refusal))
+        }
+    }
+
+    async fn send_to_catalog(&self, request: Request) -> Result<(u16, String), Refusal> {
+        self.check_somebody()?;
+        let access = self.access.as_deref().cloned();
+        let call = catalog::Call { namespace: self.namespace.to_string(), access, request };
+        let answer = catalog::ask(&self.env, &call).await.map_err(|thrown| {
+            worker::console_error!("stepwell: the catalog did not answer: {}", runtime::message(&thrown));
+            Refusal::new(Code::Internal, "The catalog of the namespace did not answer. Try again.")
+        })?;
+        self.hear(answer.0);
+        Ok(answer)
+    }
+
+    /// An object has answered. Whatever it is but a refusal of the caller, it has found the key good.
+    fn hear(&self, status: u16) {
+        if ![401, 403, 429].contains(&status) {
+            self.is_vouched.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn check_somebody(&self) -> Result<(), Refusal> {
+        if self.is_nobody {
+            let detail = "This takes a key: send one as `Authorization: Bearer <key>`.";
+            return Err(Refusal::new(Code::Unauthorized, detail));
+        }
+        Ok(())
     }
 
     /// Any cell for a new run without a key.
@@ -139,6 +253,7 @@ impl Front {
         let terms = |workflow: &WorkflowDescription| Terms {
             dispatch: workflow.dispatch,
             timeout_ms: workflow.timeout_ms,
+            retention_is_default: workflow.retention_ms.is_none(),
             retention_ms: match workflow.retention_ms {
                 Some(0) => None,
                 Some(ms) => Some(ms),
@@ -162,13 +277,14 @@ impl Front {
             workflow: String,
         }
         let Named { workflow } = activation.decode().ok()?;
-        activate(&self.env, runtime::own_entrypoint(), &workflow, activation.text(), session)
+        activate(&self.env, runtime::own_entrypoint(), &workflow, &self.namespace, activation.text(), session)
     }
 
     /// How runs are treated whose workflow says nothing about it: the engine's own, say.
     pub fn own_terms(&self) -> Terms {
         let Deployment { retention_ms, key_required, .. } = *self.deployment;
-        Terms { dispatch: Dispatch::default(), timeout_ms: None, retention_ms, key_required }
+        let dispatch = Dispatch::default();
+        Terms { dispatch, timeout_ms: None, retention_ms, retention_is_default: true, key_required }
     }
 
     /// All cells, of all generations.
@@ -200,10 +316,12 @@ impl Front {
 
     /// Asks a cell.
     pub async fn ask(&self, place: &Place, operation: Operation) -> Result<Response, Refusal> {
-        let call =
-            serde_json::to_string(&Call::new(place, operation)).expect("a call holds only what JSON can say");
+        let call = self.call(place, operation)?;
         match self.send(place, &call).await {
-            Ok(response) => Ok(response),
+            Ok(response) => {
+                self.hear(response.status().as_u16());
+                Ok(response)
+            }
             Err(thrown) => {
                 let why = runtime::message(&thrown);
                 worker::console_error!("stepwell: cell {place} did not answer: {why}");
@@ -214,9 +332,16 @@ impl Front {
         }
     }
 
+    /// What a cell is asked, as a text, with whoever asks for it.
+    fn call(&self, place: &Place, operation: Operation) -> Result<String, Refusal> {
+        self.check_somebody()?;
+        let call = Call::new(&self.namespace, place, self.access.as_deref().cloned(), operation);
+        Ok(serde_json::to_string(&call).expect("a call holds only what JSON can say"))
+    }
+
     async fn send(&self, place: &Place, call: &str) -> Result<Response, JsValue> {
         let cells: Objects = runtime::property(&self.env, CELL_BINDING).unchecked_into();
-        let stub = cells.get_by_name(&place.object_name(DEFAULT_NAMESPACE))?;
+        let stub = cells.get_by_name(&place.object_name(&self.namespace))?;
         let answer: Array = runtime::settle(stub.ask(call)?).await?.unchecked_into();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a status of HTTP")]
         let status = answer.get(0).as_f64().unwrap_or_default() as u16;

@@ -8,10 +8,13 @@ mod bulk;
 mod described;
 mod error;
 mod forward;
+mod keys;
 mod list;
+mod namespaces;
 mod overview;
 mod runs;
 mod starts;
+mod token;
 
 use std::cell::RefCell;
 
@@ -24,13 +27,14 @@ use http::{Method, Request as HttpRequest, Response as HttpResponse, StatusCode}
 use stepwell_protocol::{
     Code, Problem,
     program::PAYLOAD_BYTES_MAX,
-    routes::{self, Entry, Route, Scope},
+    routes::{self, Entry, Route},
 };
 use tower_service::Service as _;
 use worker::{Env, Headers, Request, Response, Result};
 
 use self::error::Refusal;
 pub use self::forward::Front;
+use self::keys::Asked;
 
 /// The largest body of a request: a payload and a little around it.
 const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 8_192;
@@ -69,6 +73,25 @@ fn on(method: MethodFilter, route: Route) -> MethodRouter {
         Route::RetryRun => routing::on(method, runs::retry),
         Route::RestartRun => routing::on(method, runs::restart),
         Route::SendSignal => routing::on(method, runs::signal),
+        Route::ListKeys => keys::on(method, Asked::ListKeys),
+        Route::CreateKey => keys::on(method, Asked::CreateKey),
+        Route::RotateKey => keys::on(method, Asked::RotateKey),
+        Route::RevokeKey => keys::on(method, Asked::RevokeKey),
+        Route::ShowSession => keys::on(method, Asked::ShowSession),
+        Route::OpenSession => keys::on(method, Asked::OpenSession),
+        Route::EndSession => keys::on(method, Asked::EndSession),
+        Route::ShowSettings => keys::on(method, Asked::ShowSettings),
+        Route::SetSettings => keys::on(method, Asked::SetSettings),
+        Route::SetWorkflowSettings => keys::on(method, Asked::SetWorkflowSettings),
+        Route::RemoveWorkflowSettings => keys::on(method, Asked::RemoveWorkflowSettings),
+        Route::Audit => keys::on(method, Asked::Audit),
+        Route::ListNamespaces => keys::on(method, Asked::ListNamespaces),
+        Route::CreateNamespace => keys::on(method, Asked::CreateNamespace),
+        Route::CreateNamespaceKey => keys::on(method, Asked::CreateNamespaceKey),
+        Route::SetLimits => keys::on(method, Asked::SetLimits),
+        Route::ListIssuers => keys::on(method, Asked::ListIssuers),
+        Route::SetIssuer => keys::on(method, Asked::SetIssuer),
+        Route::RemoveIssuer => keys::on(method, Asked::RemoveIssuer),
     }
 }
 
@@ -83,7 +106,33 @@ fn filter(method: routes::Method) -> MethodFilter {
 
 /// Answers a request.
 pub async fn serve(request: Request, env: Env) -> Result<Response> {
-    let response = match prepare(request, env).await {
+    let response = match identify(&request, env).await {
+        Ok((front, allowed)) => {
+            let answered = match allowed {
+                Ok(()) => answer(request, &front).await,
+                Err(refusal) => refusal.into_response(),
+            };
+            front.vouched(answered).await
+        }
+        Err(refusal) => refusal.into_response(),
+    };
+    finish(response).await
+}
+
+/// Who asks, and whether that can be enough. Nothing else of a request is read for whoever cannot be somebody.
+type Identified = (Front, std::result::Result<(), Refusal>);
+
+async fn identify(request: &Request, env: Env) -> std::result::Result<Identified, Refusal> {
+    let path = request.path();
+    let route = Route::find(request.method().as_ref(), &path);
+    let caller = auth::caller(request, &env, route).await?;
+    namespaces::check(&env, &caller).await?;
+    let front = Front::of(env, &caller, caller.access(auth::need(route, &path)))?;
+    Ok((front, auth::check_root(route, &caller)))
+}
+
+async fn answer(request: Request, front: &Front) -> HttpResponse<Body> {
+    match prepare(request, front.clone()).await {
         Ok(request) => {
             let mut router = ROUTER.with_borrow(Clone::clone);
             match router.call(request).await {
@@ -92,8 +141,7 @@ pub async fn serve(request: Request, env: Env) -> Result<Response> {
             }
         }
         Err(refusal) => refusal.into_response(),
-    };
-    finish(response).await
+    }
 }
 
 /// Answers a call of a Worker that is bound to this one: the same as a request, without a key.
@@ -126,14 +174,7 @@ pub async fn call(
     (status, String::from_utf8_lossy(&body).into_owned())
 }
 
-/// Nothing of a request is read before its key was found good.
-async fn prepare(mut request: Request, env: Env) -> std::result::Result<HttpRequest<Body>, Refusal> {
-    if let Err(refusal) = auth::check(&request, &env)
-        && !is_open(&request)
-    {
-        return Err(refusal);
-    }
-    let front = Front::new(env)?;
+async fn prepare(mut request: Request, front: Front) -> std::result::Result<HttpRequest<Body>, Refusal> {
     let unreadable =
         |_| Refusal::new(Code::InvalidRequest, "The request's address, headers or body cannot be read.");
     let url = request.url().map_err(unreadable)?;
@@ -151,19 +192,17 @@ async fn prepare(mut request: Request, env: Env) -> std::result::Result<HttpRequ
             builder = builder.header(name, value);
         }
     }
-    let body = if method == Method::POST { read_body(&mut request).await? } else { String::new() };
+    let body = if [Method::POST, Method::PUT].contains(&method) {
+        read_body(&mut request).await?
+    } else {
+        String::new()
+    };
     builder.extension(front).body(Body::from(body)).map_err(|_| {
         Refusal::new(
             Code::InvalidRequest,
             "The request's address or headers hold characters that HTTP forbids.",
         )
     })
-}
-
-/// Whether a request is for a route that needs no key.
-fn is_open(request: &Request) -> bool {
-    let route = Route::find(request.method().as_ref(), &request.path());
-    route.is_some_and(|route| route.entry().scope == Scope::Open)
 }
 
 async fn read_body(request: &mut Request) -> std::result::Result<String, Refusal> {

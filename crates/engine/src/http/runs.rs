@@ -165,7 +165,7 @@ fn payload(body: String) -> Result<Payload, Refusal> {
         .map_err(|error| Refusal::new(Code::InvalidRequest, format!("The body is not JSON: {error}.")))
 }
 
-fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
+pub(super) fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
     if name.is_empty() || name.len() > NAME_LENGTH_MAX || name.chars().any(char::is_control) {
         let detail =
             format!("The name of a {what} has 1 to {NAME_LENGTH_MAX} bytes and no control characters.");

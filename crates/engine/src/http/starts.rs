@@ -47,6 +47,7 @@ impl Wanted {
             dispatch: self.terms.dispatch,
             timeout_ms: self.terms.timeout_ms,
             retention_ms: self.terms.retention_ms,
+            retention_is_default: self.terms.retention_is_default,
             tags: self.tags.clone(),
             is_strict: self.terms.key_required,
             wait_ms: self.wait_ms,

@@ -1,0 +1,54 @@
+//! The state after an entry. Total: whatever was recorded has happened.
+
+use std::rc::Rc;
+
+use super::{Catalog, Entry};
+
+impl Catalog {
+    /// Lets entries have happened.
+    pub fn apply_all(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            self.apply(entry);
+        }
+    }
+
+    fn apply(&mut self, entry: &Entry) {
+        match entry {
+            Entry::KeyStored(key) => {
+                self.keys.insert(key.id.clone(), Rc::new(key.clone()));
+            }
+            Entry::KeyForgotten(id) => {
+                self.keys.remove(id);
+            }
+            Entry::SessionOpened(session) => {
+                self.sessions.insert(session.id.clone(), Rc::new(session.clone()));
+            }
+            Entry::SessionEnded(id) => {
+                self.sessions.remove(id);
+            }
+            Entry::LimitsSet(limits) => self.limits = *limits,
+            Entry::RunsSet(settings) => self.runs = *settings,
+            Entry::WorkflowSet { workflow, settings: Some(settings) } => {
+                self.workflows.insert(workflow.clone(), *settings);
+            }
+            Entry::WorkflowSet { workflow, settings: None } => {
+                self.workflows.remove(workflow);
+            }
+            Entry::NamespaceAdded(namespace) => {
+                self.namespaces.insert(namespace.name.clone(), Rc::new(namespace.clone()));
+            }
+            Entry::IssuerSet(issuer) => {
+                self.issuers.insert(issuer.issuer.clone(), Rc::new(issuer.clone()));
+            }
+            Entry::IssuerRemoved(issuer) => {
+                self.issuers.remove(issuer);
+            }
+            Entry::VersionRaised => self.version += 1,
+            Entry::CellHeard { cell, version } => {
+                self.watchers.insert(cell.clone(), *version);
+            }
+            Entry::Audited(record) => self.audit_seq = self.audit_seq.max(record.seq),
+            Entry::AuditTrimmed { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! What to do about an input.
+
+use std::rc::Rc;
+
+use stepwell_protocol::{
+    Code, Timestamp,
+    access::{AuditRecord, Issuer, KeyStatus, Limits, NamespaceOf, RunSettings},
+    key,
+};
+
+use super::{
+    AUDIT_MAX, AUDIT_MS, Catalog, Decision, Entry, ISSUERS_MAX, Input, KEYS_MAX, Key, NAME_LENGTH_MAX,
+    NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, SCOPES_MAX, SESSION_MS, SESSIONS_MAX, Session,
+    WORKFLOWS_MAX,
+};
+use crate::access::Credential;
+
+/// The longest time of any setting: a hundred years.
+const TIME_MS_MAX: u64 = 36_500 * 86_400_000;
+
+/// The longest text of an issuer's settings.
+const TEXT_LENGTH_MAX: usize = 512;
+
+impl Catalog {
+    /// What to record about an input, on whose behalf.
+    pub fn decide(&self, now: Timestamp, actor: &str, input: Input) -> Result<Decision, Rejection> {
+        let mut decision = match input {
+            Input::CreateKey(key) => self.create_key(now, key)?,
+            Input::RotateKey { id, new, overlap_ms } => self.rotate_key(now, actor, &id, new, overlap_ms)?,
+            Input::RevokeKey { id } => self.revoke_key(now, &id)?,
+            Input::OpenSession { new, key } => self.open_session(now, new, key)?,
+            Input::EndSession { id } => match self.sessions.get(&id) {
+                Some(_) => vec![Entry::SessionEnded(id), Entry::VersionRaised],
+                None => Vec::new(),
+            },
+            Input::SetLimits(limits) => {
+                check_limits(&limits)?;
+                if limits == self.limits {
+                    Vec::new()
+                } else {
+                    vec![Entry::LimitsSet(limits), Entry::VersionRaised]
+                }
+            }
+            Input::SetRuns(settings) => {
+                check_settings(&settings)?;
+                if settings == self.runs {
+                    Vec::new()
+                } else {
+                    vec![Entry::RunsSet(settings), Entry::VersionRaised]
+                }
+            }
+            Input::SetWorkflow { workflow, settings } => self.set_workflow(workflow, settings)?,
+            Input::AddNamespace { name } => self.add_namespace(now, name)?,
+            Input::SetIssuer(issuer) => self.set_issuer(issuer)?,
+            Input::RemoveIssuer { issuer } => match self.issuers.get(&issuer) {
+                Some(_) => vec![Entry::IssuerRemoved(issuer), Entry::VersionRaised],
+                None => Vec::new(),
+            },
+            Input::Watch { cell } => match self.watchers.get(&cell) {
+                Some(_) => Vec::new(),
+                // What it hears from now on is what holds from now on.
+                None => vec![Entry::CellHeard { cell, version: self.version }],
+            },
+            Input::Heard { cell, version } => match self.watchers.get(&cell) {
+                // One that comes late says nothing new.
+                Some(heard) if *heard < version.min(self.version) => {
+                    vec![Entry::CellHeard { cell, version: version.min(self.version) }]
+                }
+                Some(_) | None => Vec::new(),
+            },
+            Input::Tidy => self.tidy(now),
+        };
+        self.audit(now, actor, &mut decision);
+        Ok(decision)
+    }
+
+    fn create_key(&self, now: Timestamp, key: Key) -> Result<Decision, Rejection> {
+        let is_name = !key.name.is_empty()
+            && key.name.len() <= NAME_LENGTH_MAX
+            && !key.name.chars().any(char::is_control);
+        if !is_name {
+            return Err(invalid(format!(
+                "The name of a key has 1 to {NAME_LENGTH_MAX} bytes and no control characters."
+            )));
+        }
+        if key.scopes.is_empty() || key.scopes.len() > SCOPES_MAX {
+            return Err(invalid(format!("A key has 1 to {SCOPES_MAX} scopes, such as [\"read\"].")));
+        }
+        if !["live", "test"].contains(&key.environment.as_str()) {
+            return Err(invalid("The environment of a key is `live` or `test`."));
+        }
+        if key.expires_at.is_some_and(|end| end <= now) {
+            return Err(invalid("`expires_at` is over already."));
+        }
+        let mut decision = self.room_for_a_key(now)?;
+        self.check_new(&key.id)?;
+        decision.push(Entry::KeyStored(key));
+        Ok(decision)
+    }
+
+    fn rotate_key(
+        &self,
+        now: Timestamp,
+        actor: &str,
+        id: &str,
+        new: Credential,
+        overlap_ms: u64,
+    ) -> Result<Decision, Rejection> {
+        if overlap_ms > OVERLAP_MS_MAX {
+            return Err(invalid(format!("`overlap_ms` is at most {OVERLAP_MS_MAX}, which is 30 days.")));
+        }
+        let old = self.keys.get(id).ok_or_else(no_such_key)?;
+        if old.status(now) != KeyStatus::Good || old.replaced_by.is_some() {
+            let detail = "The key was rotated before, or is not good any more. Rotate the one that took its \
+                          place, or make a new one.";
+            return Err(Rejection::new(Code::WrongStatus, detail));
+        }
+        let mut decision = self.room_for_a_key(now)?;
+        self.check_new(&new.id)?;
+        let end = now.plus_millis(overlap_ms);
+        let ends = Key {
+            expires_at: Some(old.expires_at.map_or(end, |before| before.min(end))),
+            replaced_by: Some(new.id.clone()),
+            ..Key::clone(old)
+        };
+        let Credential { id: new_id, hash } = new;
+        // The end of the old one is its own; the new one lasts as long again as it was meant to.
+        let expires_at = old
+            .expires_at
+            .map(|before| now.plus_millis(before.as_millis().saturating_sub(old.created_at.as_millis())));
+        let next = Key {
+            id: new_id,
+            hash,
+            created_at: now,
+            created_by: actor.to_owned(),
+            expires_at,
+            replaced_by: None,
+            ..Key::clone(old)
+        };
+        // Never more than two: one that this one has replaced, and that is still good, is good no more.
+        let before = self.keys.values().filter(|key| key.replaced_by.as_deref() == Some(id));
+        for key in before.filter(|key| key.status(now) == KeyStatus::Good) {
+            decision.push(Entry::KeyStored(Key { expires_at: Some(now), ..Key::clone(key) }));
+        }
+        decision.extend([Entry::KeyStored(ends), Entry::KeyStored(next), Entry::VersionRaised]);
+        Ok(decision)
+    }
+
+    fn revoke_key(&self, now: Timestamp, id: &str) -> Result<Decision, Rejection> {
+        let key = self.keys.get(id).ok_or_else(no_such_key)?;
+        if key.revoked_at.is_some() {
+            return Ok(Vec::new());
+        }
+        let mut decision: Vec<_> =
+            self.sessions_of(id).map(|session| Entry::SessionEnded(session.id.clone())).collect();
+        decision.extend([
+            Entry::KeyStored(Key { revoked_at: Some(now), ..Key::clone(key) }),
+            Entry::VersionRaised,
+        ]);
+        Ok(decision)
+    }
+
+    fn open_session(
+        &self,
+        now: Timestamp,
+        new: Credential,
+        key: Option<String>,
+    ) -> Result<Decision, Rejection> {
+        if let Some(id) = &key
+            && self.keys.get(id).is_none_or(|key| key.status(now) != KeyStatus::Good)
+        {
+            return Err(crate::access::not_good());
+        }
+        self.check_new(&new.id)?;
+        let mut decision = Vec::new();
+        if self.sessions.len() >= SESSIONS_MAX {
+            decision = self.ended_sessions(now);
+            if decision.is_empty() {
+                return Err(too_many(format!("The namespace has {SESSIONS_MAX} sessions.")));
+            }
+        }
+        let Credential { id, hash } = new;
+        let expires_at = now.plus_millis(SESSION_MS);
+        decision.push(Entry::SessionOpened(Session { id, hash, key, created_at: now, expires_at }));
+        Ok(decision)
+    }
+
+    fn set_workflow(&self, workflow: String, settings: Option<RunSettings>) -> Result<Decision, Rejection> {
+        if let Some(settings) = &settings {
+            check_settings(settings)?;
+            if !self.workflows.contains_key(&workflow) && self.workflows.len() >= WORKFLOWS_MAX {
+                return Err(too_many(format!("{WORKFLOWS_MAX} workflows have settings of their own.")));
+            }
+        }
+        if self.workflows.get(&workflow) == settings.as_ref() {
+            return Ok(Vec::new());
+        }
+        Ok(vec![Entry::WorkflowSet { workflow, settings }, Entry::VersionRaised])
+    }
+
+    fn add_namespace(&self, now: Timestamp, name: String) -> Result<Decision, Rejection> {
+        if !key::is_namespace(&name) {
+            return Err(invalid(format!(
+                "The name of a namespace has 1 to {} lower-case letters, digits and hyphens, begins with a letter, \
+                 and does not end with a hyphen.",
+                key::NAMESPACE_LENGTH_MAX
+            )));
+        }
+        if self.namespaces.contains_key(&name) || name == super::DEFAULT_NAMESPACE {
+            return Err(Rejection::new(
+                Code::NamespaceExists,
+                format!("The namespace '{name}' was made before. Nothing was changed."),
+            ));
+        }
+        if self.namespaces.len() >= NAMESPACES_MAX {
+            return Err(too_many(format!("The deployment has {NAMESPACES_MAX} namespaces.")));
+        }
+        Ok(vec![Entry::NamespaceAdded(Namespace { name, created_at: now })])
+    }
+
+    fn set_issuer(&self, issuer: Issuer) -> Result<Decision, Rejection> {
+        let claim = match &issuer.namespace {
+            NamespaceOf::Fixed(name) if !key::is_namespace(name) => {
+                return Err(invalid("`namespace.fixed` is no name of a namespace."));
+            }
+            NamespaceOf::Fixed(name) | NamespaceOf::Claim(name) => name,
+        };
+        let texts = [&issuer.issuer, &issuer.audience, &issuer.jwks_url, claim];
+        let texts = texts.into_iter().chain(&issuer.scopes_claim);
+        for text in texts {
+            if text.is_empty() || text.len() > TEXT_LENGTH_MAX {
+                return Err(invalid(format!("Each text of an issuer has 1 to {TEXT_LENGTH_MAX} bytes.")));
+            }
+        }
+        let is_local =
+            ["http://127.0.0.1:", "http://localhost:"].iter().any(|at| issuer.jwks_url.starts_with(at));
+        if !is_local && !issuer.jwks_url.starts_with("https://") {
+            return Err(invalid("`jwks_url` begins with https://, unless it is on this machine."));
+        }
+        if issuer.scopes.len() > SCOPES_MAX {
+            return Err(invalid(format!("An issuer has up to {SCOPES_MAX} scopes.")));
+        }
+        if !self.issuers.contains_key(&issuer.issuer) && self.issuers.len() >= ISSUERS_MAX {
+            return Err(too_many(format!("The deployment has {ISSUERS_MAX} issuers.")));
+        }
+        if self.issuers.get(&issuer.issuer).is_some_and(|known| **known == issuer) {
+            return Ok(Vec::new());
+        }
+        Ok(vec![Entry::IssuerSet(issuer), Entry::VersionRaised])
+    }
+
+    fn tidy(&self, now: Timestamp) -> Decision {
+        let mut decision = self.ended_sessions(now);
+        // By the time that comes here, nobody grants anything for them: a cell looks at the end itself.
+        let from = oldest_kept(now);
+        if self.audit_seq > 0 {
+            decision.push(Entry::AuditTrimmed { first: first_kept(self.audit_seq), from });
+        }
+        decision
+    }
+
+    /// Makes room for one more key, if it takes any: the oldest one that is not good any more is forgotten.
+    fn room_for_a_key(&self, now: Timestamp) -> Result<Decision, Rejection> {
+        if self.keys.len() < KEYS_MAX {
+            return Ok(Vec::new());
+        }
+        let over = self.keys.values().filter(|key| key.status(now) != KeyStatus::Good);
+        match over.min_by_key(|key| (key.created_at, &key.id)) {
+            Some(key) => Ok(vec![Entry::KeyForgotten(key.id.clone())]),
+            None => Err(too_many(format!("The namespace has {KEYS_MAX} keys, and all of them are good."))),
+        }
+    }
+
+    fn ended_sessions(&self, now: Timestamp) -> Decision {
+        let over = self.sessions.values().filter(|session| session.expires_at <= now);
+        over.map(|session| Entry::SessionEnded(session.id.clone())).collect()
+    }
+
+    fn sessions_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Session> {
+        self.sessions.values().map(Rc::as_ref).filter(move |session| session.key.as_deref() == Some(key))
+    }
+
+    /// Forty random bits are not enough to be sure; whoever draws one again only has to try again.
+    fn check_new(&self, id: &str) -> Result<(), Rejection> {
+        if self.keys.contains_key(id) || self.sessions.contains_key(id) {
+            let detail = "The new key's id was drawn before, by chance. Try again.";
+            return Err(Rejection::new(Code::Internal, detail));
+        }
+        Ok(())
+    }
+
+    /// Adds a line to the audit log for what people should know of, and drops what is too old.
+    fn audit(&self, now: Timestamp, actor: &str, decision: &mut Decision) {
+        let lines: Vec<_> = decision.iter().filter_map(|entry| self.line(now, entry)).collect();
+        if lines.is_empty() {
+            return;
+        }
+        let mut seq = self.audit_seq;
+        for (action, subject) in lines {
+            seq += 1;
+            let (actor, action) = (actor.to_owned(), action.to_owned());
+            decision.push(Entry::Audited(AuditRecord { seq, at: now, actor, action, subject }));
+        }
+        decision.push(Entry::AuditTrimmed { first: first_kept(seq), from: oldest_kept(now) });
+    }
+
+    /// What an entry is called in the audit log, and what it is about.
+    fn line(&self, now: Timestamp, entry: &Entry) -> Option<(&'static str, String)> {
+        match entry {
+            Entry::KeyStored(key) => {
+                let action = match (self.keys.get(&key.id), key.revoked_at) {
+                    (None, _) => "key_created",
+                    (Some(_), Some(_)) => "key_revoked",
+                    (Some(_), None) => "key_rotated",
+                };
+                Some((action, format!("key:{}", key.id)))
+            }
+            Entry::SessionOpened(session) => Some(("session_opened", format!("session:{}", session.id))),
+            Entry::SessionEnded(id) => {
+                // That one has come to its end by itself is no news.
+                let is_over = self.sessions.get(id).is_some_and(|session| session.expires_at <= now);
+                (!is_over).then(|| ("session_ended", format!("session:{id}")))
+            }
+            Entry::LimitsSet(_) => Some(("limits_set", "namespace".into())),
+            Entry::RunsSet(_) => Some(("settings_set", "namespace".into())),
+            Entry::WorkflowSet { workflow, .. } => Some(("settings_set", format!("workflow:{workflow}"))),
+            Entry::NamespaceAdded(namespace) => {
+                Some(("namespace_created", format!("namespace:{}", namespace.name)))
+            }
+            Entry::IssuerSet(issuer) => Some(("issuer_set", format!("issuer:{}", issuer.issuer))),
+            Entry::IssuerRemoved(issuer) => Some(("issuer_removed", format!("issuer:{issuer}"))),
+            Entry::KeyForgotten(_)
+            | Entry::VersionRaised
+            | Entry::CellHeard { .. }
+            | Entry::Audited(_)
+            | Entry::AuditTrimmed { .. } => None,
+        }
+    }
+}
+
+fn first_kept(last: u64) -> u64 {
+    (last + 1).saturating_sub(AUDIT_MAX)
+}
+
+fn oldest_kept(now: Timestamp) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_sub(AUDIT_MS))
+}
+
+fn check_settings(settings: &RunSettings) -> Result<(), Rejection> {
+    if settings.timeout_ms == Some(0) {
+        return Err(invalid("`timeout_ms` is at least 1."));
+    }
+    if [settings.timeout_ms, settings.retention_ms].into_iter().flatten().any(|ms| ms > TIME_MS_MAX) {
+        return Err(invalid(format!("Times are at most {TIME_MS_MAX} milliseconds, a hundred years.")));
+    }
+    Ok(())
+}
+
+fn check_limits(limits: &Limits) -> Result<(), Rejection> {
+    let Limits { requests_per_second, payload_bytes_per_second, live_runs, payload_bytes_max } = limits;
+    let all = [requests_per_second, payload_bytes_per_second, live_runs, payload_bytes_max];
+    if all.into_iter().flatten().any(|limit| *limit == 0) {
+        return Err(invalid("A limit is at least 1. To lock a namespace out, revoke its keys."));
+    }
+    Ok(())
+}
+
+fn no_such_key() -> Rejection {
+    Rejection::new(Code::KeyNotFound, "The namespace has no key of this id. `GET /api/keys` lists them.")
+}
+
+fn invalid(detail: impl Into<String>) -> Rejection {
+    Rejection::new(Code::InvalidRequest, detail)
+}
+
+fn too_many(detail: impl Into<String>) -> Rejection {
+    Rejection::new(Code::TooMany, detail)
+}

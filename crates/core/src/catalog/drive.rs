@@ -1,0 +1,202 @@
+//! The one loop of a catalog: decide, commit, apply, order. Synchronous, like a cell's.
+
+use stepwell_protocol::{Code, Problem, Timestamp, access::AuditRecord};
+
+use super::{Catalog, Corrupt, Entry, Input, Rows, Trim};
+use crate::{
+    access::{Bucket, Credential, Grant, Need, not_good},
+    token::Vouched,
+};
+
+/// How long until cells that have not heard of a change are told again.
+pub const TELL_AGAIN_MS: u64 = 1_000;
+
+/// How often what is over is forgotten.
+const TIDY_MS: u64 = 86_400_000;
+
+/// A catalog and its storage's rows, put together.
+#[derive(Debug, Default)]
+pub struct Desk {
+    /// Nothing until the rows were read.
+    catalog: Option<Catalog>,
+    /// The latest time that was seen: the clock may be set back.
+    latest: Timestamp,
+    /// When the alarm is set for, as far as this instance knows.
+    armed: Option<Timestamp>,
+    /// How much of the namespace's requests were made here.
+    requests: Bucket,
+    orders: Vec<Order>,
+}
+
+/// What the host has to do, in the same turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Set the alarm.
+    Arm(Timestamp),
+    /// Tell these cells to forget what they knew before this version, and say when one has done so.
+    Tell {
+        /// Their places.
+        cells: Vec<String>,
+        /// The version.
+        version: u64,
+    },
+}
+
+/// Why a catalog did not do what it was asked. Nothing was recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault<E> {
+    /// The caller's fault.
+    #[error(transparent)]
+    Rejected(#[from] Problem),
+    /// The storage's.
+    #[error("the storage failed")]
+    Storage(E),
+    /// Nobody's who is here.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+}
+
+/// What a cell may remember of a key.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Confirmation {
+    /// What it grants.
+    pub grant: Grant,
+    /// As of which version: a cell that has heard of a later one asks again.
+    pub version: u64,
+}
+
+impl Desk {
+    /// The catalog, from memory or from its rows.
+    pub fn catalog<R: Rows>(&mut self, rows: &R) -> Result<&Catalog, Fault<R::Error>> {
+        if self.catalog.is_none() {
+            let (stored, audit_seq) =
+                (rows.load().map_err(Fault::Storage)?, rows.audit_last().map_err(Fault::Storage)?);
+            self.catalog = Some(Catalog::from_rows(&stored, audit_seq)?);
+            // The instance before may have died before everybody was told. Its alarm is armed, but the next one to be
+            // set would take its place.
+            self.tell(self.latest);
+        }
+        Ok(self.catalog.as_ref().expect("it was just read"))
+    }
+
+    /// The time, which never goes back while this instance lives.
+    pub fn now(&mut self, clock: Timestamp) -> Timestamp {
+        self.latest = self.latest.max(clock);
+        self.latest
+    }
+
+    /// Lets an input happen, on somebody's behalf.
+    pub fn drive<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        actor: &str,
+        input: Input,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        let catalog = self.catalog(rows)?;
+        let entries = catalog.decide(now, actor, input)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let mut next = catalog.clone();
+        next.apply_all(&entries);
+        let (mut changed, mut audit, mut trim) = (Vec::new(), Vec::new(), None);
+        for entry in &entries {
+            changed.extend(next.row(entry));
+            if let Entry::Audited(record) = entry {
+                audit.push(record.clone());
+            } else if let Entry::AuditTrimmed { first, from } = entry {
+                trim = Some(Trim { first: *first, from: *from });
+            }
+        }
+        rows.commit(&changed, &audit, trim).map_err(Fault::Storage)?;
+        self.catalog = Some(next);
+        let is_news = entries.contains(&Entry::VersionRaised);
+        if is_news {
+            self.tell(now);
+        }
+        // A day is soon enough for what nobody is granted anything for any more.
+        self.arm_by(now, now.plus_millis(TIDY_MS));
+        Ok(())
+    }
+
+    /// What a caller is granted, if that is enough for what it asks of the catalog itself. Counts the request.
+    pub fn admit<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        brought: &Credential,
+        vouched: Option<&Vouched>,
+        need: &Need,
+    ) -> Result<Grant, Fault<R::Error>> {
+        let now = self.now(clock);
+        let grant = self.catalog(rows)?.worth(now, brought, vouched).ok_or_else(not_good)?;
+        grant.check(now, need)?;
+        if let Some(limit) = grant.limits.requests_per_second {
+            self.requests.take(now, limit.into(), 1).map_err(|seconds| {
+                let detail = format!("The namespace may have {limit} requests a second.");
+                Problem::new(Code::LimitReached, detail).after(seconds)
+            })?;
+        }
+        Ok(grant)
+    }
+
+    /// What a credential grants, for a cell that will remember it. The cell is a watcher from now on.
+    pub fn confirm<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        brought: &Credential,
+        vouched: Option<&Vouched>,
+        cell: &str,
+    ) -> Result<Confirmation, Fault<R::Error>> {
+        let now = self.now(clock);
+        let grant = self.catalog(rows)?.worth(now, brought, vouched).ok_or_else(not_good)?;
+        self.drive(rows, clock, "", Input::Watch { cell: cell.to_owned() })?;
+        Ok(Confirmation { grant, version: self.catalog(rows)?.version() })
+    }
+
+    /// The alarm has fired: whoever is behind is told again, and what is over is forgotten.
+    pub fn alarm<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        self.armed = None;
+        let tidied = self.drive(rows, clock, "", Input::Tidy);
+        self.tell(now);
+        tidied
+    }
+
+    /// What the host has to do now. To be asked for after every call, whether it failed or not.
+    #[must_use = "orders that are not performed are lost"]
+    pub fn take_orders(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// Lines of the audit log below a number, newest first.
+    pub fn audit<R: Rows>(
+        &self,
+        rows: &R,
+        below: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditRecord>, Fault<R::Error>> {
+        rows.audit(below, limit).map_err(Fault::Storage)
+    }
+
+    fn tell(&mut self, now: Timestamp) {
+        let Some(catalog) = &self.catalog else { return };
+        let cells: Vec<_> = catalog.behind().map(str::to_owned).collect();
+        if cells.is_empty() {
+            return;
+        }
+        self.orders.push(Order::Tell { cells, version: catalog.version() });
+        self.arm_by(now, now.plus_millis(TELL_AGAIN_MS));
+    }
+
+    fn arm_by(&mut self, now: Timestamp, at: Timestamp) {
+        let at = at.max(now.plus_millis(1));
+        if self.armed.is_none_or(|armed| at < armed || armed <= now) {
+            self.armed = Some(at);
+            self.orders.push(Order::Arm(at));
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The catalog of a namespace: its keys, sessions, settings and limits, and who has to be told when they change.
+//!
+//! Owns: which keys are good and what they grant, and the audit log's order. The catalog of the default namespace
+//! also keeps what belongs to the deployment: the list of namespaces, and the issuers of tokens.
+//! Does not own: keys as texts ([`stepwell_protocol::key`]) and their hashing; raw keys never come here.
+//!
+//! A cell that was told that a key is good answers for it without asking again. So each such cell is remembered, and
+//! whatever makes a key less good raises the *version*: a cell is behind until it has said that it has heard of it.
+//! A cell's row is all the outbox that this takes, for any number of changes.
+//!
+//! Invariant: a cell that may remember a key is a watcher, and a watcher that may remember something that does not
+//! hold any more is behind.
+
+mod apply;
+mod decide;
+mod drive;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use serde::{Deserialize, Serialize};
+use stepwell_protocol::{
+    Problem, Timestamp,
+    access::{AuditRecord, Issuer, KeyStatus, KeyView, Limits, Permission, RunSettings, SessionView},
+};
+
+use crate::{
+    access::{Credential, Grant},
+    token::Vouched,
+};
+pub use drive::{Confirmation, Desk, Fault, Order, TELL_AGAIN_MS};
+pub use rows::{Corrupt, Row, Rows, Trim};
+
+/// The namespace that is there without being made: that of the deployment's own key.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// The most keys of a namespace, those that are not good any more included.
+pub const KEYS_MAX: usize = 1_000;
+
+/// The most sessions of a namespace.
+pub const SESSIONS_MAX: usize = 2_000;
+
+/// The most workflows with settings of their own.
+pub const WORKFLOWS_MAX: usize = 200;
+
+/// The most namespaces of a deployment.
+pub const NAMESPACES_MAX: usize = 10_000;
+
+/// The most issuers of a deployment.
+pub const ISSUERS_MAX: usize = 16;
+
+/// The most scopes of a key.
+pub const SCOPES_MAX: usize = 32;
+
+/// The longest name of a key.
+pub const NAME_LENGTH_MAX: usize = 128;
+
+/// For how long an old key stays good beside its successor, unless its owner says otherwise.
+pub const OVERLAP_MS_DEFAULT: u64 = 86_400_000;
+
+/// The longest such time: 30 days.
+pub const OVERLAP_MS_MAX: u64 = 30 * 86_400_000;
+
+/// How long a session lasts.
+pub const SESSION_MS: u64 = 12 * 3_600_000;
+
+/// How long a line of the audit log is kept: 90 days.
+pub const AUDIT_MS: u64 = 90 * 86_400_000;
+
+/// How many lines of the audit log are kept.
+pub const AUDIT_MAX: u64 = 10_000;
+
+/// A namespace's catalog as it is kept in memory: all of it but the audit log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Catalog {
+    /// Raised whenever something that a cell may remember does not hold any more.
+    version: u64,
+    // Shared, because every change is made on a copy; and behind a pointer, because each form of a map is code.
+    keys: BTreeMap<String, Rc<Key>>,
+    sessions: BTreeMap<String, Rc<Session>>,
+    limits: Limits,
+    runs: RunSettings,
+    workflows: BTreeMap<String, RunSettings>,
+    /// What each cell that remembers keys has heard of.
+    watchers: BTreeMap<String, u64>,
+    namespaces: BTreeMap<String, Rc<Namespace>>,
+    issuers: BTreeMap<String, Rc<Issuer>>,
+    /// The number of the latest line of the audit log.
+    audit_seq: u64,
+}
+
+/// A key as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// By what it is known.
+    pub id: String,
+    /// SHA-256 of its text.
+    pub hash: String,
+    /// What people call it.
+    pub name: String,
+    /// `live` or `test`.
+    pub environment: String,
+    /// What it allows.
+    pub scopes: Vec<Permission>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Who has made it.
+    pub created_by: String,
+    /// When it stops being good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+    /// The key that takes its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_by: Option<String>,
+}
+
+impl Key {
+    /// Whether it is good.
+    pub fn status(&self, now: Timestamp) -> KeyStatus {
+        if self.revoked_at.is_some() {
+            KeyStatus::Revoked
+        } else if self.expires_at.is_some_and(|end| end <= now) {
+            KeyStatus::Expired
+        } else {
+            KeyStatus::Good
+        }
+    }
+
+    /// As people see it.
+    pub fn view(&self, now: Timestamp) -> KeyView {
+        KeyView {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            environment: self.environment.clone(),
+            scopes: self.scopes.clone(),
+            status: self.status(now),
+            created_at: self.created_at,
+            created_by: self.created_by.clone(),
+            expires_at: self.expires_at,
+            revoked_at: self.revoked_at,
+            replaced_by: self.replaced_by.clone(),
+        }
+    }
+}
+
+/// A session as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// By what it is known.
+    pub id: String,
+    /// SHA-256 of its token.
+    pub hash: String,
+    /// The key that was signed in with: the session is good only as long as it is. None for the deployment's key.
+    pub key: Option<String>,
+    /// When it was opened.
+    pub created_at: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+}
+
+/// A namespace in the deployment's list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// What is asked of a catalog.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// Make a key.
+    CreateKey(Key),
+    /// Put a key in the place of another; the old one stays good for a while.
+    RotateKey {
+        /// The old one.
+        id: String,
+        /// The id and hash of the new one.
+        new: Credential,
+        /// For how long both are good.
+        overlap_ms: u64,
+    },
+    /// Let a key be good no more.
+    RevokeKey {
+        /// Which.
+        id: String,
+    },
+    /// Open a session for whoever has a key.
+    OpenSession {
+        /// Its id and hash.
+        new: Credential,
+        /// The key; none for the deployment's.
+        key: Option<String>,
+    },
+    /// End a session.
+    EndSession {
+        /// Which.
+        id: String,
+    },
+    /// Set what the namespace may use.
+    SetLimits(Limits),
+    /// Set what holds for all runs.
+    SetRuns(RunSettings),
+    /// Set what holds for runs of a workflow, or no more.
+    SetWorkflow {
+        /// Its name.
+        workflow: String,
+        /// What holds.
+        settings: Option<RunSettings>,
+    },
+    /// Add a namespace to the deployment's list.
+    AddNamespace {
+        /// Its name.
+        name: String,
+    },
+    /// Take tokens of an issuer.
+    SetIssuer(Issuer),
+    /// Take no more of them.
+    RemoveIssuer {
+        /// The `iss`.
+        issuer: String,
+    },
+    /// A cell wants to remember a key.
+    Watch {
+        /// The cell's place.
+        cell: String,
+    },
+    /// A cell has forgotten all that it knew before this version.
+    Heard {
+        /// The cell's place.
+        cell: String,
+        /// The version that it was told of.
+        version: u64,
+    },
+    /// Forget what is over.
+    Tidy,
+}
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// A key was made or changed.
+    KeyStored(Key),
+    /// A key was forgotten.
+    KeyForgotten(String),
+    /// A session was opened.
+    SessionOpened(Session),
+    /// A session has ended, or was forgotten.
+    SessionEnded(String),
+    /// The limits were set.
+    LimitsSet(Limits),
+    /// The settings of all runs were set.
+    RunsSet(RunSettings),
+    /// The settings of a workflow were set, or taken away.
+    WorkflowSet {
+        /// Its name.
+        workflow: String,
+        /// What holds.
+        settings: Option<RunSettings>,
+    },
+    /// A namespace was added.
+    NamespaceAdded(Namespace),
+    /// An issuer was set.
+    IssuerSet(Issuer),
+    /// An issuer was taken away.
+    IssuerRemoved(String),
+    /// Something that a cell may remember does not hold any more.
+    VersionRaised,
+    /// A cell has heard of a version.
+    CellHeard {
+        /// The cell's place.
+        cell: String,
+        /// The version.
+        version: u64,
+    },
+    /// A line of the audit log.
+    Audited(AuditRecord),
+    /// The oldest lines of the audit log were dropped: those before this number, and those before this
+    /// time, but for the latest.
+    AuditTrimmed {
+        /// The first number that is kept.
+        first: u64,
+        /// The first time that is kept.
+        from: Timestamp,
+    },
+}
+
+/// What to record.
+pub type Decision = Vec<Entry>;
+
+impl Catalog {
+    /// What a credential grants now.
+    pub fn grant(&self, now: Timestamp, brought: &Credential) -> Option<Grant> {
+        if let Some(session) = self.sessions.get(&brought.id)
+            && brought.is_of(&session.hash)
+        {
+            return self.session_grant(now, session);
+        }
+        let key = self.keys.get(&brought.id).filter(|key| brought.is_of(&key.hash))?;
+        let actor = format!("key:{}", key.id);
+        (key.status(now) == KeyStatus::Good).then(|| self.granted(actor, key.scopes.clone(), key.expires_at))
+    }
+
+    /// What a credential grants, which an issuer may have vouched for.
+    pub fn worth(&self, now: Timestamp, brought: &Credential, vouched: Option<&Vouched>) -> Option<Grant> {
+        match vouched {
+            None => self.grant(now, brought),
+            Some(Vouched { actor, scopes, expires_at }) => {
+                (*expires_at > now).then(|| self.granted(actor.clone(), scopes.clone(), Some(*expires_at)))
+            }
+        }
+    }
+
+    fn session_grant(&self, now: Timestamp, session: &Session) -> Option<Grant> {
+        let (scopes, key_end) = match &session.key {
+            Some(id) => {
+                let key = self.keys.get(id).filter(|key| key.status(now) == KeyStatus::Good)?;
+                (key.scopes.clone(), key.expires_at)
+            }
+            None => (vec![Permission::all(stepwell_protocol::access::Scope::Admin)], None),
+        };
+        let end = key_end.map_or(session.expires_at, |end| end.min(session.expires_at));
+        let actor = format!("session:{}", session.id);
+        (end > now).then(|| self.granted(actor, scopes, Some(end)))
+    }
+
+    /// What scopes are worth in this namespace.
+    fn granted(&self, actor: String, scopes: Vec<Permission>, expires_at: Option<Timestamp>) -> Grant {
+        let workflows = self.workflows.clone();
+        Grant { actor, scopes, expires_at, limits: self.limits, runs: self.runs, workflows }
+    }
+
+    /// A session, as its owner sees it.
+    pub fn session(&self, now: Timestamp, namespace: &str, id: &str) -> Option<SessionView> {
+        let session = self.sessions.get(id)?;
+        let grant = self.session_grant(now, session)?;
+        Some(SessionView {
+            id: session.id.clone(),
+            namespace: namespace.to_owned(),
+            subject: session.key.as_ref().map_or("root".into(), |key| format!("key:{key}")),
+            scopes: grant.scopes,
+            created_at: session.created_at,
+            expires_at: session.expires_at,
+        })
+    }
+
+    /// Whether this is a session's id.
+    pub fn is_session(&self, id: &str) -> bool {
+        self.sessions.contains_key(id)
+    }
+
+    /// The key that a session was opened with; none for the deployment's.
+    pub fn key_of_session(&self, id: &str) -> Option<&str> {
+        self.sessions.get(id)?.key.as_deref()
+    }
+
+    /// All keys, newest first.
+    pub fn keys(&self, now: Timestamp) -> Vec<KeyView> {
+        let mut keys: Vec<_> = self.keys.values().map(|key| key.view(now)).collect();
+        keys.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
+        keys
+    }
+
+    /// One key.
+    pub fn key(&self, id: &str) -> Option<&Key> {
+        self.keys.get(id).map(Rc::as_ref)
+    }
+
+    /// All that is set.
+    pub fn settings(&self) -> stepwell_protocol::access::Settings {
+        stepwell_protocol::access::Settings {
+            limits: self.limits,
+            runs: self.runs,
+            workflows: self.workflows.clone(),
+        }
+    }
+
+    /// The deployment's namespaces, by name.
+    pub fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
+        self.namespaces.values().map(Rc::as_ref)
+    }
+
+    /// A namespace of the deployment.
+    pub fn namespace(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.get(name).map(Rc::as_ref)
+    }
+
+    /// The deployment's issuers, by `iss`.
+    pub fn issuers(&self) -> impl Iterator<Item = &Issuer> {
+        self.issuers.values().map(Rc::as_ref)
+    }
+
+    /// Raised whenever something that a cell may remember does not hold any more.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The cells that have not heard of the latest version.
+    pub fn behind(&self) -> impl Iterator<Item = &str> {
+        let version = self.version;
+        self.watchers.iter().filter(move |(_, heard)| **heard < version).map(|(cell, _)| cell.as_str())
+    }
+
+    /// Whether a cell is remembered.
+    pub fn is_watched_by(&self, cell: &str) -> bool {
+        self.watchers.contains_key(cell)
+    }
+}
+
+/// What the caller did wrong, with a code.
+pub type Rejection = Problem;

@@ -1,0 +1,131 @@
+//! What a catalog needs of its storage, and how its state is written into rows.
+
+use std::rc::Rc;
+
+use serde::{Serialize, de::DeserializeOwned};
+use stepwell_protocol::{Timestamp, access::AuditRecord};
+
+use super::{Catalog, Entry};
+
+/// One stored thing: its kind, its name among them, and what is known of it as JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What it is.
+    pub kind: String,
+    /// Which.
+    pub name: String,
+    /// What is known; nothing if the row is to be deleted.
+    pub value: Option<String>,
+}
+
+/// What of the audit log is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trim {
+    /// All before this number.
+    pub first: u64,
+    /// All before this time, but for the latest: the numbers go on from it.
+    pub from: Timestamp,
+}
+
+/// The rows of one catalog.
+pub trait Rows {
+    /// Why the storage failed.
+    type Error;
+
+    /// All rows but the audit log's.
+    fn load(&self) -> Result<Vec<Row>, Self::Error>;
+
+    /// The largest number in the audit log; 0 if it is empty.
+    fn audit_last(&self) -> Result<u64, Self::Error>;
+
+    /// Stores all of this or nothing.
+    fn commit(&self, rows: &[Row], audit: &[AuditRecord], trim: Option<Trim>) -> Result<(), Self::Error>;
+
+    /// Lines of the audit log below a number, newest first.
+    fn audit(&self, below: u64, limit: u32) -> Result<Vec<AuditRecord>, Self::Error>;
+}
+
+/// Stored data that no release has written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stored {kind} '{name}' cannot be read: {why}")]
+pub struct Corrupt {
+    kind: String,
+    name: String,
+    why: String,
+}
+
+const KEY: &str = "key";
+const SESSION: &str = "session";
+const LIMITS: &str = "limits";
+const RUNS: &str = "runs";
+const WORKFLOW: &str = "workflow";
+const NAMESPACE: &str = "namespace";
+const ISSUER: &str = "issuer";
+const VERSION: &str = "version";
+const WATCHER: &str = "watcher";
+
+impl Catalog {
+    /// The state that rows stand for. Kinds that this release does not know are left alone.
+    pub fn from_rows(rows: &[Row], audit_seq: u64) -> Result<Self, Corrupt> {
+        let mut catalog = Self { audit_seq, ..Self::default() };
+        for row in rows {
+            let name = row.name.clone();
+            match row.kind.as_str() {
+                KEY => drop(catalog.keys.insert(name, Rc::new(read(row)?))),
+                SESSION => drop(catalog.sessions.insert(name, Rc::new(read(row)?))),
+                LIMITS => catalog.limits = read(row)?,
+                RUNS => catalog.runs = read(row)?,
+                WORKFLOW => drop(catalog.workflows.insert(name, read(row)?)),
+                NAMESPACE => drop(catalog.namespaces.insert(name, Rc::new(read(row)?))),
+                ISSUER => drop(catalog.issuers.insert(name, Rc::new(read(row)?))),
+                VERSION => catalog.version = read(row)?,
+                WATCHER => drop(catalog.watchers.insert(name, read(row)?)),
+                _ => (),
+            }
+        }
+        Ok(catalog)
+    }
+
+    /// The row that an entry has changed, in the state after it.
+    pub(super) fn row(&self, entry: &Entry) -> Option<Row> {
+        match entry {
+            Entry::KeyStored(key) => Some(write(KEY, &key.id, self.keys.get(&key.id).map(Rc::as_ref))),
+            Entry::KeyForgotten(id) => Some(write(KEY, id, self.keys.get(id).map(Rc::as_ref))),
+            Entry::SessionOpened(session) => {
+                Some(write(SESSION, &session.id, self.sessions.get(&session.id).map(Rc::as_ref)))
+            }
+            Entry::SessionEnded(id) => Some(write(SESSION, id, self.sessions.get(id).map(Rc::as_ref))),
+            Entry::LimitsSet(_) => Some(write(LIMITS, "", Some(&self.limits))),
+            Entry::RunsSet(_) => Some(write(RUNS, "", Some(&self.runs))),
+            Entry::WorkflowSet { workflow, .. } => {
+                Some(write(WORKFLOW, workflow, self.workflows.get(workflow)))
+            }
+            Entry::NamespaceAdded(namespace) => {
+                Some(write(NAMESPACE, &namespace.name, self.namespaces.get(&namespace.name).map(Rc::as_ref)))
+            }
+            Entry::IssuerSet(issuer) => {
+                Some(write(ISSUER, &issuer.issuer, self.issuers.get(&issuer.issuer).map(Rc::as_ref)))
+            }
+            Entry::IssuerRemoved(issuer) => {
+                Some(write(ISSUER, issuer, self.issuers.get(issuer).map(Rc::as_ref)))
+            }
+            Entry::VersionRaised => Some(write(VERSION, "", Some(&self.version))),
+            Entry::CellHeard { cell, .. } => Some(write(WATCHER, cell, self.watchers.get(cell))),
+            Entry::Audited(_) | Entry::AuditTrimmed { .. } => None,
+        }
+    }
+}
+
+fn write<T: Serialize>(kind: &str, name: &str, value: Option<&T>) -> Row {
+    let json = |value| serde_json::to_string(value).expect("rows hold only what JSON can say");
+    Row { kind: kind.into(), name: name.into(), value: value.map(json) }
+}
+
+fn read<T: DeserializeOwned>(row: &Row) -> Result<T, Corrupt> {
+    let value = row.value.as_deref().unwrap_or("null");
+    serde_json::from_str(value).map_err(|error| Corrupt {
+        kind: row.kind.clone(),
+        name: row.name.clone(),
+        why: error.to_string(),
+    })
+}

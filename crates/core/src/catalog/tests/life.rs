@@ -1,0 +1,328 @@
+//! What becomes of keys, sessions, settings, and the audit log.
+
+use stepwell_protocol::{
+    Code,
+    access::{Issuer, Limits, NamespaceOf, RunSettings, Scope},
+};
+
+use super::{
+    super::{
+        AUDIT_MAX, AUDIT_MS, Fault, ISSUERS_MAX, Input, KEYS_MAX, Key, Order, SESSION_MS, SESSIONS_MAX,
+        TELL_AGAIN_MS,
+    },
+    World, at, credential, key,
+};
+use crate::{access::Credential, catalog::Rows as _};
+
+fn rotate(id: &str, new: &str, overlap_ms: u64) -> Input {
+    Input::RotateKey { id: id.into(), new: credential(new), overlap_ms }
+}
+
+fn revoke(id: &str) -> Input {
+    Input::RevokeKey { id: id.into() }
+}
+
+fn sign_in(id: &str, with: Option<&str>) -> Input {
+    Input::OpenSession { new: credential(id), key: with.map(Into::into) }
+}
+
+fn told(world: &mut World) -> Option<(Vec<String>, u64)> {
+    world.desk.take_orders().into_iter().find_map(|order| match order {
+        Order::Tell { cells, version } => Some((cells, version)),
+        Order::Arm(_) => None,
+    })
+}
+
+#[test]
+fn a_key_is_good_with_its_own_hash_and_with_no_other() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["read"])));
+    assert!(world.is_good(1, "a"));
+    let other = Credential { id: "a".into(), hash: credential("b").hash };
+    assert_eq!(world.catalog().grant(at(1), &other), None);
+    assert!(!world.is_good(1, "b"));
+}
+
+#[test]
+fn a_key_is_good_until_its_end_and_a_revoked_one_never_again() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(Key { expires_at: Some(at(10)), ..key("a", &["read"]) }));
+    world.must(0, Input::CreateKey(key("b", &["read"])));
+    assert!(world.is_good(9, "a") && !world.is_good(10, "a"));
+    world.must(5, revoke("b"));
+    assert!(!world.is_good(5, "b"));
+    world.lose_memory();
+    assert!(!world.is_good(6, "b") && world.is_good(6, "a"));
+    world.must(7, revoke("b"));
+    assert_eq!(world.code(7, revoke("c")), Some(Code::KeyNotFound));
+}
+
+#[test]
+fn while_a_key_is_rotated_two_are_good_and_never_three() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["write"])));
+    world.must(10, rotate("a", "b", 100));
+    assert!(world.is_good(50, "a") && world.is_good(50, "b"));
+    assert_eq!(world.code(50, rotate("a", "x", 100)), Some(Code::WrongStatus), "only its successor can be");
+    world.must(60, rotate("b", "c", 100));
+    assert_eq!(["a", "b", "c"].map(|id| world.is_good(60, id)), [false, true, true]);
+    assert_eq!(["a", "b", "c"].map(|id| world.is_good(160, id)), [false, false, true]);
+    let c = world.catalog().key("c").expect("it is there").clone();
+    assert_eq!((c.scopes, c.name), (key("a", &["write"]).scopes, "the key a".to_owned()));
+}
+
+#[test]
+fn a_rotated_key_does_not_outlive_its_own_end() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(Key { expires_at: Some(at(1_000)), ..key("a", &["write"]) }));
+    world.must(900, rotate("a", "b", 5_000));
+    assert!(world.is_good(999, "a") && !world.is_good(1_000, "a"));
+    assert!(world.is_good(1_899, "b") && !world.is_good(1_900, "b"), "as long again as the first");
+}
+
+#[test]
+fn a_session_is_good_as_long_as_its_key_and_no_longer_than_its_own_time() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["read:greet"])));
+    world.must(1, sign_in("s", Some("a")));
+    world.must(1, sign_in("t", Some("a")));
+    let grant = world.catalog().grant(at(2), &credential("s")).expect("it is good");
+    assert_eq!((grant.actor.as_str(), &grant.scopes), ("session:s", &key("a", &["read:greet"]).scopes));
+    world.must(3, Input::EndSession { id: "t".into() });
+    assert!(!world.is_good(3, "t") && world.is_good(3, "s"));
+    assert!(!world.is_good(1 + SESSION_MS, "s"));
+    world.must(4, revoke("a"));
+    assert!(!world.is_good(4, "s"));
+    assert_eq!(world.code(5, sign_in("u", Some("a"))), Some(Code::Unauthorized));
+    assert_eq!(world.code(5, sign_in("u", Some("nobody"))), Some(Code::Unauthorized));
+}
+
+#[test]
+fn a_session_of_a_key_with_an_end_ends_with_it() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(Key { expires_at: Some(at(50)), ..key("a", &["read"]) }));
+    world.must(1, sign_in("s", Some("a")));
+    assert!(world.is_good(49, "s") && !world.is_good(50, "s"));
+}
+
+#[test]
+fn the_deployments_key_signs_in_as_an_admin() {
+    let mut world = World::default();
+    world.must(0, sign_in("s", None));
+    let grant = world.catalog().grant(at(1), &credential("s")).expect("it is good");
+    assert!(grant.allows(Scope::Admin, None));
+    assert_eq!(world.catalog().session(at(1), "default", "s").map(|view| view.subject), Some("root".into()));
+}
+
+#[test]
+fn keys_that_make_no_sense_are_refused() {
+    let mut world = World::default();
+    for bad in [
+        Key { name: String::new(), ..key("a", &["read"]) },
+        Key { name: "a\nb".into(), ..key("a", &["read"]) },
+        Key { name: "x".repeat(129), ..key("a", &["read"]) },
+        key("a", &[]),
+        Key { environment: "prod".into(), ..key("a", &["read"]) },
+        Key { expires_at: Some(at(0)), ..key("a", &["read"]) },
+    ] {
+        assert_eq!(world.code(0, Input::CreateKey(bad.clone())), Some(Code::InvalidRequest), "{bad:?}");
+    }
+    let too_long = rotate("a", "b", u64::MAX);
+    world.must(0, Input::CreateKey(key("a", &["read"])));
+    assert_eq!(world.code(0, too_long), Some(Code::InvalidRequest));
+    assert_eq!(
+        world.code(0, Input::CreateKey(key("a", &["read"]))),
+        Some(Code::Internal),
+        "an id is one key's"
+    );
+}
+
+#[test]
+fn keys_that_are_over_make_room_and_good_ones_never_do() {
+    let mut world = World::default();
+    for number in 0..KEYS_MAX {
+        world.must(0, Input::CreateKey(key(&format!("k{number}"), &["read"])));
+    }
+    assert_eq!(world.code(1, Input::CreateKey(key("more", &["read"]))), Some(Code::TooMany));
+    world.must(2, revoke("k7"));
+    world.must(3, Input::CreateKey(key("more", &["read"])));
+    assert!(world.is_good(4, "more") && world.is_good(4, "k0") && world.catalog().key("k7").is_none());
+}
+
+#[test]
+fn sessions_that_are_over_make_room() {
+    let mut world = World::default();
+    for number in 0..SESSIONS_MAX {
+        world.must(0, sign_in(&format!("s{number}"), None));
+    }
+    assert_eq!(world.code(1, sign_in("more", None)), Some(Code::TooMany));
+    world.must(SESSION_MS, sign_in("more", None));
+    assert!(world.is_good(SESSION_MS, "more"));
+}
+
+#[test]
+fn a_cell_that_remembers_is_told_of_every_change_until_it_has_heard() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["read"])));
+    let confirmed =
+        world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-3").expect("good");
+    assert_eq!(confirmed.version, 0);
+    assert_eq!(told(&mut world), None, "a new key is no news");
+    world.must(2, revoke("a"));
+    assert_eq!(told(&mut world), Some((vec!["default-1-3".into()], 1)));
+    world.desk.alarm(&world.rows, at(2 + TELL_AGAIN_MS)).expect("it can be written");
+    assert_eq!(told(&mut world), Some((vec!["default-1-3".into()], 1)), "nobody has answered");
+    world.must(3_000, Input::Heard { cell: "default-1-3".into(), version: 0 });
+    assert_eq!(world.catalog().behind().count(), 1, "what it has heard of before is not enough");
+    world.must(3_001, Input::Heard { cell: "default-1-3".into(), version: 1 });
+    assert_eq!(world.catalog().behind().count(), 0);
+    world.desk.alarm(&world.rows, at(4_000)).expect("it can be written");
+    assert_eq!(told(&mut world), None);
+}
+
+#[test]
+fn a_catalog_that_died_before_it_has_told_everybody_goes_on_with_it() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-3").expect("good");
+    world.must(2, revoke("a"));
+    world.lose_memory();
+    // A request comes before the alarm does.
+    world.must(3, Input::CreateKey(key("b", &["read"])));
+    let orders = world.desk.take_orders();
+    assert!(orders.contains(&Order::Tell { cells: vec!["default-1-3".into()], version: 1 }), "{orders:?}");
+    let armed: Vec<_> = orders.iter().filter(|order| matches!(order, Order::Arm(_))).collect();
+    assert_eq!(armed, [&Order::Arm(at(3 + TELL_AGAIN_MS))], "and its alarm is not put off");
+}
+
+#[test]
+fn a_cell_that_is_not_known_cannot_remember_a_bad_key_and_is_no_watcher() {
+    let mut world = World::default();
+    let refused = world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-3");
+    assert!(matches!(refused, Err(Fault::Rejected(problem)) if problem.code == Code::Unauthorized));
+    assert!(!world.catalog().is_watched_by("default-1-3"));
+    assert!(world.rows.rows.borrow().is_empty(), "a key that nobody made writes nothing");
+}
+
+#[test]
+fn settings_and_limits_reach_whoever_has_a_key() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-0").expect("good");
+    let limits = Limits { live_runs: Some(5), ..Limits::default() };
+    let runs = RunSettings { timeout_ms: Some(1_000), ..RunSettings::default() };
+    world.must(2, Input::SetLimits(limits));
+    assert_eq!(told(&mut world).map(|(_, version)| version), Some(1));
+    world.must(3, Input::SetRuns(runs));
+    world.must(3, Input::SetWorkflow { workflow: "greet".into(), settings: Some(runs) });
+    world.must(4, Input::SetRuns(runs));
+    assert_eq!(world.catalog().version(), 3, "what changes nothing is no news");
+    let grant = world.catalog().grant(at(5), &credential("a")).expect("good");
+    assert_eq!((grant.limits, grant.runs, grant.workflows.len()), (limits, runs, 1));
+    world.must(6, Input::SetWorkflow { workflow: "greet".into(), settings: None });
+    assert!(world.catalog().settings().workflows.is_empty());
+    let none = Limits { requests_per_second: Some(0), ..Limits::default() };
+    assert_eq!(world.code(7, Input::SetLimits(none)), Some(Code::InvalidRequest));
+    let never = RunSettings { timeout_ms: Some(0), ..RunSettings::default() };
+    assert_eq!(world.code(7, Input::SetRuns(never)), Some(Code::InvalidRequest));
+}
+
+#[test]
+fn a_namespace_is_made_once() {
+    let mut world = World::default();
+    let add = |name: &str| Input::AddNamespace { name: name.into() };
+    world.must(0, add("acme"));
+    for taken in ["acme", "default"] {
+        assert_eq!(world.code(1, add(taken)), Some(Code::NamespaceExists), "{taken}");
+    }
+    for bad in ["", "Acme", "a/b", "a_b", "-a"] {
+        assert_eq!(world.code(1, add(bad)), Some(Code::InvalidRequest), "{bad}");
+    }
+    world.lose_memory();
+    assert!(world.catalog().namespace("acme").is_some());
+}
+
+#[test]
+fn issuers_are_set_and_taken_away() {
+    let issuer = |number: usize| Issuer {
+        issuer: format!("https://{number}.example"),
+        audience: "stepwell".into(),
+        jwks_url: "https://example/jwks".into(),
+        namespace: NamespaceOf::Fixed("acme".into()),
+        scopes_claim: None,
+        scopes: Vec::new(),
+    };
+    let mut world = World::default();
+    (0..ISSUERS_MAX).for_each(|number| world.must(0, Input::SetIssuer(issuer(number))));
+    assert_eq!(world.code(1, Input::SetIssuer(issuer(99))), Some(Code::TooMany));
+    let elsewhere = Issuer { namespace: NamespaceOf::Fixed("No".into()), ..issuer(0) };
+    assert_eq!(world.code(1, Input::SetIssuer(elsewhere)), Some(Code::InvalidRequest));
+    world.must(1, Input::RemoveIssuer { issuer: issuer(0).issuer });
+    world.lose_memory();
+    assert_eq!(world.catalog().issuers().count(), ISSUERS_MAX - 1);
+}
+
+#[test]
+fn the_audit_log_says_who_did_what_and_only_what_was_done() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(1, rotate("a", "b", 10));
+    world.must(2, revoke("b"));
+    world.must(2, revoke("b"));
+    assert_eq!(world.code(3, revoke("c")), Some(Code::KeyNotFound));
+    let lines = world.rows.audit(u64::MAX, 10).expect("it can be read");
+    let lines: Vec<_> = lines
+        .iter()
+        .rev()
+        .map(|line| (line.actor.as_str(), line.action.as_str(), line.subject.as_str()))
+        .collect();
+    let expected = [
+        ("root", "key_created", "key:a"),
+        ("root", "key_rotated", "key:a"),
+        ("root", "key_created", "key:b"),
+        ("root", "key_revoked", "key:b"),
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn the_audit_log_is_bounded_by_number_and_by_age() {
+    let mut world = World::default();
+    let set =
+        |timeout_ms| Input::SetRuns(RunSettings { timeout_ms: Some(timeout_ms), ..RunSettings::default() });
+    for number in 1..=AUDIT_MAX + 50 {
+        world.must(number, set(number));
+        if number == 40 {
+            world.lose_memory();
+        }
+    }
+    let kept: Vec<_> = world.rows.audit.borrow().keys().copied().collect();
+    assert_eq!(
+        (kept.len() as u64, kept.first(), kept.last()),
+        (AUDIT_MAX, Some(&51), Some(&(AUDIT_MAX + 50)))
+    );
+    world.desk.alarm(&world.rows, at(5_000 + AUDIT_MS)).expect("it can be written");
+    assert_eq!(world.rows.audit.borrow().keys().next(), Some(&5_000));
+    world.desk.alarm(&world.rows, at(2 * AUDIT_MS)).expect("it can be written");
+    let kept: Vec<_> = world.rows.audit.borrow().keys().copied().collect();
+    assert_eq!(kept, [AUDIT_MAX + 50], "the numbers go on from the latest");
+}
+
+#[test]
+fn what_could_not_be_stored_has_not_happened() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.rows.fails.set(true);
+    assert!(matches!(world.drive(1, revoke("a")), Err(Fault::Storage(_))));
+    assert!(world.is_good(2, "a"));
+    assert_eq!(told(&mut world), None);
+}
+
+#[test]
+fn the_clock_may_be_set_back_and_the_log_stays_in_order() {
+    let mut world = World::default();
+    world.must(1_000, Input::CreateKey(key("a", &["read"])));
+    world.must(10, Input::CreateKey(key("b", &["read"])));
+    let lines = world.rows.audit(u64::MAX, 10).expect("it can be read");
+    assert!(lines[0].at >= lines[1].at, "{lines:?}");
+}

@@ -1,0 +1,180 @@
+//! Who may ask this cell for something: keys that its namespace's catalog has confirmed, and how much they may ask.
+//!
+//! Owns: the memory of confirmed keys, and the cell's share of the namespace's limits. All of it is gone with the
+//! instance, and then asked for again.
+//!
+//! Invariant: nothing that was confirmed before the latest version that this cell has heard of is remembered.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use stepwell_protocol::{
+    Code, Problem, Timestamp,
+    access::{Limits, RunSettings},
+};
+
+use super::Cell;
+use crate::{
+    access::{Bucket, Credential, Grant, Need},
+    catalog::Confirmation,
+};
+
+/// How many keys a cell remembers; the catalog is asked about others again.
+pub const REMEMBERED_MAX: usize = 1_000;
+
+/// How long a key is remembered at the most, should the catalog ever forget to tell of a change.
+pub const REMEMBERED_MS: u64 = 900_000;
+
+/// How long the number of live runs is taken for what it was, once it has reached the limit.
+const COUNT_AGAIN_MS: u64 = 1_000;
+
+/// What a cell knows of its callers.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    remembered: BTreeMap<String, Remembered>,
+    /// The latest version of the catalog that this cell has heard of.
+    heard: u64,
+    requests: Bucket,
+    bytes: Bucket,
+    /// Runs that had not ended when they were counted, with those that were started since.
+    live: Option<Live>,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    hash: String,
+    grant: Rc<Grant>,
+    until: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    at_most: u64,
+    counted_at: Timestamp,
+}
+
+/// What a cell says about a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// The caller may.
+    Granted(Rc<Grant>),
+    /// The catalog has to be asked first.
+    Unknown,
+}
+
+impl Cell {
+    /// Whether a caller may do something, if its key is remembered. Counts the request and its bytes.
+    pub fn admit(
+        &mut self,
+        clock: Timestamp,
+        brought: &Credential,
+        need: &Need,
+        bytes: u64,
+        shares: u32,
+    ) -> Result<Admission, Problem> {
+        let now = self.now(clock);
+        let known = self.gate.remembered.get(&brought.id);
+        // Another hash may be another key's that got the same id: not for this cell to tell.
+        let Some(known) = known.filter(|known| brought.is_of(&known.hash) && now < known.until) else {
+            return Ok(Admission::Unknown);
+        };
+        let grant = known.grant.clone();
+        grant.check(now, need)?;
+        self.gate.take(now, &grant.limits, bytes, shares)?;
+        Ok(Admission::Granted(grant))
+    }
+
+    /// Remembers what the catalog has confirmed. Says whether that still holds; if not, it has to be asked again.
+    pub fn remember_key(&mut self, clock: Timestamp, brought: &Credential, confirmed: Confirmation) -> bool {
+        let now = self.now(clock);
+        if confirmed.version < self.gate.heard {
+            return false;
+        }
+        if self.gate.remembered.len() >= REMEMBERED_MAX {
+            self.gate.remembered.pop_first();
+        }
+        let Credential { id, hash } = brought.clone();
+        let until = now.plus_millis(REMEMBERED_MS);
+        self.gate.remembered.insert(id, Remembered { hash, grant: Rc::new(confirmed.grant), until });
+        true
+    }
+
+    /// Forgets all that was confirmed before this version of the catalog.
+    pub fn forget_keys(&mut self, version: u64) {
+        if version > self.gate.heard {
+            self.gate.heard = version;
+            self.gate.remembered.clear();
+        }
+    }
+
+    /// Refuses a new run if its namespace has as many as it may. `count` is asked only if it could be so.
+    pub fn check_live<E>(
+        &mut self,
+        clock: Timestamp,
+        limits: &Limits,
+        shares: u32,
+        count: impl FnOnce() -> Result<u64, E>,
+    ) -> Result<Option<Problem>, E> {
+        let now = self.now(clock);
+        let Some(limit) = limits.live_runs.map(|limit| share(limit, shares)) else { return Ok(None) };
+        let is_full = |live: Live| live.at_most >= limit;
+        let is_fresh = |live: Live| live.counted_at.plus_millis(COUNT_AGAIN_MS) > now;
+        let live = match self.gate.live {
+            Some(live) if !is_full(live) || is_fresh(live) => live,
+            Some(_) | None => Live { at_most: count()?, counted_at: now },
+        };
+        self.gate.live = Some(live);
+        if is_full(live) {
+            let detail = format!(
+                "The namespace may have {} runs that have not ended, and this cell's share of them is used.",
+                limits.live_runs.unwrap_or_default()
+            );
+            return Ok(Some(Problem::new(Code::LimitReached, detail).after(1)));
+        }
+        self.gate.live = Some(Live { at_most: live.at_most + 1, ..live });
+        Ok(None)
+    }
+}
+
+impl Gate {
+    fn take(&mut self, now: Timestamp, limits: &Limits, bytes: u64, shares: u32) -> Result<(), Problem> {
+        let reached = |what: &str, limit: u32, seconds: u32| {
+            let detail =
+                format!("The namespace may have {limit} {what} a second, and this cell's share is used.");
+            Problem::new(Code::LimitReached, detail).after(seconds)
+        };
+        if let Some(limit) = limits.requests_per_second {
+            let taken = self.requests.take(now, share(limit, shares), 1);
+            taken.map_err(|seconds| reached("requests", limit, seconds))?;
+        }
+        if let Some(limit) = limits.payload_bytes_per_second.filter(|_| bytes > 0) {
+            let taken = self.bytes.take(now, share(limit, shares), bytes);
+            taken.map_err(|seconds| reached("bytes of payloads", limit, seconds))?;
+        }
+        Ok(())
+    }
+}
+
+/// A cell's part of a limit, rounded up: a small limit must not become none.
+fn share(limit: u32, shares: u32) -> u64 {
+    u64::from(limit.div_ceil(shares.max(1)))
+}
+
+/// What holds for a run of a workflow, where the code, the deployment and the namespace may each say something.
+pub fn settled(
+    grant: &Grant,
+    workflow: &str,
+    timeout_ms: Option<u64>,
+    retention_ms: Option<u64>,
+    retention_is_default: bool,
+) -> (Option<u64>, Option<u64>) {
+    let own = grant.workflows.get(workflow).copied().unwrap_or_default();
+    let RunSettings { timeout_ms: general_timeout, retention_ms: general_retention, .. } = grant.runs;
+    let timeout_ms = own.timeout_ms.or(timeout_ms).or(general_timeout);
+    let kept = |ms: u64| (ms > 0).then_some(ms);
+    let retention_ms = match (own.retention_ms, general_retention) {
+        (Some(own), _) => kept(own),
+        (None, Some(general)) if retention_is_default => kept(general),
+        (None, Some(_) | None) => retention_ms,
+    };
+    (timeout_ms, retention_ms)
+}

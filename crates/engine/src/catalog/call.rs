@@ -1,0 +1,119 @@
+//! What Workers and cells ask of a catalog.
+
+use serde::{Deserialize, Serialize};
+use stepwell_core::{access::Credential, token::Vouched};
+use stepwell_protocol::access::{Issuer, Limits, NewKey, RunSettings};
+
+use crate::access::Access;
+
+/// A request to a catalog.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// The catalog's own namespace. An object does not always know its name; this one stores it.
+    pub namespace: String,
+    /// On whose behalf; none for the deployment's own key, and for Stepwell itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
+    /// What to do.
+    pub request: Request,
+}
+
+/// What is asked of a catalog. New keys and tokens come as their hashes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Say whether the caller may, and nothing else.
+    Check,
+    /// Say what a credential grants, to a cell that will remember it.
+    Confirm {
+        /// What the cell's caller has brought.
+        credential: Credential,
+        /// What an issuer has vouched for, if it is a token.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vouched: Option<Vouched>,
+        /// The cell's place.
+        cell: String,
+    },
+    /// List the keys.
+    ListKeys,
+    /// Make a key.
+    CreateKey {
+        /// Its id and hash.
+        credential: Credential,
+        /// What is wanted of it.
+        new: NewKey,
+    },
+    /// Put a key in the place of another.
+    RotateKey {
+        /// The old one.
+        id: String,
+        /// The id and hash of the new one.
+        credential: Credential,
+        /// For how long both are good.
+        overlap_ms: u64,
+    },
+    /// Let a key be good no more.
+    RevokeKey {
+        /// Which.
+        id: String,
+    },
+    /// Show the caller's session.
+    ShowSession,
+    /// Open a session for the caller.
+    OpenSession {
+        /// Its id and hash.
+        credential: Credential,
+    },
+    /// End the caller's session.
+    EndSession,
+    /// Show all that is set.
+    ShowSettings,
+    /// Set what holds for all runs.
+    SetRuns {
+        /// What holds.
+        settings: RunSettings,
+    },
+    /// Set what holds for runs of a workflow, or no more.
+    SetWorkflow {
+        /// Its name.
+        workflow: String,
+        /// What holds.
+        settings: Option<RunSettings>,
+    },
+    /// Set what the namespace may use.
+    SetLimits {
+        /// What.
+        limits: Limits,
+    },
+    /// Show the audit log.
+    Audit {
+        /// Below this number.
+        below: u64,
+        /// So many lines.
+        limit: u32,
+    },
+    /// List the deployment's namespaces.
+    ListNamespaces,
+    /// Show one of them.
+    ShowNamespace {
+        /// Its name.
+        name: String,
+    },
+    /// Add one.
+    AddNamespace {
+        /// Its name.
+        name: String,
+    },
+    /// List the deployment's issuers.
+    ListIssuers,
+    /// Take tokens of an issuer.
+    SetIssuer {
+        /// What is known of it.
+        issuer: Issuer,
+    },
+    /// Take no more of them.
+    RemoveIssuer {
+        /// The `iss`.
+        issuer: String,
+    },
+}

@@ -1,0 +1,258 @@
+//! What a catalog does for its callers: the Workers that serve HTTP, and the cells of its namespace.
+
+use std::rc::Rc;
+
+use js_sys::Array;
+use serde::Serialize;
+use stepwell_core::{
+    access::{Credential, not_good},
+    catalog::{Catalog as Machine, Desk, Fault as MachineFault, Input, Key},
+};
+use stepwell_protocol::{
+    Code, Problem, Timestamp,
+    access::{AuditPage, IssuerList, KeyList, NamespaceList, NamespaceView, NewKey},
+};
+use wasm_bindgen::JsValue;
+
+use super::{Call, Host, Request, store::Store};
+use crate::{
+    cell::{Fault, StoreError},
+    settings::DEFAULT_NAMESPACE,
+};
+
+/// What the machine says to the host.
+type Said<T> = Result<T, MachineFault<StoreError>>;
+
+/// A status and a JSON text.
+struct Answered {
+    status: u16,
+    body: String,
+}
+
+impl Answered {
+    fn new<T: Serialize>(status: u16, body: &T) -> Self {
+        let body = serde_json::to_string(body).expect("answers hold only what JSON can say");
+        Self { status, body }
+    }
+}
+
+impl Host {
+    /// Answers a Worker or a cell.
+    pub(super) async fn answer(self: &Rc<Self>, call: &str) -> JsValue {
+        let operated = match serde_json::from_str(call) {
+            Ok(call) => self.operate(call).await,
+            Err(error) => {
+                let detail = format!("Worker and catalog do not speak the same protocol: {error}.");
+                Err(Problem::new(Code::Internal, detail).into())
+            }
+        };
+        let Answered { status, body } = operated.unwrap_or_else(|fault| {
+            let problem = fault.into_problem();
+            Answered::new(problem.status, &problem)
+        });
+        Array::of2(&status.into(), &body.into()).into()
+    }
+
+    async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
+        let Call { namespace, access, request } = call;
+        let (answered, telling) = self.turn(|desk, store, now| {
+            let (actor, caller) = match access {
+                None => ("root".to_owned(), None),
+                Some(access) => {
+                    let grant =
+                        desk.admit(store, now, &access.credential, access.vouched.as_ref(), &access.need)?;
+                    (grant.actor, Some(access.credential.id))
+                }
+            };
+            let asked = Asked { desk, store, clock: now, namespace: &namespace, actor, caller };
+            asked.answer(request)
+        })?;
+        self.tell_for_a_while(telling).await;
+        Ok(answered)
+    }
+}
+
+/// One request, on its way through the machine.
+struct Asked<'a> {
+    desk: &'a mut Desk,
+    store: &'a Store,
+    clock: Timestamp,
+    namespace: &'a str,
+    actor: String,
+    /// The id of the caller's key or session; none for the deployment's key.
+    caller: Option<String>,
+}
+
+impl Asked<'_> {
+    fn answer(mut self, request: Request) -> Said<Answered> {
+        match request {
+            Request::Check => Ok(Answered::new(200, &())),
+            Request::Confirm { credential, vouched, cell } => {
+                self.prepare_for(vouched.is_some())?;
+                // Most keys that nobody made stop here: a catalog that has nothing stores nothing.
+                let confirmed =
+                    self.desk.confirm(self.store, self.clock, &credential, vouched.as_ref(), &cell)?;
+                Ok(Answered::new(200, &confirmed))
+            }
+            Request::ListKeys => {
+                let now = self.desk.now(self.clock);
+                Ok(Answered::new(200, &KeyList { keys: self.catalog()?.keys(now) }))
+            }
+            Request::CreateKey { credential, new } => self.create_key(credential, new),
+            Request::RotateKey { id, credential, overlap_ms } => {
+                let new = credential.id.clone();
+                self.drive(Input::RotateKey { id, new: credential, overlap_ms })?;
+                self.show_key(201, &new)
+            }
+            Request::RevokeKey { id } => {
+                self.drive(Input::RevokeKey { id: id.clone() })?;
+                self.show_key(200, &id)
+            }
+            Request::ShowSession => {
+                let id = self.caller.clone();
+                self.show_session(200, id.as_deref())
+            }
+            Request::OpenSession { credential } => self.open_session(credential),
+            Request::EndSession => {
+                if let Some(id) = self.caller.clone() {
+                    self.drive(Input::EndSession { id })?;
+                }
+                Ok(Answered::new(200, &()))
+            }
+            Request::ShowSettings => self.show_settings(),
+            Request::SetRuns { settings } => {
+                self.drive(Input::SetRuns(settings))?;
+                self.show_settings()
+            }
+            Request::SetWorkflow { workflow, settings } => {
+                self.drive(Input::SetWorkflow { workflow, settings })?;
+                self.show_settings()
+            }
+            Request::SetLimits { limits } => {
+                self.drive(Input::SetLimits(limits))?;
+                self.show_settings()
+            }
+            Request::Audit { below, limit } => {
+                let records = self.desk.audit(self.store, below, limit)?;
+                let is_full = records.len() == limit as usize;
+                let next = records.last().filter(|_| is_full).map(|record| record.seq);
+                Ok(Answered::new(200, &AuditPage { records, next }))
+            }
+            Request::ListNamespaces => {
+                let all = self.catalog()?.namespaces();
+                let view = |one: &stepwell_core::catalog::Namespace| NamespaceView {
+                    name: one.name.clone(),
+                    created_at: one.created_at,
+                };
+                Ok(Answered::new(200, &NamespaceList { namespaces: all.map(view).collect() }))
+            }
+            Request::ShowNamespace { name } => self.show_namespace(200, &name),
+            Request::AddNamespace { name } => {
+                self.drive(Input::AddNamespace { name: name.clone() })?;
+                self.show_namespace(201, &name)
+            }
+            Request::ListIssuers => {
+                let issuers = self.catalog()?.issuers().cloned().collect();
+                Ok(Answered::new(200, &IssuerList { issuers }))
+            }
+            Request::SetIssuer { issuer } => {
+                self.drive(Input::SetIssuer(issuer.clone()))?;
+                Ok(Answered::new(200, &issuer))
+            }
+            Request::RemoveIssuer { issuer } => {
+                self.drive(Input::RemoveIssuer { issuer })?;
+                Ok(Answered::new(200, &()))
+            }
+        }
+    }
+
+    fn create_key(mut self, Credential { id, hash }: Credential, new: NewKey) -> Said<Answered> {
+        let NewKey { name, scopes, environment, expires_at } = new;
+        let key = Key {
+            id: id.clone(),
+            hash,
+            name,
+            environment: environment.unwrap_or_else(|| "live".into()),
+            scopes,
+            created_at: self.desk.now(self.clock),
+            created_by: self.actor.clone(),
+            expires_at,
+            revoked_at: None,
+            replaced_by: None,
+        };
+        self.drive(Input::CreateKey(key))?;
+        self.show_key(201, &id)
+    }
+
+    /// A session never opens another: it would outlive its own end.
+    fn open_session(mut self, credential: Credential) -> Said<Answered> {
+        let (id, caller) = (credential.id.clone(), self.caller.clone());
+        if let Some(caller) = &caller
+            && self.catalog()?.key(caller).is_none()
+        {
+            let detail = "You are here with a session or a token. Sign in with a key.";
+            return Err(Problem::new(Code::WrongStatus, detail).into());
+        }
+        self.drive(Input::OpenSession { new: credential, key: caller })?;
+        self.show_session(201, Some(&id))
+    }
+
+    fn show_session(mut self, status: u16, id: Option<&str>) -> Said<Answered> {
+        let now = self.desk.now(self.clock);
+        let namespace = self.namespace;
+        let session = match id {
+            Some(id) => self.catalog()?.session(now, namespace, id),
+            None => None,
+        };
+        match session {
+            Some(session) => Ok(Answered::new(status, &session)),
+            None => {
+                let detail = "You are here with a key, not with a session. `POST /api/session` opens one.";
+                Err(Problem::new(Code::WrongStatus, detail).into())
+            }
+        }
+    }
+
+    fn show_key(mut self, status: u16, id: &str) -> Said<Answered> {
+        let now = self.desk.now(self.clock);
+        let key = self.catalog()?.key(id).map(|key| key.view(now));
+        key.map(|key| Answered::new(status, &key))
+            .ok_or_else(|| Problem::new(Code::KeyNotFound, "The namespace has no key of this id.").into())
+    }
+
+    fn show_settings(mut self) -> Said<Answered> {
+        Ok(Answered::new(200, &self.catalog()?.settings()))
+    }
+
+    fn show_namespace(mut self, status: u16, name: &str) -> Said<Answered> {
+        let namespace = self.catalog()?.namespace(name);
+        let view = namespace.map(|one| NamespaceView { name: one.name.clone(), created_at: one.created_at });
+        view.map(|view| Answered::new(status, &view)).ok_or_else(|| {
+            let detail = "The deployment has no namespace of this name. `GET /api/namespaces` lists them.";
+            Problem::new(Code::NamespaceNotFound, detail).into()
+        })
+    }
+
+    /// Whoever has a token may be the first to come to the default namespace. Others were made, or are not there.
+    fn prepare_for(&self, has_token: bool) -> Said<()> {
+        if !has_token {
+            return Ok(());
+        }
+        if self.namespace == DEFAULT_NAMESPACE {
+            return self.store.prepare(self.namespace).map_err(MachineFault::Storage);
+        }
+        match self.store.namespace().map_err(MachineFault::Storage)? {
+            Some(_) => Ok(()),
+            None => Err(not_good().into()),
+        }
+    }
+
+    fn catalog(&mut self) -> Said<&Machine> {
+        self.desk.catalog(self.store)
+    }
+
+    fn drive(&mut self, input: Input) -> Said<()> {
+        self.store.prepare(self.namespace).map_err(MachineFault::Storage)?;
+        self.desk.drive(self.store, self.clock, &self.actor, input)
+    }
+}

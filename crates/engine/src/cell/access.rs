@@ -1,0 +1,96 @@
+//! Who may ask this cell: what the machine remembers, and what the namespace's catalog says of everybody else.
+
+use std::rc::Rc;
+
+use stepwell_core::{
+    access::{Grant, not_good},
+    catalog::Confirmation,
+    cell::{Admission, no_such_run},
+};
+use stepwell_protocol::{Code, Place, Problem, RunId};
+
+use super::{Call, Host, fault::Fault};
+use crate::{access::Access, catalog, runtime};
+
+/// How often the catalog is asked about one key: it may change while it is asked.
+const ASKED_MAX: usize = 3;
+
+impl Host {
+    /// Refuses a caller who may not do this. Whoever may without being asked has no grant.
+    pub(super) async fn admit(&self, call: &Call, place: &Place) -> Result<Option<Rc<Grant>>, Fault> {
+        let Some(access) = &call.access else { return Ok(None) };
+        let (credential, need) = (&access.credential, &access.need);
+        let bytes = call.operation.payload_bytes();
+        for _ in 0..ASKED_MAX {
+            let admitted = {
+                let mut machine = self.machine.borrow_mut();
+                machine.admit(runtime::clock(), credential, need, bytes as u64, self.settings.shares)?
+            };
+            if let Admission::Granted(grant) = admitted {
+                self.check_operation(call, place, &grant)?;
+                return Ok(Some(grant));
+            }
+            let confirmed = self.confirm(&call.namespace, access, place).await?;
+            self.machine.borrow_mut().remember_key(runtime::clock(), credential, confirmed);
+        }
+        Err(not_good().into())
+    }
+
+    /// What only the cell can tell: whose run it is, and how much comes with the request.
+    fn check_operation(&self, call: &Call, place: &Place, grant: &Grant) -> Result<(), Fault> {
+        let scope = call.access.as_ref().map_or(stepwell_protocol::access::Scope::Admin, |a| a.need.scope);
+        let bytes = call.operation.payload_bytes();
+        let mut workflow = call.operation.workflow().map(str::to_owned);
+        if let Some((number, suffix)) = call.operation.run() {
+            let id = RunId { place: place.clone(), number, suffix: suffix.to_owned() };
+            // Looked up only for whoever may not touch all of them.
+            if !grant.allows(scope, None) || (bytes > 0 && !grant.workflows.is_empty()) {
+                workflow = Some(self.find(&id)?.workflow);
+            }
+        }
+        if let Some(workflow) = &workflow
+            && let Err(refused) = grant.check_run(scope, workflow)
+        {
+            return Err(match refused {
+                Some(problem) => problem.into(),
+                None if call.operation.run().is_some() => no_such_run::<super::StoreError>().into(),
+                None => stepwell_core::access::forbidden(scope).into(),
+            });
+        }
+        match grant.payload_bytes_max(workflow.as_deref()) {
+            Some(most) if bytes > most as usize => {
+                let detail = format!("The payload has {bytes} bytes; the most that is set here is {most}.");
+                Err(Problem::new(Code::PayloadTooLarge, detail).into())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Refuses a new run if the namespace has as many as it may.
+    pub(super) fn check_live(&self, grant: &Grant) -> Result<(), Fault> {
+        let mut machine = self.machine.borrow_mut();
+        let count = || self.store.live_runs();
+        match machine.check_live(runtime::clock(), &grant.limits, self.settings.shares, count)? {
+            Some(problem) => Err(problem.into()),
+            None => Ok(()),
+        }
+    }
+
+    async fn confirm(&self, namespace: &str, access: &Access, place: &Place) -> Result<Confirmation, Fault> {
+        let Access { credential, vouched, .. } = access.clone();
+        let request = catalog::Request::Confirm { credential, vouched, cell: place.to_string() };
+        let call = catalog::Call { namespace: namespace.to_owned(), access: None, request };
+        let (status, body) = catalog::ask(&self.env, &call).await.map_err(|thrown| {
+            worker::console_error!("stepwell: the catalog did not answer: {}", runtime::message(&thrown));
+            unreachable_catalog()
+        })?;
+        if status == 200 {
+            return Ok(serde_json::from_str(&body).map_err(|_| unreachable_catalog())?);
+        }
+        Err(serde_json::from_str(&body).unwrap_or_else(|_| unreachable_catalog()).into())
+    }
+}
+
+fn unreachable_catalog() -> Problem {
+    Problem::new(Code::Internal, "The catalog of the namespace did not answer. Try again.")
+}

@@ -1,0 +1,50 @@
+//! Which namespaces there are, as far as this isolate has seen.
+//!
+//! Anybody can write a key's text for a namespace that nobody has made. The platform makes an object of whatever name
+//! it is asked for, so such a name must not get that far: the deployment's catalog is asked about one that is new. A
+//! namespace that is there stays, so what was once confirmed is remembered.
+
+use std::{cell::RefCell, collections::BTreeSet};
+
+use stepwell_core::{access::not_good, catalog::NAMESPACES_MAX};
+use stepwell_protocol::{Code, access::NamespaceView};
+use worker::Env;
+
+use super::{auth::Caller, error::Refusal, forward::Front};
+use crate::{catalog::Request, settings::DEFAULT_NAMESPACE};
+
+thread_local! {
+    static KNOWN: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Refuses whoever names a namespace that is not there, like anybody whose key is not good.
+pub async fn check(env: &Env, caller: &Caller) -> Result<(), Refusal> {
+    let name = match caller {
+        Caller::Bearer { namespace, .. } => namespace,
+        Caller::Root | Caller::Nobody => return Ok(()),
+    };
+    if KNOWN.with_borrow(|known| known.contains(name)) {
+        return Ok(());
+    }
+    let registry = Front::new(env.clone())?;
+    if !registry.has_catalog() {
+        return Err(Refusal(not_good()));
+    }
+    let found = if name == DEFAULT_NAMESPACE {
+        Ok(())
+    } else {
+        registry.ask_catalog::<NamespaceView>(Request::ShowNamespace { name: name.clone() }).await.map(drop)
+    };
+    match found {
+        Ok(()) => {
+            KNOWN.with_borrow_mut(|known| {
+                if known.len() < NAMESPACES_MAX {
+                    known.insert(name.clone());
+                }
+            });
+            Ok(())
+        }
+        Err(refusal) if refusal.0.code == Code::NamespaceNotFound => Err(Refusal(not_good())),
+        Err(refusal) => Err(refusal),
+    }
+}

@@ -1,0 +1,394 @@
+//! Who may do what, and within which limits: the bodies of the routes for keys, sessions, namespaces and settings.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize, de::Error as _};
+
+use crate::Timestamp;
+
+/// What a key lets its bearer do. Each includes those before it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// See runs and workflows.
+    Read,
+    /// Start runs, and do something to them.
+    Write,
+    /// Look after the namespace: keys, sessions, settings.
+    Admin,
+}
+
+impl Scope {
+    /// Every scope there is.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// A scope, for all workflows or for one: `write`, `write:greet`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Permission {
+    /// What it allows.
+    pub scope: Scope,
+    /// Only about this workflow and its runs.
+    pub workflow: Option<String>,
+}
+
+/// A text that is no permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a scope is read, write or admin, or read or write for one workflow, such as write:greet")]
+pub struct NotAPermission;
+
+impl Permission {
+    /// The longest name of a workflow.
+    const WORKFLOW_LENGTH_MAX: usize = 128;
+
+    /// A scope for all workflows.
+    pub fn all(scope: Scope) -> Self {
+        Self { scope, workflow: None }
+    }
+}
+
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.workflow {
+            Some(workflow) => write!(f, "{}:{workflow}", self.scope.as_str()),
+            None => f.write_str(self.scope.as_str()),
+        }
+    }
+}
+
+impl FromStr for Permission {
+    type Err = NotAPermission;
+
+    fn from_str(text: &str) -> Result<Self, NotAPermission> {
+        let (scope, workflow) = match text.split_once(':') {
+            Some((scope, workflow)) => (scope, Some(workflow.to_owned())),
+            None => (text, None),
+        };
+        let scope = Scope::ALL.into_iter().find(|known| known.as_str() == scope).ok_or(NotAPermission)?;
+        if let Some(name) = &workflow {
+            let is_name = !name.is_empty()
+                && name.len() <= Self::WORKFLOW_LENGTH_MAX
+                && !name.chars().any(char::is_control);
+            // Keys and settings belong to no workflow.
+            if !is_name || scope == Scope::Admin {
+                return Err(NotAPermission);
+            }
+        }
+        Ok(Self { scope, workflow })
+    }
+}
+
+impl Serialize for Permission {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Permission {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// What a namespace may use. What is not said has no limit.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Requests a second. Each cell allows its share of it, and a burst of two seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<u32>,
+    /// Bytes of payloads a second, inputs and signals. Each cell allows its share of it, and a burst of two seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_bytes_per_second: Option<u32>,
+    /// Runs that have not ended. Each cell takes its share of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live_runs: Option<u32>,
+    /// The largest payload of one request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_bytes_max: Option<u32>,
+}
+
+/// What holds for runs of a workflow, or of all of a namespace.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSettings {
+    /// How long a run may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// How long a run is kept after its end; 0 keeps it for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_ms: Option<u64>,
+    /// The largest payload of one request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_bytes_max: Option<u32>,
+}
+
+/// All that is set in a namespace: `GET /api/settings`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// What it may use. Only the deployment's key can change it.
+    pub limits: Limits,
+    /// For runs whose workflow says nothing about it.
+    pub runs: RunSettings,
+    /// For runs of single workflows, whatever their code says.
+    pub workflows: BTreeMap<String, RunSettings>,
+}
+
+/// A new key: `POST /api/keys`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewKey {
+    /// What people call it.
+    pub name: String,
+    /// What it allows.
+    pub scopes: Vec<Permission>,
+    /// `live` or `test`, which stands in its text and means nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<String>,
+    /// When it stops being good; never, if that is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// `POST /api/keys/{key}/rotate`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rotation {
+    /// For how long the old key stays good beside the new one; a day, if that is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_ms: Option<u64>,
+}
+
+/// A key as it is shown. The key itself is not in it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyView {
+    /// By what it is known; it stands in the key's text.
+    pub id: String,
+    /// What people call it.
+    pub name: String,
+    /// `live` or `test`.
+    pub environment: String,
+    /// What it allows.
+    pub scopes: Vec<Permission>,
+    /// Whether it is good at present.
+    pub status: KeyStatus,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Who has made it.
+    pub created_by: String,
+    /// When it stops being good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+    /// The key that takes its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_by: Option<String>,
+}
+
+/// Whether a key is good.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyStatus {
+    /// It is.
+    Good,
+    /// Its time is over.
+    Expired,
+    /// Somebody has revoked it.
+    Revoked,
+}
+
+/// The answer to whoever has made a key: the only time that it is shown.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatedKey {
+    /// The key itself.
+    pub key: String,
+    /// What is known of it.
+    #[serde(flatten)]
+    pub view: KeyView,
+}
+
+/// `GET /api/keys`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyList {
+    /// Newest first.
+    pub keys: Vec<KeyView>,
+}
+
+/// A session as it is shown.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionView {
+    /// By what it is known.
+    pub id: String,
+    /// In which namespace.
+    pub namespace: String,
+    /// Who has signed in: `root`, or `key:` and the key's id.
+    pub subject: String,
+    /// What it allows.
+    pub scopes: Vec<Permission>,
+    /// When it was opened.
+    pub created_at: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+}
+
+/// The answer to whoever has signed in: the only time that the token is shown.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedSession {
+    /// The token, to be sent as a key would be. Browsers get it as a cookie too.
+    pub token: String,
+    /// What is known of the session.
+    #[serde(flatten)]
+    pub view: SessionView,
+}
+
+/// A new namespace: `POST /api/namespaces`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewNamespace {
+    /// Its name.
+    pub name: String,
+    /// What it may use.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// A namespace as it is shown.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceView {
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// The answer to whoever has made a namespace.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatedNamespace {
+    /// The namespace.
+    #[serde(flatten)]
+    pub view: NamespaceView,
+    /// Its first key, which may do everything in it.
+    pub admin: CreatedKey,
+}
+
+/// `GET /api/namespaces`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceList {
+    /// By name.
+    pub namespaces: Vec<NamespaceView>,
+}
+
+/// Who issues JSON Web Tokens that are taken: `PUT /api/issuers`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Issuer {
+    /// The `iss` of its tokens.
+    pub issuer: String,
+    /// What their `aud` must name.
+    pub audience: String,
+    /// Where its public keys are.
+    pub jwks_url: String,
+    /// Where its tokens lead.
+    pub namespace: NamespaceOf,
+    /// The claim that lists scopes, as a text with spaces or a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes_claim: Option<String>,
+    /// What a token allows that has no such claim.
+    #[serde(default)]
+    pub scopes: Vec<Permission>,
+}
+
+/// How a token's namespace is found.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NamespaceOf {
+    /// It is always this one.
+    Fixed(String),
+    /// This claim names it.
+    Claim(String),
+}
+
+/// `GET /api/issuers`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssuerList {
+    /// By `iss`.
+    pub issuers: Vec<Issuer>,
+}
+
+/// One line of the audit log.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// Its number; each is larger than the one before.
+    pub seq: u64,
+    /// When.
+    pub at: Timestamp,
+    /// Who: `root`, `key:` or `session:` and an id, `token:` and a subject.
+    pub actor: String,
+    /// What was done, such as `key_revoked`.
+    pub action: String,
+    /// To what.
+    pub subject: String,
+}
+
+/// `GET /api/audit`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditPage {
+    /// Newest first.
+    pub records: Vec<AuditRecord>,
+    /// Pass it as `before` for the next page; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permission_reads_back_as_it_was_written_and_nothing_else_does() {
+        for text in ["read", "write", "admin", "read:greet", "write:a:b", "write:naïve flow"] {
+            let permission: Permission = text.parse().expect(text);
+            assert_eq!(permission.to_string(), text);
+        }
+        for bad in ["", "root", "Read", "read:", "admin:greet", "write:\u{7}", " read", "read,write"] {
+            assert_eq!(bad.parse::<Permission>(), Err(NotAPermission), "{bad}");
+        }
+    }
+
+    #[test]
+    fn each_scope_includes_those_before_it() {
+        assert!(Scope::Read < Scope::Write && Scope::Write < Scope::Admin);
+    }
+}

@@ -1,0 +1,321 @@
+//! Every route of the table with every kind of caller.
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use stepwell_protocol::{
+    key,
+    routes::{Entry, Method, Route, Scope, Subject},
+};
+
+use super::{Report, code, key as make_key, namespace, text, traces::Secrets};
+use crate::{Answer, engine::Client};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Nobody.
+    NoKey,
+    /// Somebody with a text that is no key.
+    Malformed,
+    /// Somebody with a key that was changed.
+    BadChecksum,
+    /// Somebody with a key that has the right form, and that nobody has made.
+    Forged,
+    /// Somebody whose key's time is over.
+    Expired,
+    /// Somebody whose key was revoked.
+    Revoked,
+    /// Somebody whose key does not allow it.
+    WrongScope,
+    /// Somebody who may do everything, in another namespace.
+    OtherNamespace,
+    /// Somebody who may.
+    Right,
+}
+
+impl Kind {
+    /// Every kind there is, the one with an effect last.
+    pub const ALL: [Self; 9] = [
+        Self::NoKey,
+        Self::Malformed,
+        Self::BadChecksum,
+        Self::Forged,
+        Self::Expired,
+        Self::Revoked,
+        Self::WrongScope,
+        Self::OtherNamespace,
+        Self::Right,
+    ];
+}
+
+/// The callers.
+struct Callers {
+    /// The deployment's own key.
+    root: Client,
+    /// An admin of the namespace.
+    admin: Client,
+    other: Client,
+    read: Client,
+    write: Client,
+    /// For a workflow that no run is of.
+    elsewhere: Client,
+    expired: Client,
+    revoked: Client,
+    forged: Client,
+    changed: Client,
+}
+
+/// Asks everything, and counts what is as it must be.
+pub async fn run(root: &Client, secrets: &mut Secrets) -> Result<Report> {
+    let callers = Callers::make(root, secrets).await?;
+    let mut report = Report::default();
+    for route in Route::ALL {
+        for kind in Kind::ALL {
+            match callers.ask(*route, kind).await {
+                Ok(()) => *report.asked.entry(kind).or_default() += 1,
+                Err(error) => report.wrong.push(format!("{}: {error:#} ({kind:?})", route.name())),
+            }
+        }
+    }
+    Ok(report)
+}
+
+impl Callers {
+    async fn make(root: &Client, secrets: &mut Secrets) -> Result<Self> {
+        let admin = namespace(root, "acme").await?;
+        let other = namespace(root, "other").await?;
+        let (_, read) = make_key(&admin, &["read"]).await?;
+        let (_, write) = make_key(&admin, &["write"]).await?;
+        let (_, elsewhere) = make_key(&admin, &["write:elsewhere"]).await?;
+        let soon = json!({ "name": "soon over", "scopes": ["admin"], "expires_at": now_ms() + 300 });
+        let soon = admin.post_json("/api/keys", &soon).await?;
+        let expired = admin.with_key(text(&soon["key"])?);
+        let (id, revoked) = make_key(&admin, &["admin"]).await?;
+        // The cells have to know them to forget them.
+        for client in [&expired, &revoked] {
+            client.get("/api/executions").await?.json()?;
+        }
+        admin.post_json(&format!("/api/keys/{id}/revoke"), &Value::Null).await?;
+        wait_until_refused(&expired).await?;
+        let forged = key::make(key::Kind::Live, "acme", [7; key::RANDOM_BYTES]).text;
+        let mut changed = admin.key().to_owned();
+        let last = if changed.ends_with('0') { "1" } else { "0" };
+        changed.replace_range(changed.len() - 1.., last);
+        for client in [&admin, &other, &read, &write, &elsewhere, &expired, &revoked] {
+            secrets.add(client.key());
+        }
+        let (forged, changed) = (root.with_key(&forged), root.with_key(&changed));
+        let root = root.clone();
+        Ok(Self { root, admin, other, read, write, elsewhere, expired, revoked, forged, changed })
+    }
+
+    async fn ask(&self, route: Route, kind: Kind) -> Result<()> {
+        let Entry { scope, subject, .. } = route.entry();
+        let target = Target::make(self, route).await?;
+        let before = self.state(&target).await?;
+        let wrong_scope = match scope {
+            Scope::Read => &self.elsewhere,
+            Scope::Open | Scope::Write => &self.read,
+            Scope::Admin => &self.write,
+            Scope::Root => &self.admin,
+        };
+        let caller = match kind {
+            Kind::NoKey => &self.root.with_key(""),
+            Kind::Malformed => &self.root.with_key("sw_live_acme"),
+            Kind::BadChecksum => &self.changed,
+            Kind::Forged => &self.forged,
+            Kind::Expired => &self.expired,
+            Kind::Revoked => &self.revoked,
+            Kind::WrongScope => wrong_scope,
+            Kind::OtherNamespace => &self.other,
+            Kind::Right if scope == Scope::Root => &self.root,
+            Kind::Right => &self.admin,
+        };
+        let answer = target.ask(caller).await?;
+        if scope == Scope::Open || kind == Kind::Right {
+            return target.expect_taken(route, &answer);
+        }
+        match (kind, subject, scope) {
+            // Whatever is asked for is the caller's own, and must be that alone.
+            (Kind::WrongScope | Kind::OtherNamespace, Subject::Visible, _) => {
+                target.expect_nothing_of_it(&answer)?;
+            }
+            (Kind::WrongScope, Subject::Run, Scope::Read) => expect(&answer, 404, "run_not_found")?,
+            (Kind::WrongScope, ..) | (Kind::OtherNamespace, _, Scope::Root) => {
+                expect(&answer, 403, "forbidden")?;
+            }
+            (Kind::OtherNamespace, Subject::Run, _) => {
+                target.expect_as_if_never(&self.other, &answer).await?;
+            }
+            (Kind::OtherNamespace, Subject::Whole, _) if target.names_a_key => {
+                target.expect_as_if_never(&self.other, &answer).await?;
+            }
+            (Kind::OtherNamespace, Subject::Whole | Subject::Workflow, _) => {
+                target.expect_nothing_of_it(&answer)?;
+            }
+            (..) => expect(&answer, 401, "unauthorized")?,
+        }
+        let after = self.state(&target).await?;
+        anyhow::ensure!(before == after, "it had an effect: {before} became {after}");
+        Ok(())
+    }
+
+    /// What the namespace holds that a caller might have changed. A caller with a good key of this namespace may
+    /// have signed in; that is its own.
+    async fn state(&self, target: &Target) -> Result<Value> {
+        let mut state = json!({ "keys": null, "settings": null, "run": null });
+        state["keys"] = self.admin.get("/api/keys").await?.json()?;
+        state["settings"] = self.admin.get("/api/settings").await?.json()?;
+        state["namespaces"] = self.root.get("/api/namespaces").await?.json()?;
+        state["issuers"] = self.root.get("/api/issuers").await?.json()?;
+        state["runs"] = json!(
+            self.admin.get("/api/executions?limit=200").await?.json()?["executions"].as_array().map(Vec::len)
+        );
+        if let Some(run) = &target.run {
+            let mut view = self.admin.show(run, 0).await?.json()?;
+            // Looking at a run is counted.
+            view["meter"].take();
+            state["run"] = view;
+        }
+        Ok(state)
+    }
+}
+
+/// One request that makes sense.
+struct Target {
+    method: Method,
+    path: String,
+    /// The same about something that never was.
+    never: String,
+    body: String,
+    run: Option<String>,
+    names_a_key: bool,
+    /// What nobody else may be told.
+    canaries: Vec<String>,
+}
+
+impl Target {
+    async fn make(callers: &Callers, route: Route) -> Result<Self> {
+        let Entry { method, path, subject, .. } = route.entry();
+        let (mut path, mut never) = (path.to_owned(), path.to_owned());
+        let mut put = |what: &str, with: &str, instead: &str| {
+            path = path.replace(what, with);
+            never = never.replace(what, instead);
+        };
+        let (mut canaries, mut run) = (Vec::new(), None);
+        if subject == Subject::Run || route == Route::ListRuns {
+            let id = callers.admin.start_id("wait", json!(600_000)).await?;
+            callers.admin.until(&id, "waiting").await?;
+            let (place, _) = id.rsplit_once('-').context("an id has parts")?;
+            put("{id}", &id, &format!("{place}-000000000000"));
+            canaries.push(id.clone());
+            run = Some(id);
+        }
+        let names_a_key = route.entry().path.contains("{key}");
+        if names_a_key {
+            let (id, _) = make_key(&callers.admin, &["read"]).await?;
+            put("{key}", &id, "00000000");
+            canaries.push(id);
+        }
+        put("{workflow}", "ten", "ten");
+        put("{name}", "news", "news");
+        put("{namespace}", "acme", "never");
+        if route == Route::RemoveIssuer {
+            put("/api/issuers", "/api/issuers?issuer=https://nobody.example", "");
+        }
+        anyhow::ensure!(!path.contains('{'), "{path} names something that this test has none of");
+        Ok(Self { method, path, never, body: body(route), run, names_a_key, canaries })
+    }
+
+    async fn ask(&self, caller: &Client) -> Result<Answer> {
+        caller.request(self.method.as_str(), &self.path, &self.body).await
+    }
+
+    /// The caller's own affair: it was let in, or refused for a reason that the route has.
+    fn expect_taken(&self, route: Route, answer: &Answer) -> Result<()> {
+        if (200..300).contains(&answer.status) {
+            return Ok(());
+        }
+        let code = code(answer)?;
+        let codes = route.entry().codes.iter().map(|code| Ok(serde_json::to_value(code)?));
+        let codes: Vec<Value> = codes.collect::<Result<_>>()?;
+        let is_known = codes.iter().any(|known| *known == code.as_str()) && answer.status == 409;
+        anyhow::ensure!(is_known, "{} {} gave {}", self.method.as_str(), self.path, answer.body);
+        Ok(())
+    }
+
+    fn expect_nothing_of_it(&self, answer: &Answer) -> Result<()> {
+        for canary in &self.canaries {
+            anyhow::ensure!(!answer.body.contains(canary), "{canary} is in {}", answer.body);
+        }
+        anyhow::ensure!(answer.status < 500, "{} {}", answer.status, answer.body);
+        Ok(())
+    }
+
+    /// The very same bytes as for something that never was.
+    async fn expect_as_if_never(&self, caller: &Client, answer: &Answer) -> Result<()> {
+        let never = caller.request(self.method.as_str(), &self.never, &self.body).await?;
+        anyhow::ensure!(answer.status == 404, "{} {}", answer.status, answer.body);
+        anyhow::ensure!(
+            (answer.status, &answer.body) == (never.status, &never.body),
+            "{} {} is not {} {}",
+            answer.status,
+            answer.body,
+            never.status,
+            never.body
+        );
+        let names = |answer: &Answer| {
+            let headers =
+                answer.headers.iter().filter(|(name, _)| !name.as_str().starts_with("stepwell-rows"));
+            headers.map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
+        };
+        anyhow::ensure!(names(answer) == names(&never), "the headers differ");
+        Ok(())
+    }
+}
+
+/// What a request has to bring. Routes that take nothing need no line here.
+fn body(route: Route) -> String {
+    if route == Route::CreateKey || route == Route::CreateNamespaceKey {
+        json!({ "name": "one more", "scopes": ["read"] }).to_string()
+    } else if route == Route::CreateNamespace {
+        json!({ "name": "third" }).to_string()
+    } else if [Route::SetSettings, Route::SetWorkflowSettings].contains(&route) {
+        json!({ "timeout_ms": 3_600_000 }).to_string()
+    } else if route == Route::StartBulk {
+        // The other cells of the matrix need their runs.
+        json!({ "action": "cancel", "filter": { "tag": "nobody has it" } }).to_string()
+    } else if route == Route::SetLimits {
+        json!({ "live_runs": 1_000_000 }).to_string()
+    } else if route == Route::SetIssuer {
+        json!({
+            "issuer": "https://issuer.example", "audience": "stepwell",
+            "jwks_url": "https://issuer.example/jwks", "namespace": { "fixed": "acme" },
+        })
+        .to_string()
+    } else {
+        String::new()
+    }
+}
+
+fn expect(answer: &Answer, status: u16, wanted: &str) -> Result<()> {
+    let code = code(answer)?;
+    anyhow::ensure!((answer.status, code.as_str()) == (status, wanted), "{} {}", answer.status, answer.body);
+    Ok(())
+}
+
+async fn wait_until_refused(client: &Client) -> Result<()> {
+    for _ in 0..100 {
+        if client.get("/api/executions").await?.status == 401 {
+            return Ok(());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    bail!("the key was not refused within two seconds")
+}
+
+/// Milliseconds since 1970.
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -143,7 +143,7 @@ pub fn compare(name: &str, transcript: &str) -> Result<()> {
 pub fn mask(text: &str) -> Result<String> {
     let masks = [
         (r"default-\d+-\d+-\d+-[0-9a-z]{12}", "RUN"),
-        (r"/tmp/[^ ]*", "FOLDER"),
+        (r"/tmp/\S*", "FOLDER"),
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "DATE"),
         (r" *\b(\d+ ms|\d+\.\d s|\d+ m \d+ s|\d+ h \d+ m|\d+ d \d+ h)\b", " TIME"),
         (r"│[ █▓░]*│", "│BAR│"),
@@ -156,10 +156,11 @@ pub fn mask(text: &str) -> Result<String> {
         (r"\bRUN +", "RUN  "),
         (r"built in \d+ s", "built in TIME"),
     ];
-    let mut masked = text.to_owned();
+    // First of all: the repository may itself lie in a folder that is masked.
+    let root = repository_root().canonicalize()?;
+    let mut masked = text.replace(&*root.to_string_lossy(), "STEPWELL");
     for (what, with) in masks {
         masked = Regex::new(what)?.replace_all(&masked, with).into_owned();
     }
-    let root = repository_root().canonicalize()?;
-    Ok(masked.replace(&*root.to_string_lossy(), "STEPWELL"))
+    Ok(masked)
 }

@@ -134,11 +134,9 @@ class Session extends RpcTarget {
   listen(after) { return this.#call(2, this.#number, this.#epoch, String(after)); }
 }
 export function newSession(call, number, epoch) { return new Session(call, number, epoch); }
-export function insertRecord(sql, query, run, seq, at, event, mark) {
-  return sql.exec(query, run, seq, at, event, mark ?? null);
-}
-export function insertRecordUncounted(sql, query, run, seq, at, event, mark) {
-  sql.exec(query, run, seq, at, event, mark ?? null);
+export function insertRecord(sql, query, counts, run, seq, at, event, mark) {
+  const cursor = sql.exec(query, run, seq, at, event, mark ?? null);
+  return counts ? cursor.rowsWritten : 0;
 }
 "#)]
 extern "C" {
@@ -163,30 +161,20 @@ extern "C" {
     #[wasm_bindgen(js_name = newSession)]
     pub fn new_session(call: &JsValue, number: f64, epoch: u32) -> JsValue;
 
-    /// Inserts a record of a journal. `Sql::exec` would do, but this is what each step costs: in one crossing, and with
-    /// nothing that has to be handed over to JavaScript and forgotten again.
+    /// Inserts a record of a journal, and gives the rows written if they are counted. `Sql::exec` would do, but this is
+    /// what each step costs: in one crossing, and with nothing that has to be handed over to JavaScript and forgotten
+    /// again.
     #[wasm_bindgen(catch, js_name = insertRecord)]
     pub fn insert_record(
         sql: &Sql,
         query: &JsValue,
+        counts: bool,
         run: f64,
         seq: u32,
         at: f64,
         event: &str,
         mark: Option<&str>,
-    ) -> Result<Cursor, JsValue>;
-
-    /// The same where nobody asks what was written.
-    #[wasm_bindgen(catch, js_name = insertRecordUncounted)]
-    pub fn insert_record_uncounted(
-        sql: &Sql,
-        query: &JsValue,
-        run: f64,
-        seq: u32,
-        at: f64,
-        event: &str,
-        mark: Option<&str>,
-    ) -> Result<(), JsValue>;
+    ) -> Result<f64, JsValue>;
 }
 
 // Of all that a signature takes, the runtime has it: nothing of it has to be in the bundle.

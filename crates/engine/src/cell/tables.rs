@@ -59,7 +59,7 @@ impl Tables {
     pub fn execute(&self, query: &'static str, bindings: &[JsValue]) -> Result<(), StoreError> {
         let cursor = self.sql.exec(&self.statement(query), &array(bindings))?;
         if self.counts {
-            self.count_written(&cursor);
+            self.count_written(cursor.rows_written());
         }
         Ok(())
     }
@@ -76,22 +76,19 @@ impl Tables {
     ) -> Result<(), StoreError> {
         let (run, at) = (run as f64, at.as_millis() as f64);
         self.with_statement(query, |query| {
-            if self.counts {
-                self.count_written(&runtime::insert_record(&self.sql, query, run, seq.0, at, event, mark)?);
-            } else {
-                runtime::insert_record_uncounted(&self.sql, query, run, seq.0, at, event, mark)?;
-            }
+            let sql = &self.sql;
+            self.count_written(runtime::insert_record(sql, query, self.counts, run, seq.0, at, event, mark)?);
             Ok(())
         })
     }
 
-    fn count_written(&self, cursor: &runtime::Cursor) {
+    fn count_written(&self, rows: f64) {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a count of rows is whole, positive and small"
         )]
-        self.count_rows(cursor.rows_written() as u64);
+        self.count_rows(rows as u64);
     }
 
     /// All rows of a query at once: a cursor must not be read across an await.

@@ -459,18 +459,7 @@ impl World {
             _ => Then::Continue { open: None },
         };
         self.cover(cell, id, number, crate::coverage::then(&then));
-        let (commands, patches) = (Vec::new(), Vec::new());
-        let commit = Commit {
-            epoch,
-            base: run.head,
-            commands,
-            patches,
-            progress: None,
-            attributes: [].into(),
-            then,
-            foresees: None,
-            turn: 0,
-        };
+        let commit = word(epoch, run.head, then);
         let answered = self.turn(cell, id, Cause::Request, |machine, store, now| {
             machine.commit(store, now, number, epoch, commit, 0)
         });
@@ -487,18 +476,7 @@ impl World {
         let (cell, id, number, epoch) = (program.cell, program.instance, program.run.number, program.epoch);
         let Some(instance) = self.sites[cell].instance(id) else { return };
         let Some(run) = instance.store.peek(number) else { return };
-        let (commands, patches, then) = (Vec::new(), Vec::new(), Then::Yield { open: None });
-        let commit = Commit {
-            epoch,
-            base: run.head,
-            commands,
-            patches,
-            progress: None,
-            attributes: [].into(),
-            then,
-            foresees: None,
-            turn: 0,
-        };
+        let commit = word(epoch, run.head, Then::Yield { open: None });
         self.check.yielded(cell, number);
         self.cover(cell, id, number, "yield");
         // A run that was cancelled or taken from it refuses this, as it does anything else.
@@ -522,17 +500,7 @@ impl World {
             1 => (run.head, Then::Suspend { open: Vec::new() }),
             _ => (run.head, Then::Suspend { open }),
         };
-        let commit = Commit {
-            epoch: Epoch(epoch.0 + 9),
-            base,
-            commands: Vec::new(),
-            patches: Vec::new(),
-            progress: None,
-            attributes: [].into(),
-            then,
-            foresees: None,
-            turn: 0,
-        };
+        let commit = word(Epoch(epoch.0 + 9), base, then);
         self.addressed.insert(number);
         let answered = self.turn(cell, id, Cause::Program(name), |machine, store, now| {
             machine.commit(store, now, number, epoch, commit, 0)
@@ -561,4 +529,10 @@ fn short(answer: &Answer) -> &'static str {
         Answer::Stop => "stop",
         Answer::Refused { .. } => "refused",
     }
+}
+
+/// A commit that reports nothing.
+fn word(epoch: Epoch, base: Seq, then: Then) -> Commit {
+    let (commands, patches, attributes) = (Vec::new(), Vec::new(), [].into());
+    Commit { epoch, base, commands, patches, progress: None, attributes, then, foresees: None, turn: 0 }
 }

@@ -96,6 +96,10 @@ access-matrix *ARGUMENTS:
 growth STARTS *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin growth -- {{STARTS}} {{ARGUMENTS}}
 
+# Follows runs: how soon streams show a step, and what kills and reconnects do to them; arguments: `--help`.
+streams *ARGUMENTS: test-bundles
+    cargo run --quiet --locked -p stepwell-workerd-tests --bin streams -- {{ARGUMENTS}}
+
 # Runs Stepwell at a size on workerd, and prints what that took: `live RUNS`, `sleeping RUNS`, `long STEPS`, `bulk RUNS`, `listed RUNS`, `hung`.
 size WHAT *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin size -- {{WHAT}} {{ARGUMENTS}}

@@ -188,7 +188,8 @@ impl Progressing {
         let percent = (100.0 * (f64::from(done) + within) / f64::from(cells)).clamp(0.0, 100.0);
         let BulkReport { changed, unchanged } = then.report;
         let action = self.bulk.action.as_str();
-        Progress { percent, message: format!("{action}: {changed} changed, {unchanged} left as they were") }
+        let message = format!("{action}: {changed} changed, {unchanged} left as they were");
+        Progress { percent, message, ..Progress::default() }
     }
 
     fn pass(&mut self, slice: &Slice) {

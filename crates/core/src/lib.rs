@@ -12,5 +12,6 @@ pub mod catalog;
 pub mod cell;
 pub mod pools;
 pub mod run;
+pub mod stream;
 pub mod token;
 pub mod window;

@@ -12,7 +12,7 @@ use futures::{
 };
 use stepwell_core::run::{BEAT_MS, CallEnd};
 use stepwell_promises as promises;
-use stepwell_protocol::{Epoch, Payload, Place, Problem, Seq, program::Answer};
+use stepwell_protocol::{Epoch, Payload, Place, Problem, Seq, program::Answer, stream::Published};
 use wasm_bindgen::prelude::*;
 use worker::{Delay, Env, MessageBatch, MessageExt as _, RawMessage};
 
@@ -203,6 +203,11 @@ impl Relay {
             }
             runtime::PAGE => self.say(ANSWER_MS, || Ask::Page { number, epoch, after }).await,
             runtime::LISTEN => self.say(LISTEN_MS + ANSWER_MS, || Ask::Listen { number, epoch, after }).await,
+            runtime::PUBLISH => {
+                let published: Published = serde_json::from_str(&argument)
+                    .map_err(|error| JsError::new(&format!("what is published cannot be read: {error}")))?;
+                self.say(ANSWER_MS, || Ask::Publish { number, epoch, published: published.clone() }).await
+            }
             _ => return Err(JsError::new("a session has no such method").into()),
         };
         match answer {

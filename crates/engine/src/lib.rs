@@ -14,6 +14,7 @@ mod own;
 mod rpc;
 mod runtime;
 mod settings;
+mod sockets;
 mod sweep;
 
 use js_sys::Promise;

@@ -11,6 +11,7 @@ use stepwell_protocol::{
     Epoch, Failure,
     program::{Activation, Answer, Command, Commit, News, Page, Then},
     rest::Bulk,
+    stream::Published,
 };
 use wasm_bindgen::prelude::*;
 use worker::Delay;
@@ -110,8 +111,9 @@ async fn say(
         base: bulk.known(),
         commands: command.cloned().into_iter().collect(),
         patches: Vec::new(),
-        progress: command.map(|command| bulk.progress(command)),
+        progress: command.map(|command| Box::new(bulk.progress(command))),
         attributes: [].into(),
+        published: Published::default(),
         then,
         foresees: None,
         turn: 0,

@@ -16,6 +16,8 @@ pub const PAGE: u32 = 1;
 pub const LISTEN: u32 = 2;
 /// A commit by a program that understands a time as an answer: see `Answer::in_short`.
 pub const COMMIT_SHORT: u32 = 3;
+/// See [`COMMIT`].
+pub const PUBLISH: u32 = 4;
 
 #[wasm_bindgen]
 extern "C" {
@@ -78,6 +80,9 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     pub fn ask(this: &CellStub, call: &str) -> Result<JsValue, JsValue>;
 
+    #[wasm_bindgen(method, catch)]
+    pub fn fetch(this: &CellStub, url: &str, init: &JsValue) -> Result<Promise, JsValue>;
+
     /// A program: the default entrypoint of a Worker that has the SDK.
     pub type Program;
 
@@ -132,6 +137,7 @@ class Session extends RpcTarget {
   commit(text, short) { return this.#call(short === true ? 3 : 0, this.#number, this.#epoch, text); }
   page(after) { return this.#call(1, this.#number, this.#epoch, String(after)); }
   listen(after) { return this.#call(2, this.#number, this.#epoch, String(after)); }
+  publish(text) { return this.#call(4, this.#number, this.#epoch, text); }
 }
 export function newSession(call, number, epoch) { return new Session(call, number, epoch); }
 export function insertRecord(sql, query, counts, run, seq, at, event, mark) {

@@ -189,6 +189,10 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 false,
             )
         }
+        Route::FollowRun => Parts::of(vec![events("What happened, then what happens, until the run's end.")])
+            .with(vec![cursor(), last_event_id(), kinds()]),
+        Route::FollowAll => Parts::of(vec![events("The runs' statuses, as they change; it has no end.")])
+            .with(vec![cursor(), last_event_id()]),
         Route::ListKeys => Parts::of(vec![ok::<KeyList>(schemas, "The keys, without their texts.")]),
         Route::CreateKey | Route::CreateNamespaceKey => {
             Parts::of(vec![created::<CreatedKey>(schemas, "The key, and its text for the only time.")])
@@ -291,6 +295,10 @@ fn nothing(description: &'static str) -> (u16, &'static str, &'static str, Value
     (200, description, "application/json", json!({ "type": "null" }))
 }
 
+fn events(description: &'static str) -> (u16, &'static str, &'static str, Value) {
+    (200, description, "text/event-stream", json!({ "type": "string" }))
+}
+
 fn started(schemas: &mut SchemaGenerator) -> Vec<(u16, &'static str, &'static str, Value)> {
     let run = schema::<RunView>(schemas);
     vec![
@@ -302,6 +310,27 @@ fn started(schemas: &mut SchemaGenerator) -> Vec<(u16, &'static str, &'static st
 #[expect(clippy::needless_pass_by_value, reason = "it is made where it is given")]
 fn query(name: &str, description: &str, schema: Value) -> Value {
     json!({ "name": name, "in": "query", "description": description, "schema": schema })
+}
+
+fn cursor() -> Value {
+    query("cursor", "The `id` of the last event that was seen.", json!({ "type": "string" }))
+}
+
+fn last_event_id() -> Value {
+    json!({
+        "name": "Last-Event-ID",
+        "in": "header",
+        "description": "The same, as browsers send it.",
+        "schema": { "type": "string" }
+    })
+}
+
+fn kinds() -> Value {
+    query(
+        "types",
+        "The types of events to show, with commas between; all, if not said.",
+        json!({ "type": "string" }),
+    )
 }
 
 fn tags() -> Value {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp};
+use crate::{Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, stream::Published};
 
 /// How much journal goes into one page, in bytes of JSON.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -178,10 +178,13 @@ pub struct Commit {
     pub patches: Vec<String>,
     /// How far the run has come, for people; the latest counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub progress: Option<Progress>,
+    pub progress: Option<Box<Progress>>,
     /// Attributes that the run has from here on, to find it by; those that it had before stay.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
+    /// Logs and chunks, for people: no replay sees them.
+    #[serde(default, skip_serializing_if = "Published::is_empty")]
+    pub published: Published,
     /// What the program does next.
     pub then: Then,
     /// The program has gone on as if its commands were recorded next to the base, with this time. If they cannot be,
@@ -206,15 +209,48 @@ fn is_uncounted(turn: &u32) -> bool {
     *turn == 0
 }
 
-/// How far a run has come, for people to see.
+/// How far a run has come, for people to see. A program says the first three, and the estimate if it knows better;
+/// the engine adds the times.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// From 0 to 100.
     pub percent: f64,
     /// What it is doing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// The same in what it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub units: Option<Units>,
+    /// When it will come to 100, as far as anybody can say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at: Option<Timestamp>,
+    /// When it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+    /// Where it began, which the estimate goes by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Since>,
+}
+
+/// Progress in what a run counts: files, rows, pages.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Units {
+    /// How many are done.
+    pub done: u64,
+    /// How many there are.
+    pub total: u64,
+}
+
+/// Where progress began.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Since {
+    /// When it was first told.
+    pub at: Timestamp,
+    /// What it was then, from 0 to 100.
+    pub percent: f64,
 }
 
 impl Progress {

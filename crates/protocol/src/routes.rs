@@ -154,6 +154,10 @@ routes! {
     /// Sends a run a signal.
     SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
         [InvalidRequest RunNotFound RunEnded PayloadTooLarge],
+    /// Follows a run: what happened, then what happens, until its end.
+    FollowRun: Get "/api/executions/{id}/stream" Read Run [InvalidRequest RunNotFound],
+    /// Follows the statuses of all runs.
+    FollowAll: Get "/api/stream" Read Whole [InvalidRequest],
     /// Describes these routes for programs, as OpenAPI 3.1.
     ShowApi: Get "/api/openapi.json" Open Whole [],
     /// Describes these routes for people.

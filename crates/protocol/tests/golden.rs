@@ -8,6 +8,7 @@ use stepwell_protocol::{
     export::{Export, FORMAT, ReplayReport},
     program::{Activation, Answer, Commit, Description, Then},
     rest::{History, RunView, Status},
+    stream::{Kind, StreamEvent},
 };
 
 /// The values of a file, after a check that each is read and written as it stands there.
@@ -110,4 +111,13 @@ fn every_problem_reads_as_it_was_written_and_has_its_status() {
         assert_eq!(tags([&problem.code]), names(&[problem.code.as_str()]), "its text is the same everywhere");
         assert!(problem.page.is_empty() || problem.page == problem.code.page());
     }
+}
+
+#[test]
+fn every_event_of_a_stream_reads_as_it_was_written() {
+    let events = golden::<StreamEvent>("stream_event");
+    let kinds: BTreeSet<_> = events.iter().map(|event| event.kind).collect();
+    assert_eq!(kinds.len(), 10);
+    assert!(kinds.iter().all(|kind| tags([kind]) == names(&[kind.as_str()])));
+    assert!(Kind::SELECTABLE.iter().all(|kind| kinds.contains(kind) && kind.as_str().parse() == Ok(*kind)));
 }

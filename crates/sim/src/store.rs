@@ -8,6 +8,7 @@ use std::{cell::RefCell, rc::Rc};
 use stepwell_core::{
     cell::{KeyRow, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
     run::{Entry, Mark, Run},
+    stream::{Change, ToldMark, ToldPage, ToldRow},
 };
 use stepwell_protocol::{
     Event, Payload, Place, Record, Seq, Timestamp,
@@ -382,6 +383,28 @@ impl Rows for Store {
         let mut due =
             inner.view.by_wake.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded));
         Ok(due.next().map(|(at, _)| *at))
+    }
+
+    fn tell(&self, _: u64, _: &ToldRow) -> Result<(), Refused> {
+        // The simulator's programs publish nothing: what becomes of that is tested in core.
+        Err(Refused)
+    }
+
+    fn told_last(&self, _: u64) -> Result<Option<(u32, ToldMark)>, Refused> {
+        self.may_read().map(|()| None)
+    }
+
+    fn told(&self, _: u64, _: u32) -> Result<ToldPage, Refused> {
+        self.may_read().map(|()| ToldPage::default())
+    }
+
+    fn told_weight(&self, _: u64) -> Result<Slice, Refused> {
+        self.may_read().map(|()| Slice { rows: 0, bytes: 0 })
+    }
+
+    fn changed(&self, _: u64, _: usize) -> Result<Vec<Change>, Refused> {
+        // Nor does anybody follow its runs.
+        Err(Refused)
     }
 }
 

@@ -3,7 +3,11 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
-use stepwell_protocol::{OpKind, RunId, Timestamp, program::Progress};
+use stepwell_protocol::{
+    OpKind, Payload, RunId, Timestamp,
+    program::{Progress, Units},
+    stream::{Chunk, Item, Level, LogLine},
+};
 use uuid::Uuid;
 
 use crate::{
@@ -79,7 +83,8 @@ impl Ctx {
     /// next thing that the run reports.
     pub fn progress(&self, percent: f64, message: impl Into<String>) {
         let percent = if percent.is_nan() { 0.0 } else { percent.clamp(0.0, 100.0) };
-        self.state.borrow_mut().asides().set_progress(Progress { percent, message: message.into() });
+        let progress = Progress { percent, message: message.into(), ..Progress::default() };
+        self.state.borrow_mut().asides().set_progress(progress);
     }
 
     /// Lets the run be found by a name and a value, such as `customer` and a customer's number: a later value of the
@@ -90,6 +95,30 @@ impl Ctx {
     #[expect(clippy::needless_pass_by_value, reason = "a value reads better than a reference to one")]
     pub fn set_attribute(&self, name: impl Into<String>, value: impl ToString) {
         self.state.borrow_mut().asides().set_attribute(name.into(), value.to_string());
+    }
+
+    /// Says how far the run has come in what it counts: `ctx.progress_of(files_copied, files, "copying")`.
+    pub fn progress_of(&self, done: u64, total: u64, message: impl Into<String>) {
+        #[expect(clippy::cast_precision_loss, reason = "nobody counts percents to 16 places")]
+        let percent = if total == 0 { 100.0 } else { (done as f64 / total as f64 * 100.0).min(100.0) };
+        let units = Some(Units { done, total });
+        let progress = Progress { percent, message: message.into(), units, ..Progress::default() };
+        self.state.borrow_mut().asides().set_progress(progress);
+    }
+
+    /// The run's log, for people who follow it: `ctx.log().info("the order is paid")`. Also within a step. What was
+    /// said is not said again by a replay.
+    pub fn log(&self) -> Log<'_> {
+        Log { ctx: self }
+    }
+
+    /// Publishes a piece of something for people who follow the run: `ctx.publish("tokens", &token)`. Also within a
+    /// step, while it is under way. A piece has at most 64 KiB of JSON; a larger one, or one that cannot be written as
+    /// JSON, is left out.
+    pub fn publish<T: Serialize + ?Sized>(&self, name: &str, value: &T) {
+        let Ok(value) = Payload::encode(value) else { return };
+        let name = name.to_owned();
+        self.state.borrow_mut().publish(|op| Item::Chunk(Chunk { name, value, op }));
     }
 
     /// Waits for a signal of this name. One that came before anyone waited was kept.
@@ -132,5 +161,42 @@ impl Ctx {
             None => random::block(&self.run.seed, n),
             Some(op) => random::block(&format!("{}/{op}", self.run.seed), n),
         }
+    }
+}
+
+/// A run's log: see [`Ctx::log`].
+#[derive(Clone, Copy)]
+pub struct Log<'a> {
+    ctx: &'a Ctx,
+}
+
+impl Log<'_> {
+    /// For whoever looks for a mistake.
+    pub fn debug(&self, message: impl Into<String>) {
+        self.say(Level::Debug, message.into());
+    }
+
+    /// For everybody.
+    pub fn info(&self, message: impl Into<String>) {
+        self.say(Level::Info, message.into());
+    }
+
+    /// Something is odd.
+    pub fn warn(&self, message: impl Into<String>) {
+        self.say(Level::Warn, message.into());
+    }
+
+    /// Something went wrong.
+    pub fn error(&self, message: impl Into<String>) {
+        self.say(Level::Error, message.into());
+    }
+
+    fn say(self, level: Level, mut message: String) {
+        // Most of a long line is better than nothing of it.
+        let cut = (0..=Item::MESSAGE_LENGTH_MAX).rev().find(|&at| message.is_char_boundary(at));
+        if message.len() > Item::MESSAGE_LENGTH_MAX {
+            message.truncate(cut.unwrap_or_default());
+        }
+        self.ctx.state.borrow_mut().publish(|op| Item::Log(LogLine { level, message, op }));
     }
 }

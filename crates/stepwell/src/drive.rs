@@ -9,6 +9,7 @@ use std::{
 use stepwell_protocol::{
     Seq,
     program::{Activation, Answer, Commit, Page},
+    stream::Published,
 };
 
 use crate::{
@@ -16,6 +17,9 @@ use crate::{
     panics::LastWords,
     vm::{Clock, Order, Timer, Vm},
 };
+
+/// The pause between two calls that only publish: each one counts against what an invocation may do.
+const PUBLISH_EVERY_MS: u64 = 500;
 
 /// A program's way to its cell, for one run and one activation.
 pub trait Session {
@@ -38,6 +42,11 @@ pub trait Session {
     fn last_words(&self) -> Option<LastWords> {
         None
     }
+    /// Publishes logs and chunks while a step is under way. An engine that does not know how gives no answer: then they
+    /// travel with the next commit.
+    fn publish(&self, _published: &Published) -> impl Future<Output = Option<Answer>> + 'static {
+        std::future::ready(None)
+    }
     /// Waits until something happens after a position.
     fn listen(&self, after: Seq) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static;
 }
@@ -54,7 +63,8 @@ pub async fn drive<S: Session>(app: &App, activation: Activation, session: &S) -
     if let Some(words) = session.last_words() {
         vm = vm.with_last_words(words);
     }
-    let mut driver = Driver { vm, call: None, listen: None, session };
+    let timer = session.timer();
+    let mut driver = Driver { vm, call: None, listen: None, publish: None, rest: None, timer, session };
     poll_fn(|cx| driver.poll(cx)).await
 }
 
@@ -64,6 +74,10 @@ struct Driver<'s, S: Session> {
     vm: Vm,
     call: Option<Pending<Called, S::Lost>>,
     listen: Option<Pending<Answer, S::Lost>>,
+    publish: Option<Pin<Box<dyn Future<Output = Option<Answer>>>>>,
+    /// The pause before the next call that only publishes.
+    rest: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    timer: Option<Timer>,
     session: &'s S,
 }
 
@@ -102,6 +116,14 @@ impl<S: Session> Driver<'_, S> {
                     }
                 }
             }
+            if let Some(publish) = &mut self.publish
+                && let Poll::Ready(answer) = publish.as_mut().poll(cx)
+            {
+                self.publish = None;
+                if !self.vm.published(answer) {
+                    return Poll::Ready(Ok(()));
+                }
+            }
             let order = self.vm.poll(cx);
             match order {
                 Poll::Ready(Order::Commit(commit)) => {
@@ -112,6 +134,7 @@ impl<S: Session> Driver<'_, S> {
                     let page = self.session.page(after);
                     self.call = Some(Box::pin(async { page.await.map(Called::Page) }));
                 }
+                Poll::Pending if self.publishes(cx) => {}
                 Poll::Pending if self.call.is_none() && self.listen.is_none() && self.vm.wants_news() => {
                     let after = self.vm.listen();
                     self.listen = Some(Box::pin(self.session.listen(after)));
@@ -119,5 +142,24 @@ impl<S: Session> Driver<'_, S> {
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// Sends what a step that is under way has published, now and then. Says whether it did.
+    fn publishes(&mut self, cx: &mut Context<'_>) -> bool {
+        // Without a timer there is no now and then: it travels with commits.
+        let Some(timer) = &self.timer else { return false };
+        if let Some(rest) = &mut self.rest {
+            if rest.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+            self.rest = None;
+        }
+        if self.call.is_some() || self.publish.is_some() {
+            return false;
+        }
+        let Some(published) = self.vm.publishes() else { return false };
+        self.rest = Some(timer(PUBLISH_EVERY_MS));
+        self.publish = Some(Box::pin(self.session.publish(&published)));
+        true
     }
 }

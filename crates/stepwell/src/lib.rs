@@ -39,7 +39,7 @@ pub mod vm;
 mod workers;
 
 pub use app::{App, Workflow};
-pub use ctx::Ctx;
+pub use ctx::{Ctx, Log};
 pub use error::{Error, Result, Terminal};
 pub use ops::{Sleep, Step, StepError, StepInfo, Wait, WaitError};
 pub use stepwell_macros::{main, workflow};
@@ -74,3 +74,8 @@ pub mod __private {
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/workflows.md")]
 struct WorkflowsPage;
+
+/// What a run tells, of the page on streams.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/streams.md")]
+struct StreamsPage;

@@ -17,6 +17,7 @@ use stepwell_promises as promises;
 use stepwell_protocol::{
     Seq, Timestamp,
     program::{Activation, Answer, Commit, Page},
+    stream::Published,
 };
 use wasm_bindgen::prelude::*;
 // worker-build's bundle calls what this crate exports, used or not: without it, an app that names only the SDK
@@ -42,6 +43,9 @@ extern "C" {
 
     #[wasm_bindgen(method, catch)]
     fn listen(this: &Stub, after: u32) -> Result<Promise, JsValue>;
+
+    #[wasm_bindgen(method, catch)]
+    fn publish(this: &Stub, published: &str) -> Result<Promise, JsValue>;
 
     #[wasm_bindgen(js_name = setTimeout)]
     fn set_timeout(then: &js_sys::Function, ms: f64);
@@ -144,6 +148,11 @@ impl drive::Session for RpcSession {
 
     fn listen(&self, after: Seq) -> impl Future<Output = Result<Answer, JsValue>> + 'static {
         receive(self.stub.listen(after.0))
+    }
+
+    fn publish(&self, published: &Published) -> impl Future<Output = Option<Answer>> + 'static {
+        let answer = receive(encode(published).and_then(|text| self.stub.publish(&text)));
+        async { answer.await.ok() }
     }
 
     fn last_words(&self) -> Option<LastWords> {

@@ -263,7 +263,15 @@ impl Client {
         let method = reqwest::Method::from_bytes(method.as_bytes())?;
         let request = self.http.client().request(method, self.http.url(path)).bearer_auth(&self.key);
         let request = if body.is_empty() { request } else { request.body(body.to_owned()) };
+        if is_stream(path) {
+            return self.http.send_for_a_while(request, path).await;
+        }
         self.http.send(request, path).await
+    }
+
+    /// Where it asks.
+    pub fn http(&self) -> &Http {
+        &self.http
     }
 
     /// Starts a run; waits for its end up to `wait` seconds.
@@ -376,6 +384,9 @@ impl Client {
             request = request.bearer_auth(KEY);
         }
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        if is_stream(path) {
+            return self.http.send_for_a_while(request, path).await;
+        }
         self.http.send(request, path).await
     }
 
@@ -387,4 +398,9 @@ impl Client {
     fn post(&self, path: &str) -> reqwest::RequestBuilder {
         self.http.client().post(self.http.url(path)).bearer_auth(&self.key)
     }
+}
+
+/// Whether the answer to a good request has no end.
+fn is_stream(path: &str) -> bool {
+    path.split('?').next().is_some_and(|path| path.ends_with("/stream"))
 }

@@ -9,6 +9,9 @@ use serde_json::Value;
 /// Longer than anything a test waits for on purpose.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long nothing comes before an answer without an end is taken for all that there is.
+const QUIET: Duration = Duration::from_millis(500);
+
 /// Talks to one address.
 #[derive(Clone, Debug)]
 pub struct Http {
@@ -68,6 +71,20 @@ impl Http {
             headers: response.headers().clone(),
             body: response.text().await.with_context(|| path.to_owned())?,
         })
+    }
+}
+
+impl Http {
+    /// Sends a request whose answer may have no end: gives what has come when nothing more comes for a moment.
+    pub async fn send_for_a_while(&self, request: reqwest::RequestBuilder, path: &str) -> Result<Answer> {
+        let mut response = request.send().await.with_context(|| path.to_owned())?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let mut body = Vec::new();
+        while let Ok(more) = tokio::time::timeout(QUIET, response.chunk()).await {
+            let Some(chunk) = more.with_context(|| path.to_owned())? else { break };
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Answer { status, headers, body: String::from_utf8(body)? })
     }
 }
 

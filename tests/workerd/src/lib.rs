@@ -23,6 +23,7 @@ pub mod cli;
 mod config;
 pub mod engine;
 mod failure;
+pub mod following;
 pub mod growth;
 mod http;
 pub mod kill;
@@ -34,6 +35,7 @@ mod probe;
 mod process;
 pub mod readme;
 pub mod size;
+pub mod streams;
 
 pub use config::{COMPATIBILITY_DATE, Config, Worker};
 pub use failure::{Failure, TestResult};

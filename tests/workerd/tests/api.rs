@@ -221,7 +221,13 @@ async fn reads(api: &mut Described, runs: &Runs) -> Result<()> {
         api.get(run, 200).await?;
         api.get(&format!("{run}/why"), 200).await?;
         api.get(&format!("{run}/history"), 200).await?;
+        let told = api.ask(Method::GET, &format!("{run}/stream"), &[], "", 200).await?;
+        ensure!(told.body.contains("event: status"), "{run} {}", told.body);
     }
+    let told = api.ask(Method::GET, "/api/stream?cursor=start", &[], "", 200).await?;
+    ensure!(told.body.contains("event: ready"), "{}", told.body);
+    api.get("/api/stream?cursor=!", 400).await?;
+    api.get(&format!("{}/stream?types=everything", runs.completed), 400).await?;
     for query in
         ["", "?limit=2", "?status=failed", "?tag=a&attribute=customer:acme", "?from=0&until=9999999999999"]
     {
@@ -265,7 +271,7 @@ async fn acts(api: &mut Described, runs: &Runs) -> Result<()> {
 }
 
 async fn refusals(api: &mut Described) -> Result<()> {
-    for what in ["", "/why", "/history"] {
+    for what in ["", "/why", "/history", "/stream"] {
         api.get(&format!("{NOBODY}{what}"), 404).await?;
     }
     api.post("/api/workflows/ten/start", "{", 400).await?;
@@ -274,7 +280,7 @@ async fn refusals(api: &mut Described) -> Result<()> {
     api.post("/api/workflows/ten/start", &format!("\"{}\"", "x".repeat(2_000_000)), 413).await?;
     api.post("/api/bulk", "{}", 400).await?;
     let wrong: &[_] = &[("authorization", "Bearer wrong")];
-    for path in ["/api/executions", "/api/workflows", "/api/metrics", NOBODY] {
+    for path in ["/api/executions", "/api/workflows", "/api/metrics", "/api/stream", NOBODY] {
         api.ask(Method::GET, path, wrong, "", 401).await?;
     }
     for path in ["/api/openapi.json", "/api/docs"] {

@@ -25,11 +25,16 @@ impl Cell {
         let counted_as = counts_as(&run);
         let mut next = run;
         if !decision.entries.is_empty() {
-            let before = next.wake_at();
+            let (before, status, head) = (next.wake_at(), next.status(), next.head);
             next.apply_all(&decision.entries);
             next.spend(before, &decision.entries);
+            self.watching.stamp(now, &mut next, status, &decision.entries);
+            if self.telling.is_last_word_of(&next) {
+                self.tell_all(rows, now, head, &mut next)?;
+            }
             if decision.entries.iter().any(Entry::is_stored) {
                 rows.commit(&next, before, &decision.entries).map_err(|error| self.lose_count(error))?;
+                self.tell_readers(&next, status);
             }
             self.recount(&next, counted_as, counts_as(&next));
         }

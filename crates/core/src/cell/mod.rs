@@ -21,6 +21,8 @@ mod retention;
 mod room;
 mod rows;
 mod session;
+mod telling;
+mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,8 +37,9 @@ pub use requests::{NewRun, Started};
 pub use retention::DELETE_SLICE;
 pub use room::FULL_PERCENT;
 pub use rows::{Fault, KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed};
+pub use telling::{LINGER_MS, TELL_EVERY_MS, TOLD_BYTES_MAX};
 
-use self::queued::Nudges;
+use self::{queued::Nudges, telling::Telling, watching::Watching};
 use crate::{run::Run, window::Window};
 
 /// How long a dead cell stays unnoticed at the most, if nobody asks it anything.
@@ -94,6 +97,10 @@ pub struct Cell {
     reached: BTreeSet<(u64, Epoch)>,
     /// Who may ask.
     gate: access::Gate,
+    /// What programs have published and is not stored yet.
+    telling: Telling,
+    /// Who follows which runs.
+    watching: Watching,
     orders: Vec<Order>,
 }
 
@@ -118,6 +125,12 @@ pub enum Order {
     TellProgram(u64),
     /// Tell whoever waits for a run's end: this is it.
     TellEnd(Box<RunView>),
+    /// Call [`Cell::tell`] at this time. Only a timer: what it is for would be lost with the instance anyway.
+    TellAt(Timestamp),
+    /// Let whoever follows a run read on.
+    TellReaders(u64),
+    /// Let whoever follows all runs read on.
+    TellCellReaders,
 }
 
 impl Cell {
@@ -144,6 +157,8 @@ impl Cell {
             counted: None,
             reached: BTreeSet::new(),
             gate: access::Gate::default(),
+            telling: Telling::default(),
+            watching: Watching::default(),
             orders: Vec::new(),
         }
     }

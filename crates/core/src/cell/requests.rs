@@ -73,8 +73,10 @@ impl Cell {
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);
         run.spend_start(new.key.is_some());
+        self.watching.stamp_start(now, &mut run);
         rows.insert(&run, &new.input, new.key.as_ref()).map_err(|error| self.lose_count(error))?;
         self.recount(&run, None, counts_as(&run));
+        self.tell_start(&run);
         self.settle(now, &run, &decision);
         if self.window.holds(number, run.epoch) {
             self.inputs.insert(number, new.input);

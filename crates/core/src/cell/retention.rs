@@ -68,10 +68,12 @@ impl Cell {
         run: &Run,
         room: &mut Slice,
     ) -> Result<bool, Fault<R::Error>> {
-        let rows_most = rows_of(run);
+        let told = rows.told_weight(run.id.number).map_err(Fault::Storage)?;
+        let rows_most = rows_of(run) + told.rows;
         let mut before = counts_as(run);
         let in_slices = run.deleting || rows_most > self.delete_slice.rows;
-        let bytes = if in_slices { 0 } else { rows.weight(run.id.number).map_err(Fault::Storage)? };
+        let bytes =
+            if in_slices { 0 } else { told.bytes + rows.weight(run.id.number).map_err(Fault::Storage)? };
         if in_slices || bytes > self.delete_slice.bytes {
             if !run.deleting {
                 self.drive(rows, now, run.id.number, |_| Input::Expire)?;
@@ -93,8 +95,8 @@ impl Cell {
     }
 }
 
-/// The rows that deleting a run writes at the most: its own, its events, an id for each signal among them, its key,
-/// its tags and attributes, and the cell's largest number.
+/// The rows that deleting a run writes at the most, without what it has published: its own, its events, an id for
+/// each signal among them, its key, its tags and attributes, and the cell's largest number.
 fn rows_of(run: &Run) -> usize {
     3 + 2 * run.head.0 as usize + run.tags.len() + run.attributes.len()
 }

@@ -5,7 +5,10 @@ use stepwell_protocol::{
 };
 
 use super::Tally;
-use crate::run::{Entry, Run};
+use crate::{
+    run::{Entry, Run},
+    stream::{Change, ToldMark, ToldPage, ToldRow},
+};
 
 /// The rows of one cell. Every method that writes is one transaction: all of it or nothing.
 pub trait Rows {
@@ -32,11 +35,11 @@ pub trait Rows {
     /// Stores that a key has gone to another cell.
     fn reserve(&self, key: &str, to: &Place) -> Result<(), Self::Error>;
 
-    /// How many bytes the events of a run have.
+    /// How many bytes the events of a run have, without what it has published.
     fn weight(&self, number: u64) -> Result<u64, Self::Error>;
 
-    /// Deletes the first events of a run's journal, then ids of its signals: as much as fits, and at least one
-    /// row, if there is one.
+    /// Deletes the first events of a run's journal, then what it has published, then ids of its signals: as much as
+    /// fits, and at least one row, if there is one.
     fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Self::Error>;
 
     /// Deletes a run and all that belongs to it. Its number is never used again. Says how many rows it were.
@@ -74,6 +77,23 @@ pub trait Rows {
 
     /// The earliest wake time after a place in that order.
     fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Self::Error>;
+
+    /// Stores what a run has published.
+    fn tell(&self, number: u64, row: &ToldRow) -> Result<(), Self::Error>;
+
+    /// The number of the last item that a run has published, and its row's mark.
+    fn told_last(&self, number: u64) -> Result<Option<(u32, ToldMark)>, Self::Error>;
+
+    /// What a run has published after the item of this number, as much as goes into a page; at least one row, if
+    /// there is one. The first row may begin before.
+    fn told(&self, number: u64, after: u32) -> Result<ToldPage, Self::Error>;
+
+    /// How many rows that is, and how many bytes.
+    fn told_weight(&self, number: u64) -> Result<Slice, Self::Error>;
+
+    /// The latest changes of status of all runs from a stamp on, in the order of their stamps, at most so many. Looks
+    /// at all runs: for readers that come back, not for those that follow.
+    fn changed(&self, from: u64, limit: usize) -> Result<Vec<Change>, Self::Error>;
 }
 
 /// A kind of events that is looked for in a journal.

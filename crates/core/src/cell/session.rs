@@ -87,7 +87,15 @@ impl Cell {
         let base = commit.base;
         // What was cut off a journal leaves a gap in its positions, which nobody can foresee.
         let told = if base == head { commit.told() } else { commit.commands.len() };
-        let commit = Commit { epoch, ..commit };
+        let mut commit = Commit { epoch, ..commit };
+        if !commit.published.is_empty() {
+            let published = std::mem::take(&mut commit.published);
+            match self.publish(rows, now, number, epoch, published) {
+                // What becomes of the commit is the run's decision.
+                Ok(()) | Err(Fault::Rejected(_)) => {}
+                Err(fault @ (Fault::Storage(_) | Fault::Moved(_))) => return Err(fault),
+            }
+        }
         let decision = self.drive(rows, now, number, |_| Input::Commit { commit, hash })?;
         // Progress may have given the window back to others.
         self.dispatch(rows, now);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_protocol::{
     Code, Epoch, Event, Op, Outcome, Problem, Record, Seq, Timestamp,
-    program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Then},
+    program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Since, Then},
 };
 
 use super::{
@@ -121,7 +121,7 @@ impl Run {
             entries.push(Entry::Patched(commit.patches));
         }
         if let Some(progress) = commit.progress {
-            entries.push(Entry::Progressed(progress));
+            entries.push(Entry::Progressed(self.dated(now, *progress)));
         }
         for (name, value) in commit.attributes {
             let before = self.attributes.get(&name).cloned();
@@ -204,6 +204,26 @@ impl Run {
         let mut trouble = self.current_trouble();
         trouble.strikes += 1;
         self.try_again(now, trouble, "it wanted to go on later and had done nothing")
+    }
+
+    /// Adds to what a program says about its progress when that was, and when it may be done if it goes on as it did.
+    fn dated(&self, now: Timestamp, said: Progress) -> Progress {
+        let percent = said.percent.clamp(0.0, 100.0);
+        let began = self.progress.as_ref().and_then(|before| before.since);
+        // A run that was taken back begins anew.
+        let since = began.filter(|since| since.percent <= percent).unwrap_or(Since { at: now, percent });
+        let (done, took_ms) = (percent - since.percent, now.as_millis().saturating_sub(since.at.as_millis()));
+        let ends_at = said.ends_at.or_else(|| {
+            #[expect(clippy::cast_precision_loss, reason = "nobody estimates to the millisecond")]
+            let left_ms = (100.0 - percent) / done * took_ms as f64;
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it is neither negative nor endless, and the latest time is far below 2^53"
+            )]
+            (done > 0.0 && took_ms > 0).then(|| now.plus_millis(left_ms as u64))
+        });
+        Progress { percent, ends_at, at: Some(now), since: Some(since), ..said }
     }
 
     /// What a command becomes in the journal.

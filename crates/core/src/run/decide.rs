@@ -7,7 +7,7 @@ use stepwell_protocol::{
 
 use super::{
     CallEnd, Decision, Effect, Entry, Input, LEASE_MS, OpenOp, Phase, Rejection, Reply, Run, STRIKES_MAX,
-    SUSPICION_ALONE, Session, Slot, Spent, TROUBLE_BACKOFF_MS_MAX, Trouble,
+    SUSPICION_ALONE, Session, Slot, Spent, Stamps, TROUBLE_BACKOFF_MS_MAX, Trouble,
     retry::{fraction, scaled},
 };
 use crate::window::EXCLUSIVE_MS;
@@ -57,6 +57,7 @@ impl Run {
             patches: Vec::new(),
             cuts: Vec::new(),
             progress: None,
+            stamps: Stamps::default(),
             tags: start.tags,
             attributes: std::collections::BTreeMap::new(),
             spent: Spent::default(),

@@ -36,7 +36,7 @@ pub use decide::Start;
 pub use expiry::EXPIRY_ROUND_MS;
 pub use mark::Mark;
 pub use retry::delay_ms;
-pub use row::{Corrupt, RunRow, Tail};
+pub use row::{Corrupt, RunRow, Stamps, Tail};
 pub use spent::Spent;
 pub(crate) use why::with_result;
 
@@ -108,6 +108,8 @@ pub struct Run {
     pub cuts: Vec<Cut>,
     /// How far it has come, as its program says.
     pub progress: Option<Progress>,
+    /// When its status and its progress last changed.
+    pub stamps: Stamps,
     /// What people call it by.
     pub tags: Vec<String>,
     /// What it has said that it may be found by.

@@ -35,6 +35,28 @@ pub struct Tail {
     pub mark: Option<Mark>,
 }
 
+/// When a run's states last changed: see [`crate::stream::Stamper`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamps {
+    /// Its status.
+    #[serde(default)]
+    pub status: u64,
+    /// Its progress.
+    #[serde(default, skip_serializing_if = "is_never")]
+    pub progress: u64,
+}
+
+impl Stamps {
+    fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_never(stamp: &u64) -> bool {
+    *stamp == 0
+}
+
 /// Stored data that no release of Stepwell has written.
 #[derive(Debug, thiserror::Error)]
 #[error("the stored state of run {number} cannot be read: {source}")]
@@ -75,6 +97,8 @@ struct State {
     cuts: Vec<Cut>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     progress: Option<Progress>,
+    #[serde(default, skip_serializing_if = "Stamps::are_none")]
+    stamps: Stamps,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -148,6 +172,7 @@ impl Run {
             patches: self.patches.clone(),
             cuts: self.cuts.clone(),
             progress: self.progress.clone(),
+            stamps: self.stamps,
             tags: self.tags.clone(),
             attributes: self.attributes.clone(),
             spent: self.spent,
@@ -202,6 +227,7 @@ impl Run {
             patches: state.patches,
             cuts: state.cuts,
             progress: state.progress,
+            stamps: state.stamps,
             tags: state.tags,
             attributes: state.attributes,
             spent: Spent {

@@ -7,6 +7,7 @@ mod memory;
 mod queued;
 mod retention;
 mod room;
+mod streams;
 mod taken_back;
 
 use stepwell_core::cell::{CALLS_MAX, Cell, NewRun, Order};
@@ -15,6 +16,7 @@ use stepwell_core::window::READY_MAX;
 use stepwell_protocol::{
     Epoch, Op, OpKind, Payload, Place, RunId, Seq, Timestamp,
     program::{Answer, Command, Commit, Dispatch, Open, Then},
+    stream::Published,
 };
 
 use memory::Memory;
@@ -47,6 +49,7 @@ fn said(base: Seq, commands: Vec<Command>, then: Then) -> Commit {
         patches: vec![],
         progress: None,
         attributes: [].into(),
+        published: Published::default(),
         then,
         foresees: None,
         turn: 0,

@@ -9,6 +9,7 @@ use std::{
 use stepwell_core::{
     cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
     run::{Entry, Mark, Run, RunRow, Tail},
+    stream::{Change, ToldMark, ToldPage, ToldRow},
 };
 use stepwell_protocol::{
     Payload, Place, Record, Seq, Timestamp,
@@ -33,6 +34,7 @@ struct Stored {
     run: Run,
     row: RunRow,
     journal: Vec<(Record, Option<Mark>)>,
+    told: Vec<ToldRow>,
 }
 
 /// How many events go into a page.
@@ -55,6 +57,11 @@ impl Memory {
         self.rows.borrow().get(&number).map_or(0, |stored| stored.journal.len())
     }
 
+    /// How many rows there are of what a run has published.
+    pub fn told_rows(&self, number: u64) -> usize {
+        self.rows.borrow().get(&number).map_or(0, |stored| stored.told.len())
+    }
+
     /// Every event of a run that was ever recorded.
     pub fn history(&self, number: u64) -> Vec<Record> {
         let Ok(records) = self.records(number, Seq(0), Seq(u32::MAX));
@@ -66,7 +73,7 @@ impl Rows for Memory {
     type Error = Infallible;
 
     fn run(&self, number: u64) -> Result<Option<Run>, Infallible> {
-        Ok(self.rows.borrow().get(&number).map(|Stored { run, row, journal }| {
+        Ok(self.rows.borrow().get(&number).map(|Stored { run, row, journal, .. }| {
             let tail = Tail {
                 head: journal.last().map_or(Seq(0), |(record, _)| record.seq),
                 mark: journal.iter().rev().find_map(|(_, mark)| *mark),
@@ -85,7 +92,7 @@ impl Rows for Memory {
             let stored = StoredRun { number: run.id.number, fingerprint };
             self.keys.borrow_mut().insert(key, StoredKey::Run(stored));
         }
-        let stored = Stored { run: run.clone(), row: run.to_row(), journal: Vec::new() };
+        let stored = Stored { run: run.clone(), row: run.to_row(), journal: Vec::new(), told: Vec::new() };
         self.rows.borrow_mut().insert(run.id.number, stored);
         Ok(())
     }
@@ -122,10 +129,17 @@ impl Rows for Memory {
         let journal = &mut rows.get_mut(&number).expect("it was inserted").journal;
         let fit = room.bytes.checked_div(self.event_bytes.get());
         let fit = fit.and_then(|fit| usize::try_from(fit).ok()).unwrap_or(usize::MAX);
-        let trimmed = journal.len().min(room.rows).min(fit.max(1));
+        let mut trimmed = journal.len().min(room.rows).min(fit.max(1));
         journal.drain(..trimmed);
+        let is_all = journal.is_empty();
+        let told = &mut rows.get_mut(&number).expect("it was inserted").told;
+        if is_all {
+            let told_trimmed = told.len().min(room.rows - trimmed);
+            told.drain(..told_trimmed);
+            trimmed += told_trimmed;
+        }
         self.deleted.set(self.deleted.get() + trimmed);
-        Ok(Trimmed { rows: trimmed, is_all: journal.is_empty() && trimmed < room.rows })
+        Ok(Trimmed { rows: trimmed, is_all: is_all && told.is_empty() && trimmed < room.rows })
     }
 
     fn remove(&self, run: &Run) -> Result<usize, Infallible> {
@@ -133,7 +147,7 @@ impl Rows for Memory {
         let stored = self.rows.borrow_mut().remove(&number).expect("it was inserted");
         self.last_number.set(self.last_number.get().max(number));
         self.keys.borrow_mut().retain(|_, key| !matches!(key, StoredKey::Run(run) if run.number == number));
-        let removed = 1 + stored.journal.len() + usize::from(run.key.is_some());
+        let removed = 1 + stored.journal.len() + stored.told.len() + usize::from(run.key.is_some());
         self.deleted.set(self.deleted.get() + removed);
         Ok(removed)
     }
@@ -201,5 +215,47 @@ impl Rows for Memory {
 
     fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Infallible> {
         Ok(self.due(after, Timestamp::MAX, 1)?.first().map(|&(at, _)| at))
+    }
+
+    fn tell(&self, number: u64, row: &ToldRow) -> Result<(), Infallible> {
+        let mut rows = self.rows.borrow_mut();
+        rows.get_mut(&number).expect("it was inserted").told.push(row.clone());
+        Ok(())
+    }
+
+    fn told_last(&self, number: u64) -> Result<Option<(u32, ToldMark)>, Infallible> {
+        let rows = self.rows.borrow();
+        Ok(rows.get(&number).and_then(|stored| stored.told.last()).map(|row| (row.last, row.mark)))
+    }
+
+    fn told(&self, number: u64, after: u32) -> Result<ToldPage, Infallible> {
+        let rows = self.rows.borrow();
+        let told = rows.get(&number).map(|stored| stored.told.as_slice()).unwrap_or_default();
+        let mut rows: Vec<_> = told.iter().filter(|row| row.last > after).cloned().collect();
+        let more = rows.len() > PAGE_SIZE;
+        rows.truncate(PAGE_SIZE);
+        Ok(ToldPage { rows, more })
+    }
+
+    fn told_weight(&self, number: u64) -> Result<Slice, Infallible> {
+        let rows = self.rows.borrow().get(&number).map_or(0, |stored| stored.told.len());
+        Ok(Slice { rows, bytes: 0 })
+    }
+
+    fn changed(&self, from: u64, limit: usize) -> Result<Vec<Change>, Infallible> {
+        let runs: Vec<_> = self.rows.borrow().keys().map(|number| self.get(*number)).collect();
+        let mut changes: Vec<_> = runs
+            .into_iter()
+            .filter(|run| run.stamps.status >= from)
+            .map(|run| Change {
+                stamp: run.stamps.status,
+                status: run.status(),
+                id: run.id,
+                workflow: run.workflow,
+            })
+            .collect();
+        changes.sort_unstable_by_key(|change| change.stamp);
+        changes.truncate(limit);
+        Ok(changes)
     }
 }

@@ -59,7 +59,12 @@ impl Bench {
             match order {
                 Order::Nudge { number } => nudged.push(number),
                 Order::Call { number, .. } => called.push(number),
-                Order::Arm(_) | Order::TellProgram(_) | Order::TellEnd(_) => {}
+                Order::Arm(_)
+                | Order::TellProgram(_)
+                | Order::TellEnd(_)
+                | Order::TellAt(_)
+                | Order::TellReaders(_)
+                | Order::TellCellReaders => {}
             }
         }
         (nudged, called)

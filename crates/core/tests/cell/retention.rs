@@ -66,7 +66,13 @@ impl Bench {
         self.cell.alarm(&self.rows, at(ms)).expect("the rows can be read");
         let mut armed = self.cell.take_orders().into_iter().filter_map(|order| match order {
             Order::Arm(at) => Some(at),
-            Order::Call { .. } | Order::Nudge { .. } | Order::TellProgram(_) | Order::TellEnd(_) => None,
+            Order::Call { .. }
+            | Order::Nudge { .. }
+            | Order::TellProgram(_)
+            | Order::TellEnd(_)
+            | Order::TellAt(_)
+            | Order::TellReaders(_)
+            | Order::TellCellReaders => None,
         });
         armed.next_back()
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::queued::Ask;
+use super::{queued::Ask, streams::Follow};
 use crate::{access::Access, settings::DEFAULT_NAMESPACE};
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
@@ -154,6 +154,11 @@ pub enum Operation {
         /// What.
         action: Action,
     },
+    /// Follow a run, or all of them. Only a request that opens a socket can.
+    Follow {
+        /// What.
+        follow: Follow,
+    },
     /// Forget what the catalog has said of keys before this version.
     ForgetKeys {
         /// The version.
@@ -227,13 +232,15 @@ impl Operation {
             | Self::Why { number, suffix }
             | Self::History { number, suffix, .. }
             | Self::Signal { number, suffix, .. }
-            | Self::Act { number, suffix, .. } => Some((*number, suffix)),
+            | Self::Act { number, suffix, .. }
+            | Self::Follow { follow: Follow::Run { number, suffix, .. } } => Some((*number, suffix)),
             Self::Touch
             | Self::Start { .. }
             | Self::Reserve { .. }
             | Self::List { .. }
             | Self::Count
             | Self::ActOnAll { .. }
+            | Self::Follow { follow: Follow::Cell { .. } }
             | Self::ForgetKeys { .. }
             | Self::Consume { .. } => None,
         }

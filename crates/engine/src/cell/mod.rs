@@ -14,7 +14,9 @@ mod queued;
 mod requests;
 mod session;
 mod store;
+mod streams;
 mod tables;
+mod told;
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -41,6 +43,8 @@ pub use programs::{activate, app, end_of};
 pub use queued::{Ask, Claimed, End, LISTEN_MS, Nudge};
 pub use requests::fingerprint;
 use store::Store;
+pub use streams::Follow;
+use streams::Readers;
 pub use tables::{Row as SqlRow, Tables, number};
 
 /// A Durable Object that holds many runs. Its methods are not made by the `worker` crate: what those promise is
@@ -72,6 +76,7 @@ struct Host {
     store: Store,
     machine: RefCell<Machine>,
     listeners: RefCell<Listeners>,
+    readers: Readers,
     /// Calls in which the storage has failed: whatever becomes of them is not their program's fault.
     blameless: RefCell<BTreeSet<(u64, Epoch)>>,
     /// Commits since the runtime has last looked at its sockets.
@@ -103,11 +108,14 @@ impl Cell {
                     .with_queue(has_queue),
             ),
             listeners: RefCell::default(),
+            readers: Readers::default(),
             blameless: RefCell::default(),
             session_calls: std::cell::Cell::new(0),
             session_call: OnceCell::new(),
         };
-        Self { host: Some(Rc::new(host)) }
+        let host = Rc::new(host);
+        host.remember_readers();
+        Self { host: Some(host) }
     }
 
     /// What the Workers call: one [`Call`] as JSON in, an array of status, body and headers out. The call is a text;
@@ -115,6 +123,29 @@ impl Cell {
     pub fn ask(&self, call: &JsValue) -> JsValue {
         self.host().ask(&call.as_string().unwrap_or_default())
     }
+
+    /// What the Workers open streams with. The request is not looked into here: see [`Self::ask`].
+    pub fn fetch(&self, request: &JsValue) -> Promise {
+        self.host().open_stream(request)
+    }
+
+    /// A reader of a stream has said something.
+    #[wasm_bindgen(js_name = webSocketMessage)]
+    pub fn web_socket_message(&self, socket: &JsValue, _message: &JsValue) {
+        if let Err(fault) = self.host().hear_reader(socket) {
+            worker::console_warn!("stepwell: a reader was not heard: {fault}");
+        }
+    }
+
+    /// A reader of a stream has gone.
+    #[wasm_bindgen(js_name = webSocketClose)]
+    pub fn web_socket_close(&self, socket: &JsValue) {
+        streams::close(socket.unchecked_ref(), 1000, "");
+    }
+
+    /// The connection to a reader broke: it is closed already.
+    #[wasm_bindgen(js_name = webSocketError)]
+    pub fn web_socket_error(&self, _socket: &JsValue) {}
 
     /// Commits, arms, orders, returns: it never awaits a program, or every timer of the cell would wait with
     /// it. An error makes the platform try again, which is the last resort when nothing could be written.
@@ -156,6 +187,9 @@ impl Host {
                 Order::Nudge { number } => nudges.push(number),
                 Order::TellProgram(number) => self.listeners.borrow_mut().tell_program(number),
                 Order::TellEnd(view) => self.listeners.borrow_mut().tell_end(&view),
+                Order::TellAt(at) => self.tell_at(at),
+                Order::TellReaders(number) => self.mark_run(number),
+                Order::TellCellReaders => self.mark_cell(),
             }
         }
         if !nudges.is_empty() {

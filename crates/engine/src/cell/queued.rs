@@ -8,6 +8,7 @@ use stepwell_core::{cell::Claim, run::CallEnd};
 use stepwell_protocol::{
     Code, Epoch, Payload, Place, Problem, Seq,
     program::{Answer, Commit},
+    stream::Published,
 };
 use wasm_bindgen::JsCast;
 use worker::Delay;
@@ -86,6 +87,15 @@ pub enum Ask {
         epoch: Epoch,
         /// After which position.
         after: Seq,
+    },
+    /// My program publishes something.
+    Publish {
+        /// The run's number.
+        number: u64,
+        /// The activation.
+        epoch: Epoch,
+        /// What.
+        published: Published,
     },
     /// My program is at work.
     Beat {
@@ -218,6 +228,10 @@ impl Host {
                 Ok(Answered::new(200, &page))
             }
             Ask::Listen { number, epoch, after } => answered(self.listen_for(number, epoch, after).await),
+            Ask::Publish { number, epoch, published } => answered(self.turn(|machine, store, now| {
+                machine.beat(store, now, number, epoch)?;
+                Ok(machine.told(store, now, number, epoch, published)?)
+            })),
             Ask::Beat { number, epoch } => answered(
                 self.turn(|machine, store, now| Ok(machine.beat(store, now, number, epoch)?))
                     .map(|()| Answer::Go { now: runtime::clock(), news: Vec::new() }),

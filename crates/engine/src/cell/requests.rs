@@ -133,11 +133,7 @@ impl Host {
     }
 
     async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
-        if self.machine.borrow().wants_repair() {
-            let alarm = self.armed().await;
-            self.machine.borrow_mut().found_alarm(alarm);
-        }
-        self.turn(|machine, store, now| Ok(machine.repair(store, now)?))?;
+        self.repair().await?;
         let place = call.place();
         let grant = self.admit(&call, &place).await?;
         let namespace = call.namespace;
@@ -145,6 +141,7 @@ impl Host {
             Operation::Touch => Ok(Answered::new(200, &())),
             Operation::ForgetKeys { version } => {
                 self.machine.borrow_mut().forget_keys(version);
+                self.close_keyed_streams();
                 Ok(Answered::new(200, &()))
             }
             Operation::Start {
@@ -224,8 +221,21 @@ impl Host {
                 self.act(&id, action)?;
                 Ok(Answered::new(200, &self.view(&id)?))
             }
+            Operation::Follow { .. } => {
+                Err(Problem::new(Code::Internal, "A stream is opened with a socket, and no other way.")
+                    .into())
+            }
             Operation::Consume { ask } => self.answer_consumer(ask).await,
         }
+    }
+
+    /// To be called before anything that is asked for: a fresh instance looks after its alarm.
+    pub(super) async fn repair(self: &Rc<Self>) -> Result<(), Fault> {
+        if self.machine.borrow().wants_repair() {
+            let alarm = self.armed().await;
+            self.machine.borrow_mut().found_alarm(alarm);
+        }
+        self.turn(|machine, store, now| Ok(machine.repair(store, now)?))
     }
 
     fn act(self: &Rc<Self>, id: &RunId, action: Action) -> Result<(), Fault> {
@@ -342,7 +352,7 @@ impl Host {
         Ok(self.machine.borrow().find(&self.store, id)?)
     }
 
-    fn view(&self, id: &RunId) -> Result<RunView, Fault> {
+    pub(super) fn view(&self, id: &RunId) -> Result<RunView, Fault> {
         let mut view = RunView::from(&self.find(id)?);
         self.store.add_result(&mut view)?;
         Ok(view)

@@ -6,6 +6,7 @@ use stepwell_promises as promises;
 use stepwell_protocol::{
     Code, Epoch, Problem, Seq,
     program::{Answer, Commit},
+    stream::Published,
 };
 use wasm_bindgen::prelude::*;
 use worker::Delay;
@@ -70,6 +71,7 @@ impl Host {
                 let listening = async move { Ok(answer(host.listen(number, epoch, after).await)) };
                 Ok(promises::promise(listening).into())
             }
+            runtime::PUBLISH => Ok(self.breathe(1, answer(self.publish(number, epoch, argument)))),
             _ => Err(JsError::new("a session has no such method").into()),
         }
     }
@@ -113,6 +115,13 @@ impl Host {
             self.blameless.borrow_mut().insert((number, epoch));
         }
         (answer, Some((base, commands)))
+    }
+
+    fn publish(self: &Rc<Self>, number: u64, epoch: Epoch, argument: &str) -> Result<Answer, Fault> {
+        let published: Published = serde_json::from_str(argument).map_err(|error| {
+            Problem::new(Code::InvalidRequest, format!("What is published cannot be read: {error}."))
+        })?;
+        self.turn(|machine, store, now| Ok(machine.told(store, now, number, epoch, published)?))
     }
 
     /// Waits until something happens after a position, and says what.

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use stepwell_core::{
     cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
     run::{Entry, Mark, Run, Tail},
+    stream::{Change, ToldMark, ToldPage, ToldRow},
 };
 use stepwell_protocol::{
     Event, Payload, Place, Record, RunId, Seq, Timestamp,
@@ -58,14 +59,20 @@ const FOUND_MAX: u32 = 16;
 
 /// The cell's rows.
 pub struct Store {
-    tables: Tables,
+    pub(super) tables: Tables,
     has_schema: Slot<Option<bool>>,
+    /// Whether there is a table of what runs have published, if that is known.
+    pub(super) has_told: Slot<Option<bool>>,
 }
 
 impl Store {
     /// Counts the rows that are read only if asked to: the count has to be fetched from the runtime.
     pub fn new(storage: runtime::Storage, counts_reads: bool) -> Self {
-        Self { tables: Tables::new(storage, counts_reads), has_schema: Slot::new(None) }
+        Self {
+            tables: Tables::new(storage, counts_reads),
+            has_schema: Slot::new(None),
+            has_told: Slot::new(None),
+        }
     }
 
     /// Creates the tables if there are none, and remembers where this cell is.
@@ -156,7 +163,7 @@ impl Store {
     }
 
     /// Does something, and says how many rows it has written.
-    fn counted(&self, act: impl FnOnce() -> Result<(), StoreError>) -> Result<usize, StoreError> {
+    pub(super) fn counted(&self, act: impl FnOnce() -> Result<(), StoreError>) -> Result<usize, StoreError> {
         let before = self.rows_written();
         act()?;
         Ok(usize::try_from(self.rows_written() - before).unwrap_or(usize::MAX))
@@ -381,7 +388,8 @@ impl Rows for Store {
         if !is_all {
             return Ok(Trimmed { rows: events, is_all });
         }
-        let left = room.rows - events;
+        let told = self.trim_told(run, room.rows - events)?;
+        let left = room.rows - events - told;
         let ids = self.counted(|| {
             self.tables.execute(
                 "DELETE FROM signals WHERE run = ?1
@@ -389,7 +397,7 @@ impl Rows for Store {
                 &[number(run), number(left as u64)],
             )
         })?;
-        Ok(Trimmed { rows: events + ids, is_all: ids < left })
+        Ok(Trimmed { rows: events + told + ids, is_all: ids < left })
     }
 
     fn remove(&self, run: &Run) -> Result<usize, StoreError> {
@@ -398,6 +406,7 @@ impl Rows for Store {
             self.tables.transaction(|| {
                 self.tables.execute("DELETE FROM journal WHERE run = ?", &of_run)?;
                 self.tables.execute("DELETE FROM signals WHERE run = ?", &of_run)?;
+                self.remove_told(run.id.number)?;
                 for tag in &run.tags {
                     self.delete_label(tag, run.id.number)?;
                 }
@@ -530,6 +539,26 @@ impl Rows for Store {
         )?;
         Ok(rows.first().and_then(|row| row.optional_time(0)))
     }
+
+    fn tell(&self, run: u64, row: &ToldRow) -> Result<(), StoreError> {
+        self.insert_told(run, row)
+    }
+
+    fn told_last(&self, run: u64) -> Result<Option<(u32, ToldMark)>, StoreError> {
+        self.last_told(run)
+    }
+
+    fn told(&self, run: u64, after: u32) -> Result<ToldPage, StoreError> {
+        self.told_page(run, after)
+    }
+
+    fn told_weight(&self, run: u64) -> Result<Slice, StoreError> {
+        self.weight_of_told(run)
+    }
+
+    fn changed(&self, from: u64, limit: usize) -> Result<Vec<Change>, StoreError> {
+        self.changed_since(from, limit)
+    }
 }
 
 /// A row of a journal: its position, its time, its event.
@@ -550,11 +579,11 @@ fn statements(entries: &[Entry]) -> usize {
     each.sum::<usize>() + usize::from(entries.iter().any(Entry::changes_row))
 }
 
-fn json<T: serde::Serialize>(value: &T) -> String {
+pub(super) fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("what is stored holds only what JSON can say")
 }
 
-fn parse<T: DeserializeOwned>(text: &str, what: &'static str) -> Result<T, StoreError> {
+pub(super) fn parse<T: DeserializeOwned>(text: &str, what: &'static str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|_| StoreError::Unreadable(what))
 }
 

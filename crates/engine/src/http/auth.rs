@@ -81,8 +81,11 @@ pub async fn caller(request: &Request, env: &Env, route: Option<Route>) -> Resul
     let not_a_key = |error| Refusal::new(Code::Unauthorized, format!("This is no key: {error}."));
     let Named { kind, namespace, id } = key::read(&brought).map_err(not_a_key)?;
     if by_cookie {
-        let site = header("sec-fetch-site");
-        let is_own = site.is_none_or(|site| ["same-origin", "none"].contains(&site.as_str()));
+        let is_own = match header("sec-fetch-site") {
+            Some(site) => ["same-origin", "none"].contains(&site.as_str()),
+            // Not every browser says it of a WebSocket, but each one says where its page is from.
+            None => header("origin").is_none_or(|origin| is_origin_of(request, &origin)),
+        };
         // Another site's page may let a browser send the cookie; it cannot make it say that it is this site's.
         if kind != Kind::Session || !is_own {
             let detail = "A cookie is good only for a session, and only from this site's own pages.";
@@ -150,6 +153,10 @@ fn bearer(header: &str) -> &str {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
         Some(_) | None => "",
     }
+}
+
+fn is_origin_of(request: &Request, origin: &str) -> bool {
+    request.url().is_ok_and(|url| url.origin().ascii_serialization() == origin)
 }
 
 fn session_of(cookies: &str) -> Option<&str> {

@@ -30,7 +30,7 @@ use crate::{
     access::Access,
     catalog::{self, Request},
     cell::{Call, Operation, activate, app},
-    runtime::{self, Objects, Program},
+    runtime::{self, CellStub, Objects, Program},
     settings::{CATALOG_BINDING, CELL_BINDING, DEFAULT_NAMESPACE, Deployment},
 };
 
@@ -171,7 +171,7 @@ impl Front {
     }
 
     /// An object has answered. Whatever it is but a refusal of the caller, it has found the key good.
-    fn hear(&self, status: u16) {
+    pub fn hear(&self, status: u16) {
         if ![401, 403, 429].contains(&status) {
             self.is_vouched.store(true, Ordering::Relaxed);
         }
@@ -333,15 +333,20 @@ impl Front {
     }
 
     /// What a cell is asked, as a text, with whoever asks for it.
-    fn call(&self, place: &Place, operation: Operation) -> Result<String, Refusal> {
+    pub fn call(&self, place: &Place, operation: Operation) -> Result<String, Refusal> {
         self.check_somebody()?;
         let call = Call::new(&self.namespace, place, self.access.as_deref().cloned(), operation);
         Ok(serde_json::to_string(&call).expect("a call holds only what JSON can say"))
     }
 
-    async fn send(&self, place: &Place, call: &str) -> Result<Response, JsValue> {
+    /// A cell, as an object to be called.
+    pub fn cell(&self, place: &Place) -> Result<CellStub, JsValue> {
         let cells: Objects = runtime::property(&self.env, CELL_BINDING).unchecked_into();
-        let stub = cells.get_by_name(&place.object_name(&self.namespace))?;
+        cells.get_by_name(&place.object_name(&self.namespace))
+    }
+
+    async fn send(&self, place: &Place, call: &str) -> Result<Response, JsValue> {
+        let stub = self.cell(place)?;
         let answer: Array = runtime::settle(stub.ask(call)?).await?.unchecked_into();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a status of HTTP")]
         let status = answer.get(0).as_f64().unwrap_or_default() as u16;

@@ -14,6 +14,7 @@ mod namespaces;
 mod overview;
 mod runs;
 mod starts;
+mod streams;
 mod token;
 
 use std::cell::RefCell;
@@ -30,7 +31,8 @@ use stepwell_protocol::{
     routes::{self, Entry, Route},
 };
 use tower_service::Service as _;
-use worker::{Env, Headers, Request, Response, Result};
+use wasm_bindgen::JsCast as _;
+use worker::{Env, Headers, Request, Response, Result, worker_sys::web_sys};
 
 use self::error::Refusal;
 pub use self::forward::Front;
@@ -92,6 +94,8 @@ fn on(method: MethodFilter, route: Route) -> MethodRouter {
         Route::ListIssuers => keys::on(method, Asked::ListIssuers),
         Route::SetIssuer => keys::on(method, Asked::SetIssuer),
         Route::RemoveIssuer => keys::on(method, Asked::RemoveIssuer),
+        Route::FollowRun => routing::on(method, streams::run),
+        Route::FollowAll => routing::on(method, streams::pool),
     }
 }
 
@@ -187,7 +191,9 @@ async fn prepare(mut request: Request, front: Front) -> std::result::Result<Http
         Refusal::new(Code::MethodNotAllowed, "This is not a method of HTTP that Stepwell knows.")
     })?;
     let mut builder = HttpRequest::builder().method(method.clone()).uri(path);
-    for name in runs::HEADERS {
+    // Each look at a header is a crossing: those of streams are not looked for where nobody needs them.
+    let of_streams: &[&str] = if url.path().ends_with("/stream") { &streams::HEADERS } else { &[] };
+    for &name in runs::HEADERS.iter().chain(of_streams) {
         if let Some(value) = request.headers().get(name).map_err(unreadable)? {
             builder = builder.header(name, value);
         }
@@ -228,7 +234,10 @@ async fn read_body(request: &mut Request) -> std::result::Result<String, Refusal
 }
 
 async fn finish(response: HttpResponse<Body>) -> Result<Response> {
-    let (parts, body) = response.into_parts();
+    let (mut parts, body) = response.into_parts();
+    if let Some(streams::Raw(raw)) = parts.extensions.remove() {
+        return Ok((*raw).clone().unchecked_into::<web_sys::Response>().into());
+    }
     let body = to_bytes(body, usize::MAX).await.map_err(|error| error.to_string())?;
     let headers = Headers::new();
     for (name, value) in &parts.headers {

@@ -110,6 +110,8 @@ impl World {
                 Order::Nudge { number } => nudges.push(number),
                 Order::TellProgram(number) => programs.push(number),
                 Order::TellEnd(view) => ends.push(view.id.number),
+                // Nothing is published in here, and nobody follows.
+                Order::TellAt(_) | Order::TellReaders(_) | Order::TellCellReaders => {}
             }
         }
         let (batch, reads) = instance.store.take();

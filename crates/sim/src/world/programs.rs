@@ -17,6 +17,7 @@ use stepwell_core::{
 use stepwell_protocol::{
     Code, Epoch, Event as JournalEvent, Failure, Op, OpKind, Payload, Problem, RunId, Seq,
     program::{Activation, Answer, Commit, Page, RawPage, Then},
+    stream::Published,
 };
 
 use super::{
@@ -533,6 +534,16 @@ fn short(answer: &Answer) -> &'static str {
 
 /// A commit that reports nothing.
 fn word(epoch: Epoch, base: Seq, then: Then) -> Commit {
-    let (commands, patches, attributes) = (Vec::new(), Vec::new(), [].into());
-    Commit { epoch, base, commands, patches, progress: None, attributes, then, foresees: None, turn: 0 }
+    Commit {
+        epoch,
+        base,
+        commands: Vec::new(),
+        patches: Vec::new(),
+        progress: None,
+        attributes: [].into(),
+        published: Published::default(),
+        then,
+        foresees: None,
+        turn: 0,
+    }
 }

@@ -14,8 +14,9 @@ use stepwell_core::run::{
     Start, Tail,
 };
 use stepwell_protocol::{
-    Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
+    Epoch, Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
     program::{Activation, Answer, Budget, Commit, Dispatch, News, Page, Then},
+    stream::{Item, Published},
 };
 
 pub use super::script::{Death, Ended, Outside};
@@ -57,6 +58,10 @@ pub struct Engine {
     pub death: Death,
     /// What the program has reported.
     pub commits: Vec<Commit>,
+    /// What it has published, in order.
+    pub published: Vec<Item>,
+    /// How many of those the present activation has published.
+    taken: (Epoch, u32),
     /// The operation of each step whose code ran, in order.
     pub ran: Vec<String>,
     just_ran: Rc<RefCell<Vec<String>>>,
@@ -113,6 +118,8 @@ impl Engine {
             budget: None,
             death: Death::Never,
             commits: Vec::new(),
+            published: Vec::new(),
+            taken: (Epoch(0), 0),
             ran: Vec::new(),
             just_ran: Rc::default(),
             asleep_ms: 0,
@@ -367,6 +374,7 @@ impl Engine {
         let text = serde_json::to_string(commit).expect("messages are JSON");
         let commit: Commit = serde_json::from_str(&text).expect("it was written as one");
         self.commits.push(commit.clone());
+        self.take_published(&commit);
         let (base, head) = (commit.base, self.run.head);
         let hash = text.bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
         let decision = match self.give(Input::Commit { commit, hash }) {
@@ -377,6 +385,17 @@ impl Engine {
             Reply::Go => self.go(base, head, decision),
             Reply::Done | Reply::Stop | Reply::Unchanged => Answer::Stop,
         }
+    }
+
+    /// What is sent again was taken before.
+    fn take_published(&mut self, commit: &Commit) {
+        if self.taken.0 != commit.epoch {
+            self.taken = (commit.epoch, 0);
+        }
+        let Published { first, items } = &commit.published;
+        let new = items.iter().zip(*first..).filter(|(_, index)| *index >= self.taken.1);
+        self.published.extend(new.map(|(item, _)| item.clone()));
+        self.taken.1 = self.taken.1.max(first + u32::try_from(items.len()).unwrap_or(u32::MAX));
     }
 
     fn go(&self, base: Seq, head: Seq, decision: Decision) -> Answer {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use stepwell_protocol::{
     Code, Event, Failure, Outcome as StepOutcome, Payload, Problem, Record, Timestamp, program::Commit,
-    rest::Status,
+    rest::Status, stream::Item,
 };
 
 use super::{
@@ -20,6 +20,7 @@ pub struct Outcome {
     pub(super) effects: Effects,
     /// What a replay of the whole journal has against it.
     pub(super) replay: Result<(), String>,
+    published: Vec<Item>,
     history: Vec<Record>,
     ran: Vec<String>,
     status: Status,
@@ -37,6 +38,7 @@ impl Outcome {
             replay,
             ended,
             commits: engine.commits,
+            published: engine.published,
             effects,
             history: engine.journal.into_iter().map(|(record, _)| record).collect(),
             ran: engine.ran,
@@ -87,6 +89,19 @@ impl Outcome {
     /// Its journal.
     pub fn history(&self) -> &[Record] {
         &self.history
+    }
+
+    /// The logs and chunks that it has published, in order: see [`crate::Ctx::log`] and [`crate::Ctx::publish`].
+    pub fn published(&self) -> &[Item] {
+        &self.published
+    }
+
+    /// The messages of its log, in order.
+    pub fn logs(&self) -> Vec<&str> {
+        let lines = self.published.iter();
+        lines
+            .filter_map(|item| if let Item::Log(line) = item { Some(line.message.as_str()) } else { None })
+            .collect()
     }
 
     /// How long it took, in virtual time.

@@ -1,13 +1,15 @@
 //! What a workflow says beside its steps: which patches it applies, how far it has come, what it can be
-//! found by.
+//! found by, what it publishes.
 
 use std::{collections::BTreeMap, pin::Pin, rc::Rc};
 
 use stepwell_protocol::{
     Op, Payload,
     program::{Attributes, Progress},
+    stream::Item,
 };
 
+use super::telling::Telling;
 use crate::{Result, StepInfo};
 
 /// How code waits for a while: gives a future that is ready after so many milliseconds.
@@ -30,6 +32,7 @@ pub struct Asides {
     said: BTreeMap<String, String>,
     /// Whether the code only repeats what an earlier activation did.
     replaying: bool,
+    pub(super) telling: Telling,
     pub(super) timer: Option<Timer>,
     pub(super) hook: Option<Hook>,
 }
@@ -58,6 +61,7 @@ impl Asides {
             attributes,
             said: BTreeMap::new(),
             replaying: true,
+            telling: Telling::default(),
             timer: None,
             hook: None,
         }
@@ -88,6 +92,14 @@ impl Asides {
             // What the engine would refuse to store is worth less than the run.
             cut(&mut progress.message, Progress::MESSAGE_LENGTH_MAX);
             self.progress = Some(progress);
+        }
+    }
+
+    /// Takes something that is to be published; what a replay says was said before. A step's code is never repeated by
+    /// one.
+    pub fn publish(&mut self, item: Item, in_step: bool) {
+        if in_step || !self.replaying {
+            self.telling.add(item);
         }
     }
 

@@ -13,6 +13,7 @@ mod asides;
 mod bell;
 mod foresight;
 mod state;
+mod telling;
 mod words;
 
 #[cfg(test)]
@@ -29,6 +30,7 @@ use std::{
 use stepwell_protocol::{
     Code, Epoch, Event, Outcome, Payload, Problem, Record, Seq, Timestamp,
     program::{Activation, Answer, Command, Commit, News, Open, Page, Then},
+    stream::Published,
 };
 
 use asides::{Asides, Said};
@@ -194,6 +196,9 @@ impl Vm {
     /// Takes the answer to the commit that was sent. Says whether to go on.
     pub fn answered(&mut self, answer: Answer) -> bool {
         let InFlight { commands, foreseen_after, tells, patches } = self.in_flight.take().unwrap_or_default();
+        if let Answer::Go { .. } = &answer {
+            self.state.borrow_mut().telling().commit_answered();
+        }
         match (&answer, foreseen_after) {
             (Answer::Go { news, .. }, Some(_)) => {
                 self.state.borrow_mut().allowance().note_progress();
@@ -221,6 +226,27 @@ impl Vm {
     /// Takes what came while listening. Says whether to go on.
     pub fn heard(&mut self, answer: Answer) -> bool {
         self.take_news(answer, Vec::new())
+    }
+
+    /// What is to be published now, by a call of its own: nothing while another one is under way, while a commit could
+    /// take it along, or if there is no call to spare for it.
+    pub fn publishes(&mut self) -> Option<Published> {
+        if self.in_flight.is_some() || self.journal != Journal::Complete {
+            return None;
+        }
+        let mut state = self.state.borrow_mut();
+        if !state.has_running_step() || !state.may_publish() {
+            return None;
+        }
+        let published = state.telling().send()?;
+        state.allowance().count_call();
+        Some(published)
+    }
+
+    /// Takes what became of such a call: nothing if it got no answer. Says whether to go on.
+    pub fn published(&mut self, answer: Option<Answer>) -> bool {
+        self.state.borrow_mut().telling().answered(matches!(answer, Some(Answer::Go { .. })));
+        answer.is_none_or(|answer| self.take_news(answer, Vec::new()))
     }
 
     /// The last position that it knows of.
@@ -411,13 +437,13 @@ impl Vm {
             Then::Suspend { .. } => true,
             Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => false,
         };
-        let Said { patches, progress, attributes } = {
+        let (Said { patches, progress, attributes }, published) = {
             let mut state = self.state.borrow_mut();
             state.allowance().count_call();
             if let Then::Yield { .. } = then {
                 state.allowance().close();
             }
-            state.asides().take()
+            (state.asides().take(), state.telling().send_with_commit())
         };
         let (epoch, base, foresees) = match early {
             Some((base, at)) => (self.epoch, base, Some(at)),
@@ -435,8 +461,9 @@ impl Vm {
             base,
             commands,
             patches,
-            progress,
+            progress: progress.map(Box::new),
             attributes,
+            published,
             then,
             foresees,
             turn: 0,

@@ -35,7 +35,7 @@ pub(crate) struct State {
     held: BTreeSet<u64>,
     allowance: Allowance,
     /// The step whose code is being polled at this moment.
-    inside: Option<Op>,
+    pub(super) inside: Option<Op>,
     /// The code that was not polled because events were being delivered.
     deferred: Vec<Waker>,
     /// How many were ever polled: the order in which waits get signals.
@@ -51,7 +51,7 @@ pub(crate) struct State {
     clock: Timestamp,
     randoms: u64,
     randoms_inside: u64,
-    asides: Asides,
+    pub(super) asides: Asides,
     problem: Option<Problem>,
 }
 
@@ -456,7 +456,7 @@ impl State {
     }
 
     /// Whether a step may begin that needs so many calls, beside those that are under way.
-    fn covers(&self, needs: u32) -> bool {
+    pub(super) fn covers(&self, needs: u32) -> bool {
         let held_back = self.running.len() + self.promised.len() + usize::from(!self.outbox.is_empty());
         self.allowance.covers(held_back, needs, self.clock)
     }

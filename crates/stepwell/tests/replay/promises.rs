@@ -7,7 +7,11 @@ use stepwell::{
     prelude::*,
     testing::engine::{Death, Ended, Engine},
 };
-use stepwell_protocol::{Code, Event, program::Then};
+use stepwell_protocol::{
+    Code, Event,
+    program::{Progress, Then},
+    stream::{Chunk, Item, LogLine},
+};
 
 use crate::world::{dies_everywhere, note, take_notes, takes};
 
@@ -350,7 +354,8 @@ fn progress_is_told_as_it_is_made_and_not_again_by_a_replay() {
     let told: Vec<_> = engine.commits.iter().filter_map(|commit| commit.progress.as_ref()).collect();
     let percents: Vec<_> = told.iter().map(|progress| progress.percent).collect();
     assert_eq!(percents, [10.0, 60.0, 0.0, 100.0]);
-    assert_eq!(engine.run.progress.as_ref(), told.last().copied());
+    let said = |progress: &Progress| (progress.percent, progress.message.clone());
+    assert_eq!(engine.run.progress.as_ref().map(said), told.last().map(|told| said(told)));
     dies_everywhere(make);
 }
 
@@ -420,4 +425,53 @@ fn an_attribute_without_a_good_name_fails_the_run_and_says_so() {
     let mut engine = Engine::start(App::new().workflow(has_a_bad_attribute), "has_a_bad_attribute", &());
     let Ended::Failed(failure) = engine.run_to_end() else { panic!("it did not fail") };
     assert!(failure.message.contains("name of an attribute"), "{}", failure.message);
+}
+
+/// Talks outside and inside of steps.
+#[workflow]
+async fn talks(ctx: Ctx) -> Result<()> {
+    for n in 0..3 {
+        ctx.log().info(format!("before {n}"));
+        ctx.step("say", async || {
+            ctx.publish("words", &n);
+            Ok(())
+        })
+        .await?;
+        ctx.sleep(Duration::from_secs(1)).await;
+    }
+    ctx.log().error("over");
+    Ok(())
+}
+
+#[test]
+fn what_is_published_is_not_said_again_by_a_replay() {
+    let make = || Engine::start(App::new().workflow(talks), "talks", &());
+    let mut engine = make();
+    engine.finish();
+    let words: Vec<_> = engine
+        .published
+        .iter()
+        .map(|item| match item {
+            Item::Log(LogLine { message, op, .. }) => format!("{message}, {op:?}"),
+            Item::Chunk(Chunk { name, value, op }) => {
+                format!(
+                    "{name} {}, {}",
+                    value.text(),
+                    op.as_ref().map(ToString::to_string).unwrap_or_default()
+                )
+            }
+            Item::LeftOut { .. } => unreachable!("it is not much"),
+        })
+        .collect();
+    let wanted = [
+        "before 0, None",
+        "words 0, step:0:say",
+        "before 1, None",
+        "words 1, step:1:say",
+        "before 2, None",
+        "words 2, step:2:say",
+        "over, None",
+    ];
+    assert_eq!(words, wanted);
+    dies_everywhere(make);
 }

@@ -2,6 +2,7 @@
 
 mod ledger;
 mod queued;
+mod streams;
 mod trouble;
 
 use futures::{future, stream::FuturesUnordered, stream::StreamExt as _};
@@ -329,4 +330,8 @@ pub fn app() -> App {
         .workflow(queued::slow_queued)
         .workflow(queued::fail_queued)
         .workflow(queued::long)
+        .workflow(streams::chatty)
+        .workflow(streams::chatty_queued)
+        .workflow(streams::paced)
+        .workflow(streams::soon_gone_chatty)
 }

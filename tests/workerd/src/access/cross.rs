@@ -71,7 +71,7 @@ impl Crossing {
             idempotency_key: None,
         };
         let get = |path: String| Self { method: "GET", ..post(path, "") };
-        match rng.random_range(0..14) {
+        match rng.random_range(0..16) {
             0 => get(format!("/api/executions/{run}")),
             1 => get(format!("/api/executions/{run}/why")),
             2 => get(format!("/api/executions/{run}/history")),
@@ -85,6 +85,8 @@ impl Crossing {
             10 => post(format!("/api/keys/{key}/revoke"), ""),
             11 => post(format!("/api/keys/{key}/rotate"), ""),
             12 => get("/api/keys".into()),
+            13 => get(format!("/api/executions/{run}/stream")),
+            14 => get("/api/stream?cursor=start".into()),
             // The same idempotency key leads to a run of its own.
             _ => Self {
                 idempotency_key: Some(format!("order-{}", rng.random_range(0..RUNS))),

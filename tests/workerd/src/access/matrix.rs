@@ -203,7 +203,7 @@ impl Target {
             never = never.replace(what, instead);
         };
         let (mut canaries, mut run) = (Vec::new(), None);
-        if subject == Subject::Run || route == Route::ListRuns {
+        if subject == Subject::Run || [Route::ListRuns, Route::FollowAll].contains(&route) {
             let id = callers.admin.start_id("wait", json!(600_000)).await?;
             callers.admin.until(&id, "waiting").await?;
             let (place, _) = id.rsplit_once('-').context("an id has parts")?;
@@ -222,6 +222,10 @@ impl Target {
         put("{namespace}", "acme", "never");
         if route == Route::RemoveIssuer {
             put("/api/issuers", "/api/issuers?issuer=https://nobody.example", "");
+        }
+        if route == Route::FollowAll {
+            // All runs that there are, and not only what happens from now on.
+            put("/api/stream", "/api/stream?cursor=start", "");
         }
         anyhow::ensure!(!path.contains('{'), "{path} names something that this test has none of");
         Ok(Self { method, path, never, body: body(route), run, names_a_key, canaries })

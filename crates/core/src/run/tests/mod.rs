@@ -15,6 +15,7 @@ mod yields;
 use stepwell_protocol::{
     Code, Epoch, Event, Failure, Op, OpKind, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
     program::{Command, Commit, Dispatch, Open, Retry, Then},
+    stream::Published,
 };
 
 use super::*;
@@ -212,6 +213,7 @@ fn said(epoch: Epoch, base: Seq, commands: Vec<Command>, then: Then) -> Commit {
         patches: vec![],
         progress: None,
         attributes: [].into(),
+        published: Published::default(),
         then,
         foresees: None,
         turn: 0,

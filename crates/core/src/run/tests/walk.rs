@@ -256,7 +256,9 @@ impl World {
         let mut commit = said(self.program.epoch, self.program.known, vec![], go_on());
         match act {
             Act::Patch(n) => commit.patches.push(format!("patch {n}")),
-            Act::Progress => commit.progress = Some(Progress { percent: 50.0, message: String::new() }),
+            Act::Progress => {
+                commit.progress = Some(Box::new(Progress { percent: 50.0, ..Progress::default() }));
+            }
             Act::Succeed
             | Act::Fail { .. }
             | Act::Begin

@@ -1,0 +1,230 @@
+//! What programs publish: logs, and chunks of their own. Kept in memory for a moment and stored in batches, at most
+//! one row a second for a run; and before its program's last word is recorded, so that nothing is left behind.
+//!
+//! Owns: the batches, and which items were taken: a program that got no answer sends them again. Nobody is shown
+//! what is not stored, so what dies with the instance was never seen.
+
+use std::collections::{BTreeMap, btree_map::Entry as Slot};
+
+use stepwell_protocol::{
+    Code, Epoch, Problem, Seq, Timestamp,
+    program::Answer,
+    stream::{Item, Published, Told},
+};
+
+use super::{Cell, Fault, Order, Rows};
+use crate::{
+    run::{Phase, Run},
+    stream::{ToldMark, ToldRow},
+};
+
+/// How long there is at the least between two rows of a run, but for the one at its program's last word.
+pub const TELL_EVERY_MS: u64 = 1_000;
+
+/// How long the first item after a pause waits for others: a short run has one row for all that it says.
+pub const LINGER_MS: u64 = 100;
+
+/// How much goes into one row, in bytes of JSON. What a run publishes beyond that in a second is left out.
+pub const TOLD_BYTES_MAX: usize = 1 << 20;
+
+/// What is not stored yet, by run.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    batches: BTreeMap<u64, Batch>,
+    /// When the host was told to call next.
+    ordered: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Batch {
+    /// The number of the last item that is stored.
+    last: u32,
+    /// When that was, and up to where the activation's own count has come, with what is not stored yet.
+    mark: ToldMark,
+    items: Vec<Told>,
+    bytes: usize,
+    left_out: u32,
+    /// When the items are to be stored.
+    due: Timestamp,
+}
+
+impl Telling {
+    /// Whether a run has something that is not stored, and its program will say no more for now.
+    pub(super) fn is_last_word_of(&self, run: &Run) -> bool {
+        !self.batches.is_empty()
+            && !matches!(run.phase, Phase::Running { .. })
+            && self.batches.contains_key(&run.id.number)
+    }
+}
+
+impl Batch {
+    fn new(stored: Option<(u32, ToldMark)>) -> Self {
+        let (last, mark) = stored.unwrap_or_default();
+        Self { last, mark, items: Vec::new(), bytes: 0, left_out: 0, due: Timestamp::default() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.left_out == 0
+    }
+
+    /// Takes what was not taken before.
+    fn take(&mut self, now: Timestamp, epoch: Epoch, published: Published) {
+        if self.mark.epoch != epoch {
+            self.mark.epoch = epoch;
+            self.mark.taken = 0;
+        }
+        let was_empty = self.is_empty();
+        for (index, item) in (published.first..).zip(published.items) {
+            if index < self.mark.taken {
+                continue;
+            }
+            self.mark.taken = index + 1;
+            let bytes = item.size();
+            if item.fits() && self.bytes + bytes <= TOLD_BYTES_MAX {
+                self.bytes += bytes;
+                self.items.push(Told { at: now, item });
+            } else {
+                self.left_out += 1;
+            }
+        }
+        if was_empty {
+            let soonest = self.mark.at.plus_millis(TELL_EVERY_MS);
+            self.due = now.plus_millis(LINGER_MS).max(soonest);
+        }
+    }
+
+    /// The row to be stored, and what is left when it is.
+    fn row(&self, now: Timestamp, after: Seq) -> ToldRow {
+        let mut items = self.items.clone();
+        if self.left_out > 0 {
+            items.push(Told { at: now, item: Item::LeftOut { count: self.left_out } });
+        }
+        let count = u32::try_from(items.len()).expect("a batch has fewer items than 2^32");
+        ToldRow { last: self.last + count, after, mark: ToldMark { at: now, ..self.mark }, items }
+    }
+
+    fn stored(&mut self, row: &ToldRow) {
+        *self = Self::new(Some((row.last, row.mark)));
+    }
+}
+
+impl Cell {
+    /// A program publishes something, apart from a commit.
+    pub fn told<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        number: u64,
+        epoch: Epoch,
+        published: Published,
+    ) -> Result<Answer, Fault<R::Error>> {
+        let now = self.now(clock);
+        self.publish(rows, now, number, epoch, published)?;
+        Ok(Answer::Go { now, news: Vec::new() })
+    }
+
+    pub(super) fn publish<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        number: u64,
+        epoch: Epoch,
+        published: Published,
+    ) -> Result<(), Fault<R::Error>> {
+        let run = self.run(rows, number)?;
+        if !run.is_held_by(epoch) && !run.is_drained_by(epoch) {
+            let detail = format!("The run is {} at activation {}.", run.status().as_str(), run.epoch.0);
+            return Err(Problem::new(Code::StaleEpoch, detail).into());
+        }
+        let batch = match self.telling.batches.entry(number) {
+            Slot::Occupied(known) => known.into_mut(),
+            Slot::Vacant(new) => new.insert(Batch::new(rows.told_last(number).map_err(Fault::Storage)?)),
+        };
+        batch.take(now, epoch, published);
+        self.order_telling();
+        Ok(())
+    }
+
+    /// Stores what is due. For the host, at the time that it was ordered to.
+    pub fn tell<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        self.telling.ordered = None;
+        let due = self.telling.batches.iter().filter(|(_, batch)| !batch.is_empty() && batch.due <= now);
+        let due: Vec<_> = due.map(|(number, _)| *number).collect();
+        let mut told = Ok(());
+        for number in due {
+            told = told.and(self.tell_due(rows, now, number));
+        }
+        self.order_telling();
+        told
+    }
+
+    fn tell_due<R: Rows>(&mut self, rows: &R, now: Timestamp, number: u64) -> Result<(), Fault<R::Error>> {
+        // One that was taken from its program while that was at work.
+        let mut run = match self.run(rows, number) {
+            Ok(run) => run,
+            Err(fault) => {
+                self.telling.batches.remove(&number);
+                return Err(fault);
+            }
+        };
+        let head = run.head;
+        let is_over = !matches!(run.phase, Phase::Running { .. }) && !run.draining;
+        self.store_batch(rows, now, head, &mut run)?;
+        if is_over {
+            self.telling.batches.remove(&number);
+        } else if let Some(known) = self.runs.get_mut(&number) {
+            known.spent = run.spent;
+        }
+        self.watching.tell(number, &mut self.orders);
+        Ok(())
+    }
+
+    /// Stores all that a run has published, before its program's last word is recorded.
+    pub(super) fn tell_all<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        head: Seq,
+        run: &mut Run,
+    ) -> Result<(), Fault<R::Error>> {
+        self.store_batch(rows, now, head, run)?;
+        self.telling.batches.remove(&run.id.number);
+        Ok(())
+    }
+
+    fn store_batch<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        after: Seq,
+        run: &mut Run,
+    ) -> Result<(), Fault<R::Error>> {
+        let Some(batch) = self.telling.batches.get_mut(&run.id.number) else { return Ok(()) };
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let row = batch.row(now, after);
+        match rows.tell(run.id.number, &row) {
+            Ok(()) => {
+                batch.stored(&row);
+                run.spent.rows += 1;
+                Ok(())
+            }
+            Err(error) => {
+                batch.due = now.plus_millis(TELL_EVERY_MS);
+                Err(Fault::Storage(error))
+            }
+        }
+    }
+
+    /// Lets the host come back when the next batch is due.
+    fn order_telling(&mut self) {
+        let batches = self.telling.batches.values().filter(|batch| !batch.is_empty());
+        let Some(due) = batches.map(|batch| batch.due).min() else { return };
+        if self.telling.ordered.is_none_or(|ordered| due < ordered) {
+            self.telling.ordered = Some(due);
+            self.orders.push(Order::TellAt(due));
+        }
+    }
+}

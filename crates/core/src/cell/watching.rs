@@ -1,0 +1,121 @@
+//! Who follows which runs, and what they are shown. Only in memory: a host that comes back says again who is there.
+//!
+//! A run that nobody follows costs a look at an empty set.
+
+use std::collections::BTreeSet;
+
+use stepwell_protocol::{RunId, Timestamp, rest::Status};
+
+use super::{Cell, Fault, Order, Rows};
+use crate::{
+    run::{Entry, Run},
+    stream::{Batch, CellReader, Change, Changes, Reader, Source, Stamper},
+};
+
+/// Who follows which runs.
+#[derive(Debug, Default)]
+pub(super) struct Watching {
+    stamper: Stamper,
+    runs: BTreeSet<u64>,
+    /// What has changed of late, while somebody follows all runs.
+    changes: Option<Changes>,
+}
+
+impl Watching {
+    /// Notes what of a run's states has changed. `before` is its status before these entries.
+    pub(super) fn stamp(&mut self, now: Timestamp, run: &mut Run, before: Status, entries: &[Entry]) {
+        if run.status() != before {
+            run.stamps.status = self.stamper.stamp(now);
+        }
+        if entries.iter().any(|entry| matches!(entry, Entry::Progressed(_))) {
+            run.stamps.progress = self.stamper.stamp(now);
+        }
+    }
+
+    pub(super) fn stamp_start(&mut self, now: Timestamp, run: &mut Run) {
+        run.stamps.status = self.stamper.stamp(now);
+    }
+
+    /// Lets whoever follows a run read on.
+    pub(super) fn tell(&self, number: u64, orders: &mut Vec<Order>) {
+        if !self.runs.is_empty() && self.runs.contains(&number) {
+            orders.push(Order::TellReaders(number));
+        }
+    }
+}
+
+impl Cell {
+    /// Somebody follows a run.
+    pub fn watch(&mut self, number: u64) {
+        self.watching.runs.insert(number);
+    }
+
+    /// Nobody follows a run any more.
+    pub fn unwatch(&mut self, number: u64) {
+        self.watching.runs.remove(&number);
+    }
+
+    /// Somebody follows all runs. Gives the stamp from which on whoever has seen nothing begins.
+    pub fn watch_all(&mut self, clock: Timestamp) -> u64 {
+        let now = self.now(clock);
+        let next = self.watching.stamper.next(now);
+        self.watching.changes.get_or_insert_with(|| Changes::new(next));
+        next
+    }
+
+    /// Nobody follows all runs any more.
+    pub fn unwatch_all(&mut self) {
+        self.watching.changes = None;
+    }
+
+    /// What a reader of one run is shown next.
+    pub fn read<R: Rows>(&self, rows: &R, reader: &mut Reader) -> Result<Batch, Fault<R::Error>> {
+        let run = self.find(rows, &reader.run)?;
+        if reader.flow.is_closed() {
+            return Ok(Batch::default());
+        }
+        let number = run.id.number;
+        let journal = if run.head > reader.cursor.journal {
+            rows.page(number, reader.cursor.journal).map_err(Fault::Storage)?
+        } else {
+            stepwell_protocol::program::RawPage::default()
+        };
+        let told = rows.told(number, reader.cursor.told).map_err(Fault::Storage)?;
+        Ok(reader.read(Source { run: &run, journal, told }))
+    }
+
+    /// What a reader of all runs is shown next.
+    pub fn read_all<R: Rows>(&self, rows: &R, reader: &mut CellReader) -> Result<Batch, Fault<R::Error>> {
+        if reader.flow.is_closed() {
+            return Ok(Batch::default());
+        }
+        let limit = CellReader::CHANGES_MAX;
+        let recent = self.watching.changes.as_ref().and_then(|changes| changes.since(reader.from, limit));
+        let changes = match recent {
+            Some(changes) => changes,
+            None => rows.changed(reader.from, limit).map_err(Fault::Storage)?,
+        };
+        let is_all = changes.len() < limit;
+        // Nothing that is recorded from now on has an earlier stamp.
+        let through = self.watching.stamper.next(self.latest);
+        Ok(reader.read(changes, is_all, through))
+    }
+
+    /// After a commit: lets readers read on.
+    pub(super) fn tell_readers(&mut self, run: &Run, before: Status) {
+        self.watching.tell(run.id.number, &mut self.orders);
+        if run.status() != before {
+            self.tell_start(run);
+        }
+    }
+
+    /// A run has a new status.
+    pub(super) fn tell_start(&mut self, run: &Run) {
+        let Some(changes) = &mut self.watching.changes else { return };
+        let Run { id, workflow, stamps, .. } = run;
+        let id: RunId = id.clone();
+        let (workflow, status) = (workflow.clone(), run.status());
+        changes.keep(Change { stamp: stamps.status, id, workflow, status });
+        self.orders.push(Order::TellCellReaders);
+    }
+}

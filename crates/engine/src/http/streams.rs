@@ -1,0 +1,171 @@
+//! The routes of streams: server-sent events, or a WebSocket if the request asks for one.
+//!
+//! A run's WebSocket is its cell's own: the Worker hands it over and is done. For server-sent events the Worker holds
+//! the response and follows the cell by such a socket itself, and for a whole pool it follows all its cells: so a cell
+//! whose streams are quiet may sleep, however long a response is held.
+
+use std::fmt::Write as _;
+
+use axum::{
+    Extension,
+    body::Body,
+    extract::{Path, RawQuery},
+    response::Response,
+};
+use futures::future::join_all;
+use http::HeaderMap;
+use js_sys::{Array, Object, Reflect};
+use stepwell_core::stream::{Cursor, Kinds, PoolCursor};
+use stepwell_protocol::{Code, Place};
+use wasm_bindgen::{JsCast, JsValue};
+use worker::{send::SendWrapper, worker_sys::web_sys};
+
+use super::{error::Refusal, forward::Front, runs::pairs};
+use crate::{
+    cell::{Follow, Operation},
+    runtime, sockets,
+};
+
+/// The headers that these routes look at, and no others do.
+pub const HEADERS: [&str; 2] = ["upgrade", "last-event-id"];
+
+/// The cursor of a pool's reader that wants to see all runs that there are first.
+const START: &str = "start";
+
+/// A response of the runtime's own, which cannot be turned into text: a socket, or a body that has no end yet.
+#[derive(Clone)]
+pub struct Raw(pub SendWrapper<JsValue>);
+
+/// `GET /api/executions/{id}/stream`
+#[worker::send]
+pub async fn run(
+    Extension(front): Extension<Front>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let id = front.locate(&id)?;
+    let Asked { cursor, kinds } = asked(query.as_deref(), &headers, true)?;
+    let cursor = match cursor {
+        Some(text) => text.parse().map_err(|error| invalid(&error))?,
+        None => Cursor::default(),
+    };
+    let kinds: Kinds = kinds.unwrap_or_default().parse().map_err(|error| invalid(&error))?;
+    let place = id.place;
+    let follow = Follow::Run { number: id.number, suffix: id.suffix, cursor, kinds };
+    let opened = open(&front, &place, follow).await?;
+    if wants_socket(&headers) {
+        return Ok(raw(opened));
+    }
+    let socket = Array::of1(&runtime::property(&opened.into(), "webSocket"));
+    sockets::event_stream(&socket, &Array::new())
+        .map(|response| raw(response.unchecked_into()))
+        .map_err(broken)
+}
+
+/// `GET /api/stream`
+#[worker::send]
+pub async fn pool(
+    Extension(front): Extension<Front>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let Asked { cursor, .. } = asked(query.as_deref(), &headers, false)?;
+    let cursor = match cursor.as_deref() {
+        Some(START) => Some(PoolCursor::default()),
+        Some(text) => Some(text.parse::<PoolCursor>().map_err(|error| invalid(&error))?),
+        None => None,
+    };
+    let places: Vec<_> = front.cells().collect();
+    let opened = join_all(places.iter().map(|place| {
+        // A cell that the cursor does not know is newer than it.
+        let from = cursor.as_ref().map(|cursor| cursor.get(place).unwrap_or_default());
+        let front = front.clone();
+        async move { open(&front, place, Follow::Cell { from }).await }
+    }))
+    .await;
+    let (to_cells, names) = (Array::new(), Array::new());
+    for (place, opened) in places.iter().zip(opened) {
+        to_cells.push(&runtime::property(&opened?.into(), "webSocket"));
+        names.push(&name(place).into());
+    }
+    let response = if wants_socket(&headers) {
+        sockets::socket_stream(&to_cells, &names)
+    } else {
+        sockets::event_stream(&to_cells, &names)
+    };
+    response.map(|response| raw(response.unchecked_into())).map_err(broken)
+}
+
+/// What a request asks for.
+struct Asked {
+    cursor: Option<String>,
+    kinds: Option<String>,
+}
+
+/// `?cursor=` counts more than `Last-Event-ID`: whoever names one means it.
+fn asked(query: Option<&str>, headers: &HeaderMap, has_kinds: bool) -> Result<Asked, Refusal> {
+    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let mut asked = Asked { cursor: last.filter(|id| !id.is_empty()).map(str::to_owned), kinds: None };
+    for (name, value) in pairs(query.unwrap_or_default()) {
+        match name.as_str() {
+            "cursor" => asked.cursor = Some(value),
+            "types" if has_kinds => asked.kinds = Some(value),
+            _ => {
+                let detail = format!("There is no parameter '{name}' of this stream.");
+                return Err(Refusal::new(Code::InvalidRequest, detail));
+            }
+        }
+    }
+    Ok(asked)
+}
+
+fn wants_socket(headers: &HeaderMap) -> bool {
+    headers.get("upgrade").is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// A cell's name in a cursor: see [`PoolCursor`].
+fn name(place: &Place) -> String {
+    format!("{}-{}", place.generation, place.cell)
+}
+
+/// Asks a cell for a socket, on the caller's behalf.
+async fn open(front: &Front, place: &Place, follow: Follow) -> Result<web_sys::Response, Refusal> {
+    let text = front.call(place, Operation::Follow { follow })?;
+    let mut url = String::from("https://cell/?follow=");
+    let _ = write!(url, "{}", form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>());
+    let (init, headers) = (Object::new(), Object::new());
+    // Fresh objects take any property.
+    let _ = Reflect::set(&headers, &"upgrade".into(), &"websocket".into());
+    let _ = Reflect::set(&init, &"headers".into(), &headers);
+    let response = front.cell(place).and_then(|cell| cell.fetch(&url, &init)).map_err(broken)?;
+    let response: web_sys::Response =
+        runtime::settle(response.into()).await.map_err(broken)?.unchecked_into();
+    front.hear(response.status());
+    if response.status() == 101 {
+        return Ok(response);
+    }
+    let text = response.text().map_err(broken)?;
+    let text = runtime::settle(text.into()).await.map_err(broken)?.as_string().unwrap_or_default();
+    Err(serde_json::from_str(&text).map_or_else(|_| broken(JsValue::UNDEFINED), Refusal))
+}
+
+fn raw(response: web_sys::Response) -> Response {
+    let mut answer = Response::new(Body::empty());
+    answer.extensions_mut().insert(Raw(SendWrapper::new(response.into())));
+    answer
+}
+
+fn invalid(error: &dyn std::error::Error) -> Refusal {
+    let mut detail = error.to_string();
+    if let Some(first) = detail.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    Refusal::new(Code::InvalidRequest, format!("{detail}."))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+fn broken(thrown: JsValue) -> Refusal {
+    worker::console_error!("stepwell: a stream could not be opened: {}", runtime::message(&thrown));
+    Refusal::new(Code::Internal, "The stream could not be opened. Try again, with the same cursor.")
+}

@@ -1,0 +1,165 @@
+//! What a program publishes, until its cell has it.
+//!
+//! Each item has a number within the activation, by which the cell knows what it was sent before. So whatever got no
+//! answer is simply sent again, with the next commit if not earlier.
+
+use stepwell_protocol::{
+    Op,
+    stream::{Item, Published},
+};
+
+use super::State;
+
+/// How much waits at the most, in bytes of JSON: what is published beyond that before the cell has taken some of it is
+/// left out.
+const WAITING_BYTES_MAX: usize = 512 << 10;
+
+/// What was published, and is not known to be taken.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    /// How many items of this activation the cell has.
+    taken: u32,
+    items: Vec<Item>,
+    bytes: usize,
+    /// Items that were left out since the last one.
+    left_out: u32,
+    /// How many of the items are on their way, by a call of their own and with a commit.
+    in_call: usize,
+    in_commit: usize,
+    /// Whether a call of its own got no answer: the engine may not know what that is.
+    is_mute: bool,
+}
+
+impl Telling {
+    pub fn add(&mut self, item: Item) {
+        let bytes = item.size();
+        if !item.fits() || self.bytes + bytes > WAITING_BYTES_MAX {
+            self.left_out += 1;
+            return;
+        }
+        if self.left_out > 0 {
+            let count = std::mem::take(&mut self.left_out);
+            self.push(Item::LeftOut { count });
+        }
+        self.push(item);
+    }
+
+    /// What a commit takes along: all of it.
+    pub fn send_with_commit(&mut self) -> Published {
+        if self.left_out > 0 {
+            let count = std::mem::take(&mut self.left_out);
+            self.push(Item::LeftOut { count });
+        }
+        self.in_commit = self.items.len();
+        Published { first: self.taken, items: self.items.clone() }
+    }
+
+    /// What a call of its own takes along, if there is anything and no other such call is under way.
+    pub fn send(&mut self) -> Option<Published> {
+        if self.is_mute || self.in_call > 0 || self.items.is_empty() {
+            return None;
+        }
+        self.in_call = self.items.len();
+        Some(Published { first: self.taken, items: self.items.clone() })
+    }
+
+    /// The commit was recorded.
+    pub fn commit_answered(&mut self) {
+        let count = std::mem::take(&mut self.in_commit);
+        self.forget(count);
+    }
+
+    /// The call of its own is over.
+    pub fn answered(&mut self, is_taken: bool) {
+        let count = std::mem::take(&mut self.in_call);
+        if is_taken {
+            self.forget(count);
+        } else {
+            self.is_mute = true;
+        }
+    }
+
+    fn push(&mut self, item: Item) {
+        self.bytes += item.size();
+        self.items.push(item);
+    }
+
+    /// The cell has the first items.
+    fn forget(&mut self, count: usize) {
+        let gone = count.min(self.items.len());
+        self.bytes -= self.items.drain(..gone).map(|item| item.size()).sum::<usize>();
+        self.taken += u32::try_from(gone).expect("there are fewer items than 2^32");
+        // Both ways may have taken the same ones.
+        self.in_call -= gone.min(self.in_call);
+        self.in_commit -= gone.min(self.in_commit);
+    }
+}
+
+impl State {
+    /// Publishes what `item` makes of the step whose code says it.
+    pub fn publish(&mut self, item: impl FnOnce(Option<Op>) -> Item) {
+        let (op, in_step) = (self.inside.clone(), self.inside.is_some());
+        self.asides.publish(item(op), in_step);
+    }
+
+    pub(super) fn telling(&mut self) -> &mut Telling {
+        &mut self.asides.telling
+    }
+
+    /// Whether a call that only publishes may be made: whatever is under way must still be reported.
+    pub(super) fn may_publish(&self) -> bool {
+        self.covers(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stepwell_protocol::stream::{Level, LogLine};
+
+    use super::*;
+
+    fn log(message: &str) -> Item {
+        Item::Log(LogLine { level: Level::Info, message: message.into(), op: None })
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_taken_is_sent_again_under_its_number() {
+        let mut telling = Telling::default();
+        telling.add(log("a"));
+        assert_eq!(telling.send(), Some(Published { first: 0, items: vec![log("a")] }));
+        telling.add(log("b"));
+        assert_eq!(telling.send(), None, "one call at a time");
+        assert_eq!(telling.send_with_commit(), Published { first: 0, items: vec![log("a"), log("b")] });
+        telling.answered(true);
+        telling.commit_answered();
+        telling.add(log("c"));
+        assert_eq!(telling.send(), Some(Published { first: 2, items: vec![log("c")] }));
+    }
+
+    #[test]
+    fn an_engine_that_does_not_answer_is_told_by_commits() {
+        let mut telling = Telling::default();
+        telling.add(log("a"));
+        assert!(telling.send().is_some());
+        telling.answered(false);
+        telling.add(log("b"));
+        assert_eq!(telling.send(), None);
+        assert_eq!(telling.send_with_commit().items.len(), 2);
+        telling.commit_answered();
+        assert_eq!(telling.send_with_commit(), Published { first: 2, items: vec![] });
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let mut telling = Telling::default();
+        let long = "x".repeat(Item::MESSAGE_LENGTH_MAX);
+        let fit = WAITING_BYTES_MAX / log(&long).size();
+        (0..fit + 3).for_each(|_| telling.add(log(&long)));
+        let sent = telling.send_with_commit();
+        assert_eq!(sent.items.len(), fit + 1);
+        assert_eq!(sent.items.last(), Some(&Item::LeftOut { count: 3 }));
+        telling.commit_answered();
+        telling.add(log("again"));
+        assert_eq!(telling.send_with_commit().items, [log("again")]);
+    }
+}

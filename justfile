@@ -122,6 +122,10 @@ bench-bundles:
 bench *ARGUMENTS: bench-bundles
     cargo run --quiet --locked --profile quick -p stepwell-bench -- speed {{ARGUMENTS}}
 
+# Builds the bench's bundles as they were at COMMIT, to be measured beside today's as `stepwell-before`.
+bench-before COMMIT:
+    scripts/bench-before {{COMMIT}}
+
 # The CPU time of a start, a commit, a run of ten steps and a wake-up; arguments: `--help`.
 bench-cpu *ARGUMENTS: bench-bundles
     cargo run --quiet --locked --profile quick -p stepwell-bench -- cpu {{ARGUMENTS}}

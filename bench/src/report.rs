@@ -154,12 +154,14 @@ pub fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }
 
-/// Stepwell against the hand-written objects, for whatever was measured of it.
+/// Stepwell against the hand-written objects and what it was before, for whatever was measured of it.
 fn ratios(figures: &[Figure]) -> Vec<String> {
     let mut lines = Vec::new();
     for (workload, unit) in [(Workload::TenSteps, "steps/s"), (Workload::OneStep, "runs/s")] {
-        for system in [System::Stepwell, System::StepwellSplit] {
-            for against in [System::Bare, System::BareSplit] {
+        for (system, before) in
+            [(System::Stepwell, System::StepwellBefore), (System::StepwellSplit, System::StepwellSplitBefore)]
+        {
+            for against in [System::Bare, System::BareSplit, before] {
                 let (Some(ours), Some(theirs)) =
                     (find(figures, system, workload, COMPARED), find(figures, against, workload, COMPARED))
                 else {

@@ -109,7 +109,8 @@ impl Options {
     }
 
     fn is_complete(&self) -> bool {
-        self.systems().len() == System::ALL.len()
+        let systems = self.systems();
+        System::ALL.iter().all(|system| systems.contains(system))
             && self.workloads().len() == Workload::ALL.len()
             && CONCURRENCIES.iter().all(|concurrency| self.concurrencies().contains(concurrency))
     }

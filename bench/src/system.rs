@@ -25,6 +25,10 @@ pub enum System {
     Stepwell,
     /// Stepwell, engine and app as two Workers of the same process.
     StepwellSplit,
+    /// Stepwell in one Worker as it was: see `just bench-before`.
+    StepwellBefore,
+    /// Stepwell as two Workers as it was.
+    StepwellSplitBefore,
 }
 
 /// What one run does.
@@ -39,7 +43,7 @@ pub enum Workload {
 }
 
 impl System {
-    /// All of them, in the order of the table.
+    /// All that are there without a commit to compare with, in the order of the table.
     pub const ALL: [Self; 5] =
         [Self::Bare, Self::BareSplit, Self::BareFresh, Self::Stepwell, Self::StepwellSplit];
 
@@ -51,12 +55,14 @@ impl System {
             Self::BareFresh => "bare-fresh",
             Self::Stepwell => "stepwell",
             Self::StepwellSplit => "stepwell-split",
+            Self::StepwellBefore => "stepwell-before",
+            Self::StepwellSplitBefore => "stepwell-split-before",
         }
     }
 
     /// Whether it is Stepwell, which also has alarms and the rest of its API.
     pub fn is_stepwell(self) -> bool {
-        matches!(self, Self::Stepwell | Self::StepwellSplit)
+        !matches!(self, Self::Bare | Self::BareSplit | Self::BareFresh)
     }
 
     /// How many runs one process can take. Each new object keeps three files open for a while.
@@ -76,12 +82,17 @@ impl System {
             let worker = Worker::inline("bare", [("bare.js", BARE)]);
             worker.durable_object("RUNS", class).text("COUNT", counts)
         };
-        let engine = |name| -> Result<Worker> {
+        let engine = |name: &str| -> Result<Worker> {
             Ok(release("engine", name)?
                 .durable_object("CELL", "Cell")
                 .text("STEPWELL_KEY", KEY)
                 .text("STEPWELL_CELLS", OBJECTS)
                 .text("STEPWELL_METER", counts))
+        };
+        let split = |folder: &str| -> Result<Config> {
+            Ok(Config::serving("engine")
+                .worker(engine(&format!("{folder}bench-engine"))?.service("APP", "app"))
+                .worker(release("app", &format!("{folder}bench-app"))?))
         };
         Ok(match self {
             Self::Bare => Config::serving("bare").worker(bare("Inline")),
@@ -90,9 +101,9 @@ impl System {
                 .worker(Worker::inline("program", [("program.js", PROGRAM)])),
             Self::BareFresh => Config::serving("bare").worker(bare("Inline").text("FRESH", "1")),
             Self::Stepwell => Config::serving("engine").worker(engine("bench-all-in-one")?),
-            Self::StepwellSplit => Config::serving("engine")
-                .worker(engine("bench-engine")?.service("APP", "app"))
-                .worker(release("app", "bench-app")?),
+            Self::StepwellSplit => split("")?,
+            Self::StepwellBefore => Config::serving("engine").worker(engine("before/bench-all-in-one")?),
+            Self::StepwellSplitBefore => split("before/")?,
         })
     }
 }
@@ -129,7 +140,7 @@ mod tests {
 
     #[test]
     fn names_in_reports_are_those_of_the_command_line() {
-        for system in System::ALL {
+        for system in System::value_variants().iter().copied() {
             assert_eq!(System::from_str(system.name(), false), Ok(system));
         }
         for workload in Workload::ALL {

@@ -190,9 +190,14 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             )
         }
         Route::FollowRun => Parts::of(vec![events("What happened, then what happens, until the run's end.")])
-            .with(vec![cursor(), last_event_id(), kinds()]),
+            .with(vec![cursor(), last_event_id(), kinds(), follow()]),
         Route::FollowAll => Parts::of(vec![events("The runs' statuses, as they change; it has no end.")])
-            .with(vec![cursor(), last_event_id()]),
+            .with(vec![
+                cursor(),
+                last_event_id(),
+                query("workflow", "Of runs of this workflow only.", json!({ "type": "string" })),
+                query("status", "Changes to this status only.", schema::<Status>(schemas)),
+            ]),
         Route::ListKeys => Parts::of(vec![ok::<KeyList>(schemas, "The keys, without their texts.")]),
         Route::CreateKey | Route::CreateNamespaceKey => {
             Parts::of(vec![created::<CreatedKey>(schemas, "The key, and its text for the only time.")])
@@ -210,7 +215,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             "The session, and its token for the only time.",
         )]),
         Route::EndSession => Parts::of(vec![nothing("Signed out.")]),
-        Route::ShowSettings | Route::RemoveWorkflowSettings => {
+        Route::ShowSettings | Route::RemoveWorkflowSettings | Route::ShowNamespace => {
             Parts::of(vec![ok::<Settings>(schemas, "What is set in the namespace.")])
         }
         Route::SetSettings | Route::SetWorkflowSettings => Parts::of(vec![ok::<Settings>(
@@ -330,6 +335,14 @@ fn kinds() -> Value {
         "types",
         "The types of events to show, with commas between; all, if not said.",
         json!({ "type": "string" }),
+    )
+}
+
+fn follow() -> Value {
+    query(
+        "follow",
+        "`false` ends the stream once it has shown all that is there.",
+        json!({ "type": "boolean", "default": true }),
     )
 }
 

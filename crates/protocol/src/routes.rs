@@ -190,6 +190,8 @@ routes! {
     ListNamespaces: Get "/api/namespaces" Root Whole [],
     /// Makes a namespace and its first key.
     CreateNamespace: Post "/api/namespaces" Root Whole [InvalidRequest NamespaceExists TooMany],
+    /// Shows what is set in a namespace, and its limits.
+    ShowNamespace: Get "/api/namespaces/{namespace}" Root Whole [NamespaceNotFound],
     /// Makes a key of a namespace.
     CreateNamespaceKey: Post "/api/namespaces/{namespace}/keys" Root Whole
         [InvalidRequest NamespaceNotFound TooMany],

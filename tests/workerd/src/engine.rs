@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::{Answer, Config, Http, Worker, Workerd, bundle};
@@ -18,6 +18,9 @@ const STRIKE: &str = "/strike";
 
 /// How long a run may take to get to the status that a test waits for.
 const STATUS_WITHIN: Duration = Duration::from_secs(15);
+
+/// How many pages a search may have.
+const PAGES_MAX: u32 = 2_000;
 
 /// How engine and app are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,6 +294,24 @@ impl Client {
     pub async fn start_id(&self, workflow: &str, input: Value) -> Result<String> {
         let run = self.start(workflow, &input, None, 0).await?.json()?;
         Ok(run["id"].as_str().context("a run has an id")?.to_owned())
+    }
+
+    /// All runs that a query finds, in pages of this size, as they come.
+    pub async fn list(&self, query: &str, limit: usize) -> Result<Vec<Value>> {
+        let (mut found, mut cursor) = (Vec::new(), String::new());
+        for _ in 0..PAGES_MAX {
+            let page = self.get(&format!("/api/executions?limit={limit}&{query}{cursor}")).await?;
+            ensure!(page.status == 200, "{} {}", page.status, page.body);
+            let page = page.json()?;
+            let runs = page["executions"].as_array().context("a page has runs")?;
+            ensure!(runs.len() <= limit, "a page of {limit} has {} runs", runs.len());
+            found.extend(runs.iter().cloned());
+            match page["cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return Ok(found),
+            }
+        }
+        bail!("the pages do not end")
     }
 
     /// Waits until a run has this status, and shows it.

@@ -140,6 +140,8 @@ async fn namespaces(api: &mut Described) -> Result<()> {
     let made = api.post("/api/namespaces", r#"{"name":"team"}"#, 201).await?;
     api.post("/api/namespaces", r#"{"name":"team"}"#, 409).await?;
     api.get("/api/namespaces", 200).await?;
+    api.get("/api/namespaces/team", 200).await?;
+    api.get("/api/namespaces/none", 404).await?;
     let key = r#"{"name":"reader","scopes":["read"]}"#;
     api.post("/api/namespaces/team/keys", key, 201).await?;
     api.post("/api/namespaces/none/keys", key, 404).await?;

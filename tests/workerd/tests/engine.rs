@@ -26,16 +26,17 @@ async fn a_run_goes_from_start_to_result_in_one_request() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_ten_step_run_writes_at_most_16_rows() -> TestResult {
+async fn a_ten_step_run_writes_at_most_16_rows_and_two_more_for_a_tag() -> TestResult {
     for form in FORMS {
         let engine = Engine::start(form, 1).await?;
         let client = engine.client();
-        let rows = async |client: &Client| -> anyhow::Result<u64> {
-            let answer = client.start("ten", &Value::Null, None, 10).await?;
+        let rows = async |client: &Client, tags: &str| -> anyhow::Result<u64> {
+            let (path, wait) = (format!("/api/workflows/ten/start{tags}"), [("prefer", "wait=10")]);
+            let answer = client.request_with(reqwest::Method::POST, &path, &wait, "null").await?;
             assert_eq!(answer.json()?["status"], "completed");
             Ok(answer.headers["stepwell-rows-written"].to_str()?.parse()?)
         };
-        let (first, second) = (rows(&client).await?, rows(&client).await?);
+        let (first, second) = (rows(&client, "").await?, rows(&client, "").await?);
         println!(
             "{}: the cell's first run with its tables {first} rows, one more {}",
             form.name(),
@@ -45,6 +46,10 @@ async fn a_ten_step_run_writes_at_most_16_rows() -> TestResult {
         assert!(second - first < 16, "{} rows", second - first);
         let tables = 16;
         assert!(first <= second - first + 1 + tables, "{first} rows with the tables");
+        let (before, after) = (rows(&client, "?tag=a").await?, rows(&client, "?tag=a").await?);
+        let tagged = after - before;
+        println!("{}: one with a tag {tagged}", form.name());
+        assert!(tagged <= second - first + 2, "{tagged} rows with a tag");
     }
     Ok(())
 }

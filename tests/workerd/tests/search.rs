@@ -9,24 +9,6 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use stepwell_workerd_tests::engine::{Client, Engine, Form};
 
-/// All runs of a search, page by page, each in its place.
-async fn all(client: &Client, query: &str, limit: usize) -> Result<Vec<Value>> {
-    let (mut found, mut cursor) = (Vec::new(), String::new());
-    for _ in 0..1_000 {
-        let page = client.get(&format!("/api/executions?limit={limit}&{query}{cursor}")).await?;
-        ensure!(page.status == 200, "{} {}", page.status, page.body);
-        let page = page.json()?;
-        let runs = page["executions"].as_array().context("a page has runs")?;
-        ensure!(runs.len() <= limit, "a page of {limit} has {} runs", runs.len());
-        found.extend(runs.iter().cloned());
-        match page["cursor"].as_str() {
-            Some(next) => cursor = format!("&cursor={next}"),
-            None => return Ok(found),
-        }
-    }
-    anyhow::bail!("the pages do not end")
-}
-
 fn ids(runs: &[Value]) -> Vec<String> {
     runs.iter().map(|run| run["id"].as_str().unwrap_or_default().to_owned()).collect()
 }
@@ -38,7 +20,7 @@ fn count(metrics: &Value, workflow: &str) -> BTreeMap<String, u64> {
 /// Waits until a search finds this run.
 async fn found_soon(client: &Client, query: &str, run: &str) -> Result<()> {
     let began = Instant::now();
-    while ids(&all(client, query, 50).await?) != [run] {
+    while ids(&client.list(query, 50).await?) != [run] {
         ensure!(began.elapsed() < Duration::from_secs(10), "{run} is never found by {query}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -64,13 +46,13 @@ async fn a_run_is_found_by_what_it_says_of_itself() -> Result<()> {
                 engine.engine.kill();
                 engine.engine.restart().await?;
             }
-            let found = all(&client, "attribute=customer:acme%3A+%221%22", 3).await?;
+            let found = client.list("attribute=customer:acme%3A+%221%22", 3).await?;
             assert_eq!(ids(&found).into_iter().collect::<BTreeSet<_>>(), acme);
             assert_eq!(found[0]["attributes"]["customer"], "acme: \"1\"");
             let both = "attribute=n:1&attribute=customer:other&status=waiting&workflow=found";
-            assert_eq!(ids(&all(&client, both, 50).await?), [other.as_str()]);
-            assert!(all(&client, "attribute=customer:acm", 50).await?.is_empty());
-            assert!(all(&client, "tag=customer", 50).await?.is_empty());
+            assert_eq!(ids(&client.list(both, 50).await?), [other.as_str()]);
+            assert!(client.list("attribute=customer:acm", 50).await?.is_empty());
+            assert!(client.list("tag=customer", 50).await?.is_empty());
         }
         // A later value takes the place of the earlier one.
         for stage in [1, 2, 3] {
@@ -78,7 +60,7 @@ async fn a_run_is_found_by_what_it_says_of_itself() -> Result<()> {
             let query = format!("attribute=stage:{stage}");
             found_soon(&client, &query, &other).await?;
             let before = format!("attribute=stage:{}", stage - 1);
-            assert!(all(&client, &before, 50).await?.is_empty());
+            assert!(client.list(&before, 50).await?.is_empty());
         }
         client.until(&other, "completed").await?;
     }
@@ -94,12 +76,12 @@ async fn pages_have_one_order_whatever_their_size_and_whatever_is_started_meanwh
         async move { client.start_id("nap", json!(600_000 + n)).await }
     });
     let started: BTreeSet<_> = futures::future::try_join_all(starts).await?.into_iter().collect();
-    let whole = ids(&all(&client, "workflow=nap", 200).await?);
+    let whole = ids(&client.list("workflow=nap", 200).await?);
     assert_eq!(whole.iter().cloned().collect::<BTreeSet<_>>(), started);
     assert_eq!(whole.len(), started.len(), "none is there twice");
     for limit in [1, 2, 7, 59, 60] {
-        assert_eq!(ids(&all(&client, "workflow=nap", limit).await?), whole, "in pages of {limit}");
-        assert_eq!(ids(&all(&client, "", limit).await?), whole, "in pages of {limit}, of all");
+        assert_eq!(ids(&client.list("workflow=nap", limit).await?), whole, "in pages of {limit}");
+        assert_eq!(ids(&client.list("", limit).await?), whole, "in pages of {limit}, of all");
     }
     // What is started while somebody turns the pages is not on those that follow.
     let first = client.get("/api/executions?limit=10").await?.json()?;
@@ -108,7 +90,7 @@ async fn pages_have_one_order_whatever_their_size_and_whatever_is_started_meanwh
         client.start_id("nap", json!(700_000 + n)).await?;
     }
     let cursor = first["cursor"].as_str().context("there are more")?;
-    seen.extend(ids(&all(&client, &format!("cursor={cursor}"), 200).await?));
+    seen.extend(ids(&client.list(&format!("cursor={cursor}"), 200).await?));
     assert_eq!(seen, whole);
     Ok(())
 }
@@ -129,8 +111,8 @@ async fn runs_are_found_by_the_time_of_their_start() -> Result<()> {
     let (from, until) = (runs[2].0, runs[4].0);
     let expected: Vec<_> =
         runs.iter().rev().filter(|(at, _)| (from..until).contains(at)).map(|(_, id)| id.clone()).collect();
-    assert_eq!(ids(&all(&client, &format!("from={from}&until={until}"), 50).await?), expected);
-    assert!(all(&client, "from=9999999999999", 50).await?.is_empty());
+    assert_eq!(ids(&client.list(&format!("from={from}&until={until}"), 50).await?), expected);
+    assert!(client.list("from=9999999999999", 50).await?.is_empty());
     Ok(())
 }
 
@@ -164,7 +146,7 @@ async fn counts_are_those_of_the_runs_before_and_after_a_kill() -> Result<()> {
         let one = client.get("/api/metrics?workflow=ten").await?.json()?;
         assert_eq!(one["workflows"], json!({"ten": {"completed": 1}}));
         for status in ["sleeping", "completed", "failed", "cancelled"] {
-            let listed = all(&client, &format!("status={status}"), 50).await?.len() as u64;
+            let listed = client.list(&format!("status={status}"), 50).await?.len() as u64;
             assert_eq!(metrics["statuses"][status].as_u64(), Some(listed), "{status}");
         }
     }

@@ -210,6 +210,42 @@ async fn all_runs_are_followed_over_all_cells() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_stream_of_all_runs_shows_only_what_was_asked_for() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 3).await?;
+    let (client, http) = (engine.client(), engine.engine.http());
+    let mut wanted = Vec::new();
+    for way in Way::ALL {
+        let path = "/api/stream?workflow=ten&status=completed";
+        let mut follower = Follower::open(&http, path, way, None).await?;
+        assert_eq!(follower.next().await?.context("it is ready")?.kind, "ready");
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            client.start("fail", &json!("terminal"), None, 10).await?;
+            let run = client.start("ten", &json!(null), None, 10).await?.json()?;
+            let event = follower.next().await?.context("it goes on")?;
+            assert_eq!((&event.data["id"], &event.data["status"]), (&run["id"], &json!("completed")));
+            seen.push(run["id"].clone());
+        }
+        wanted.append(&mut seen);
+        let mut again = Follower::open(&http, path, way, Some("start")).await?;
+        let mut ends = Vec::new();
+        while ends.len() < wanted.len() {
+            let event = again.next().await?.context("it goes on")?;
+            if event.kind == "status" {
+                ends.push(event.data["id"].clone());
+            }
+        }
+        assert!(wanted.iter().all(|id| ends.contains(id)), "{ends:?} {wanted:?}");
+    }
+    let long = format!("workflow={}", "w".repeat(300));
+    for query in ["status=done", "types=step", "status=running&colour=red", &long] {
+        let answer = client.request("GET", &format!("/api/stream?{query}"), "").await?;
+        assert_eq!(answer.problem()?, (400, "invalid_request".into()), "{query}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_run_that_tells_something_pays_one_row_and_one_that_does_not_pays_none() -> TestResult {
     let engine = Engine::start(Form::AllInOne, 1).await?;
     let client = engine.client();

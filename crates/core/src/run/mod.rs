@@ -54,8 +54,8 @@ pub const SUSPICION_ALONE: u32 = 2;
 pub const STRIKES_MAX: u32 = 10;
 
 /// The longest pause between two activations of a run whose program dies or cannot be reached; on average, where
-/// chance has a say in it.
-pub const TROUBLE_BACKOFF_MS_MAX: u64 = 30_000;
+/// chance has a say in it, which may make it twice as long. So half a minute after an app is back, all its runs are.
+pub const TROUBLE_BACKOFF_MS_MAX: u64 = 15_000;
 
 /// The most patches that one run's code may apply.
 pub const PATCHES_MAX: usize = 1_000;

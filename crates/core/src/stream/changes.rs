@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use stepwell_protocol::{RunId, rest::Status};
 
 /// How many changes are kept in memory for readers that follow.
@@ -22,6 +23,25 @@ pub struct Change {
     pub workflow: String,
     /// Where it stands since.
     pub status: Status,
+}
+
+/// Which changes a reader wants to see: all, or those to runs of one workflow, or to one status.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Only {
+    /// The workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
+    /// The status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+}
+
+impl Only {
+    /// Whether it wants to see this one.
+    pub fn has(&self, change: &Change) -> bool {
+        self.workflow.as_ref().is_none_or(|workflow| *workflow == change.workflow)
+            && self.status.is_none_or(|status| status == change.status)
+    }
 }
 
 /// The latest changes.
@@ -77,6 +97,16 @@ mod tests {
         assert_eq!(changes.since(10, 5), Some(vec![change(10), change(12)]));
         assert_eq!(changes.since(11, 5), Some(vec![change(12)]));
         assert_eq!(changes.since(10, 1), Some(vec![change(10)]));
+    }
+
+    #[test]
+    fn a_change_is_wanted_if_workflow_and_status_fit() {
+        let only = |workflow: Option<&str>, status| Only { workflow: workflow.map(str::to_owned), status };
+        assert!(Only::default().has(&change(1)));
+        assert!(only(Some("w"), None).has(&change(1)));
+        assert!(only(Some("w"), Some(Status::Running)).has(&change(1)));
+        assert!(!only(Some("v"), Some(Status::Running)).has(&change(1)));
+        assert!(!only(Some("w"), Some(Status::Failed)).has(&change(1)));
     }
 
     #[test]

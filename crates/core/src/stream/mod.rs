@@ -14,7 +14,7 @@ mod cursor;
 mod kinds;
 mod reader;
 
-pub use changes::{Change, Changes, RECENT_MAX};
+pub use changes::{Change, Changes, Only, RECENT_MAX};
 pub use cursor::{Cursor, NotACursor, PoolCursor};
 pub use kinds::Kinds;
 pub use reader::{Batch, CellReader, EVENT_BYTES_MAX, Flow, Reader, Source, WINDOW_BYTES};

@@ -8,7 +8,7 @@ use stepwell_protocol::{
     stream::{Item, Kind, StatusView, StreamEvent, Told},
 };
 
-use super::{Change, Cursor, Kinds, ToldPage, ToldRow, time_of};
+use super::{Change, Cursor, Kinds, Only, ToldPage, ToldRow, time_of};
 use crate::run::Run;
 
 /// How much is sent to a reader that says nothing, in bytes. A socket takes whatever it is given, and what its other
@@ -59,6 +59,9 @@ pub struct Reader {
     /// How much is under way to it.
     #[serde(default)]
     pub flow: Flow,
+    /// Whether it leaves once it has seen all that is there, and does not wait for the run's end.
+    #[serde(default)]
+    pub leaves: bool,
 }
 
 /// What there is for a reader of one run, after its cursor.
@@ -78,7 +81,7 @@ pub struct Batch {
     pub events: Vec<StreamEvent>,
     /// Whether there is more to read at once.
     pub more: bool,
-    /// Whether the run has ended and the reader has seen all of it.
+    /// Whether the reader has seen all of it: the run has ended, or nobody wants to see what comes later.
     pub ends: bool,
 }
 
@@ -88,7 +91,13 @@ struct Full;
 impl Reader {
     /// A reader that has come so far.
     pub fn new(run: RunId, cursor: Cursor, kinds: Kinds) -> Self {
-        Self { run, cursor, kinds, flow: Flow::default() }
+        Self { run, cursor, kinds, flow: Flow::default(), leaves: false }
+    }
+
+    /// The same, but for the time after: it leaves once it has seen all that is there.
+    #[must_use]
+    pub fn leaving(self, leaves: bool) -> Self {
+        Self { leaves, ..self }
     }
 
     /// What comes next. The reader is where it will be once it has all of it.
@@ -139,7 +148,7 @@ impl Reader {
             return Ok(());
         }
         self.show_states(batch, run)?;
-        batch.ends = run.status().is_terminal();
+        batch.ends = self.leaves || run.status().is_terminal();
         Ok(())
     }
 
@@ -219,6 +228,9 @@ impl Reader {
 pub struct CellReader {
     /// It has seen all changes before this stamp.
     pub from: u64,
+    /// Which of them it wants to see.
+    #[serde(default)]
+    pub only: Only,
     /// How much is under way to it.
     #[serde(default)]
     pub flow: Flow,
@@ -234,8 +246,12 @@ impl CellReader {
         if self.flow.is_closed() {
             return batch;
         }
-        for Change { stamp, id, workflow, status } in changes {
-            self.from = stamp + 1;
+        for change in changes {
+            self.from = change.stamp + 1;
+            if !self.only.has(&change) {
+                continue;
+            }
+            let Change { stamp, id, workflow, status } = change;
             let view = StatusView { id, workflow, status };
             let data = Payload::encode(&view).expect("a status is JSON");
             let bytes = data.size();

@@ -2,11 +2,12 @@
 
 use stepwell_core::{
     cell::{Cell, LINGER_MS, Order, TOLD_BYTES_MAX},
-    stream::{CellReader, Cursor, Kinds, Reader},
+    stream::{CellReader, Cursor, Flow, Kinds, Only, Reader},
 };
 use stepwell_protocol::{
     Epoch, Op, OpKind, Payload, Record, RunId, Seq, Timestamp,
     program::{Answer, Commit, Open, Progress, Then},
+    rest::Status,
     stream::{Chunk, Item, Kind, Level, LogLine, Published, StreamEvent},
 };
 
@@ -99,6 +100,33 @@ fn nobody_is_shown_what_is_not_stored() {
     cell.tell(&rows, at(500)).expect("it is stored");
     assert_eq!(texts(&read(&cell, &rows, &mut reader)), ["a"]);
     assert_eq!(texts(&read(&cell, &rows, &mut reader)), Vec::<String>::new());
+}
+
+#[test]
+fn who_only_looks_leaves_once_all_that_is_there_was_shown() {
+    let (rows, mut cell, id) = begun();
+    let long = "x".repeat(4_000);
+    // More than goes out at once.
+    for second in 0..4_u32 {
+        let now = 10 + u64::from(second) * 2_000;
+        publish(&mut cell, &rows, now, published(second * 100, &vec![long.as_str(); 100]));
+        cell.tell(&rows, at(now + 1_000)).expect("it is stored");
+    }
+    let mut reader = all(&id).leaving(true);
+    let (mut lines, mut batches) = (0, 0);
+    loop {
+        let batch = cell.read(&rows, &mut reader).expect("the run is there");
+        lines += batch.events.iter().filter(|event| event.kind == Kind::Log).count();
+        batches += 1;
+        assert_eq!(batch.ends, lines == 400, "it leaves with the last line, and not before");
+        if batch.ends {
+            break;
+        }
+        reader.flow.heard();
+    }
+    assert!(batches > 1, "it was asked whether it follows");
+    let waits = cell.read(&rows, &mut all(&id)).expect("the run is there");
+    assert!(!waits.ends, "others wait for the run's end");
 }
 
 #[test]
@@ -296,7 +324,7 @@ fn statuses(cell: &Cell, rows: &Memory, reader: &mut CellReader) -> Vec<(u64, St
 fn a_reader_of_all_runs_sees_each_change_once_also_after_a_restart() {
     let (rows, mut cell, _) = begun();
     let from = cell.watch_all(at(1));
-    let mut reader = CellReader { from, flow: stepwell_core::stream::Flow::default() };
+    let mut reader = CellReader { from, only: Only::default(), flow: Flow::default() };
     assert_eq!(statuses(&cell, &rows, &mut reader), []);
     cell.start(&rows, at(2), new_run(None)).expect("it is accepted");
     assert!(cell.take_orders().contains(&Order::TellCellReaders));
@@ -305,6 +333,11 @@ fn a_reader_of_all_runs_sees_each_change_once_also_after_a_restart() {
     let mut followed = reader.clone();
     assert_eq!(statuses(&cell, &rows, &mut followed), [(2, "running".into()), (2, "completed".into())]);
     assert_eq!(statuses(&cell, &rows, &mut followed), []);
+    // One that wants to hear of ends only comes as far, and is shown those.
+    let mut of_ends = reader.clone();
+    of_ends.only.status = Some(Status::Completed);
+    assert_eq!(statuses(&cell, &rows, &mut of_ends), [(2, "completed".into())]);
+    assert_eq!(of_ends.from, followed.from);
     // Another instance has only the rows: what was overtaken is left out.
     let mut next = Cell::new(4);
     next.watch_all(at(10));

@@ -8,7 +8,7 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
 
 use js_sys::{Array, Promise};
 use serde::{Deserialize, Serialize};
-use stepwell_core::stream::{Batch, CellReader, Cursor, EVENT_BYTES_MAX, Flow, Kinds, Reader};
+use stepwell_core::stream::{Batch, CellReader, Cursor, EVENT_BYTES_MAX, Flow, Kinds, Only, Reader};
 use stepwell_protocol::{
     Code, Payload, Problem, RunId, Timestamp,
     stream::{Kind, StreamEvent},
@@ -58,11 +58,17 @@ pub enum Follow {
         cursor: Cursor,
         /// What of it.
         kinds: Kinds,
+        /// Whether only what is there already.
+        #[serde(default)]
+        leaves: bool,
     },
     /// The statuses of all runs.
     Cell {
         /// From which stamp on; from now on, if that is not said.
         from: Option<u64>,
+        /// Which of them.
+        #[serde(default)]
+        only: Only,
     },
 }
 
@@ -122,15 +128,15 @@ impl Host {
         // No await from here on: a key that is revoked meanwhile would leave a socket that nobody closes.
         let Operation::Follow { follow } = call.operation else { return Err(unknown().into()) };
         let (follows, tag) = match follow {
-            Follow::Run { number, suffix, cursor, kinds } => {
+            Follow::Run { number, suffix, cursor, kinds, leaves } => {
                 let id = RunId { place, number, suffix };
                 let number = self.find(&id)?.id.number;
                 self.machine.borrow_mut().watch(number);
-                (Follows::Run(Reader::new(id, cursor, kinds)), run_tag(number))
+                (Follows::Run(Reader::new(id, cursor, kinds).leaving(leaves)), run_tag(number))
             }
-            Follow::Cell { from } => {
+            Follow::Cell { from, only } => {
                 let next = self.machine.borrow_mut().watch_all(runtime::clock());
-                let reader = CellReader { from: from.unwrap_or(next), flow: Flow::default() };
+                let reader = CellReader { from: from.unwrap_or(next), only, flow: Flow::default() };
                 (Follows::Cell(reader), CELL_TAG.to_owned())
             }
         };
@@ -288,13 +294,13 @@ impl Host {
         Ok(more)
     }
 
-    /// The last event of a stream: the run as it can be shown.
+    /// The last event of a stream: the run as it stands.
     fn end_event(&self, reader: &Reader) -> Result<(StreamEvent, &'static str), Fault> {
         let mut view = self.view(&reader.run)?;
         if view.output.as_ref().is_some_and(|output| output.size() > EVENT_BYTES_MAX) {
             view.output = None;
         }
-        let at = view.ended_at.unwrap_or_default();
+        let at = view.ended_at.unwrap_or_else(runtime::clock);
         let data = Payload::encode(&view).expect("a run holds only what JSON can say");
         Ok((StreamEvent { id: reader.cursor.to_string(), kind: Kind::End, at, data }, view.status.as_str()))
     }

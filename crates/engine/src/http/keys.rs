@@ -15,7 +15,7 @@ use stepwell_core::{access::Credential, catalog::OVERLAP_MS_DEFAULT};
 use stepwell_protocol::{
     Code,
     access::{
-        CreatedKey, CreatedNamespace, Issuer, KeyView, Limits, NamespaceView, NewKey, NewNamespace,
+        CreatedKey, CreatedNamespace, Issuer, KeyList, KeyView, Limits, NamespaceView, NewKey, NewNamespace,
         OpenedSession, Permission, Rotation, RunSettings, Scope, SessionView,
     },
     key::{self, Fresh, Kind},
@@ -46,6 +46,7 @@ pub enum Asked {
     Audit,
     ListNamespaces,
     CreateNamespace,
+    ShowNamespace,
     CreateNamespaceKey,
     SetLimits,
     ListIssuers,
@@ -87,6 +88,7 @@ async fn answer_to(
         Asked::Audit => audit(front, query).await,
         Asked::ListNamespaces => list_namespaces(front).await,
         Asked::CreateNamespace => create_namespace(front, body).await,
+        Asked::ShowNamespace => show_namespace(front, name("namespace")).await,
         Asked::CreateNamespaceKey => create_namespace_key(front, name("namespace"), body).await,
         Asked::SetLimits => set_limits(front, name("namespace"), body).await,
         Asked::ListIssuers => list_issuers(front).await,
@@ -109,7 +111,10 @@ async fn create(front: &Front, body: String) -> Result<Response, Refusal> {
 /// `POST /api/keys/{key}/rotate`
 async fn rotate(front: &Front, id: String, body: String) -> Result<Response, Refusal> {
     let Rotation { overlap_ms } = if body.trim().is_empty() { Rotation::default() } else { read(&body)? };
-    let fresh = draw(Kind::Live, front.namespace());
+    // Its text says what it is for, as that of the old one does.
+    let KeyList { keys } = front.ask_catalog(Request::ListKeys).await?;
+    let kind = keys.iter().find(|key| key.id == id).and_then(|key| Kind::of(&key.environment));
+    let fresh = draw(kind.unwrap_or(Kind::Live), front.namespace());
     let (credential, overlap_ms) = (credential(&fresh), overlap_ms.unwrap_or(OVERLAP_MS_DEFAULT));
     let view: KeyView = front.ask_catalog(Request::RotateKey { id, credential, overlap_ms }).await?;
     Ok(answer(StatusCode::CREATED, &CreatedKey { key: fresh.text, view }))
@@ -209,6 +214,11 @@ async fn create_namespace(front: &Front, body: String) -> Result<Response, Refus
     };
     let admin = make(&inside, new).await?;
     Ok(answer(StatusCode::CREATED, &CreatedNamespace { view, admin }))
+}
+
+/// `GET /api/namespaces/{namespace}`
+async fn show_namespace(front: &Front, name: String) -> Result<Response, Refusal> {
+    existing(front, name).await?.pass_on(Request::ShowSettings).await
 }
 
 /// `POST /api/namespaces/{namespace}/keys`

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Place, Timestamp,
     program::Attributes,
-    rest::{Filter, RunList, RunView},
+    rest::{Filter, RunList, RunView, Status},
 };
 
 use super::{error::Refusal, forward::Front, json, runs::pairs};
@@ -133,10 +133,7 @@ fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal> {
                 }
             }
             "status" => {
-                let quoted = serde_json::Value::String(value.clone());
-                let status =
-                    serde_json::from_value(quoted).map_err(|_| wrong("a status such as 'running'"))?;
-                filter.status = Some(status);
+                filter.status = Some(status(&value).ok_or_else(|| wrong("a status such as 'running'"))?);
             }
             "from" | "until" => {
                 let millis = value.parse().map_err(|_| wrong("milliseconds since 1970"))?;
@@ -168,7 +165,12 @@ fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal> {
     Ok((filter, limit, cursor))
 }
 
+/// A status by its name.
+pub(super) fn status(name: &str) -> Option<Status> {
+    serde_json::from_value(serde_json::Value::String(name.to_owned())).ok()
+}
+
 /// As much of what somebody sent as fits into an answer.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(40).collect()
 }

@@ -89,6 +89,7 @@ fn on(method: MethodFilter, route: Route) -> MethodRouter {
         Route::Audit => keys::on(method, Asked::Audit),
         Route::ListNamespaces => keys::on(method, Asked::ListNamespaces),
         Route::CreateNamespace => keys::on(method, Asked::CreateNamespace),
+        Route::ShowNamespace => keys::on(method, Asked::ShowNamespace),
         Route::CreateNamespaceKey => keys::on(method, Asked::CreateNamespaceKey),
         Route::SetLimits => keys::on(method, Asked::SetLimits),
         Route::ListIssuers => keys::on(method, Asked::ListIssuers),

@@ -15,12 +15,17 @@ use axum::{
 use futures::future::join_all;
 use http::HeaderMap;
 use js_sys::{Array, Object, Reflect};
-use stepwell_core::stream::{Cursor, Kinds, PoolCursor};
+use stepwell_core::stream::{Cursor, Kinds, Only, PoolCursor};
 use stepwell_protocol::{Code, Place};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{send::SendWrapper, worker_sys::web_sys};
 
-use super::{error::Refusal, forward::Front, runs::pairs};
+use super::{
+    error::Refusal,
+    forward::Front,
+    list::{shown, status},
+    runs::pairs,
+};
 use crate::{
     cell::{Follow, Operation},
     runtime, sockets,
@@ -31,6 +36,9 @@ pub const HEADERS: [&str; 2] = ["upgrade", "last-event-id"];
 
 /// The cursor of a pool's reader that wants to see all runs that there are first.
 const START: &str = "start";
+
+/// The longest name of a workflow to be asked for: it lies beside sockets, where there is little room.
+const WORKFLOW_LENGTH_MAX: usize = 256;
 
 /// A response of the runtime's own, which cannot be turned into text: a socket, or a body that has no end yet.
 #[derive(Clone)]
@@ -45,14 +53,14 @@ pub async fn run(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let id = front.locate(&id)?;
-    let Asked { cursor, kinds } = asked(query.as_deref(), &headers, true)?;
+    let Asked { cursor, kinds, leaves, .. } = asked(query.as_deref(), &headers, true)?;
     let cursor = match cursor {
         Some(text) => text.parse().map_err(|error| invalid(&error))?,
         None => Cursor::default(),
     };
     let kinds: Kinds = kinds.unwrap_or_default().parse().map_err(|error| invalid(&error))?;
     let place = id.place;
-    let follow = Follow::Run { number: id.number, suffix: id.suffix, cursor, kinds };
+    let follow = Follow::Run { number: id.number, suffix: id.suffix, cursor, kinds, leaves };
     let opened = open(&front, &place, follow).await?;
     if wants_socket(&headers) {
         return Ok(raw(opened));
@@ -70,7 +78,7 @@ pub async fn pool(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let Asked { cursor, .. } = asked(query.as_deref(), &headers, false)?;
+    let Asked { cursor, only, .. } = asked(query.as_deref(), &headers, false)?;
     let cursor = match cursor.as_deref() {
         Some(START) => Some(PoolCursor::default()),
         Some(text) => Some(text.parse::<PoolCursor>().map_err(|error| invalid(&error))?),
@@ -80,8 +88,8 @@ pub async fn pool(
     let opened = join_all(places.iter().map(|place| {
         // A cell that the cursor does not know is newer than it.
         let from = cursor.as_ref().map(|cursor| cursor.get(place).unwrap_or_default());
-        let front = front.clone();
-        async move { open(&front, place, Follow::Cell { from }).await }
+        let (front, only) = (front.clone(), only.clone());
+        async move { open(&front, place, Follow::Cell { from, only }).await }
     }))
     .await;
     let (to_cells, names) = (Array::new(), Array::new());
@@ -98,21 +106,48 @@ pub async fn pool(
 }
 
 /// What a request asks for.
+#[derive(Default)]
 struct Asked {
     cursor: Option<String>,
     kinds: Option<String>,
+    /// Whether it wants only what is there already.
+    leaves: bool,
+    /// Which runs it wants to hear of.
+    only: Only,
 }
 
 /// `?cursor=` counts more than `Last-Event-ID`: whoever names one means it.
-fn asked(query: Option<&str>, headers: &HeaderMap, has_kinds: bool) -> Result<Asked, Refusal> {
+fn asked(query: Option<&str>, headers: &HeaderMap, is_of_run: bool) -> Result<Asked, Refusal> {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
-    let mut asked = Asked { cursor: last.filter(|id| !id.is_empty()).map(str::to_owned), kinds: None };
+    let mut asked = Asked { cursor: last.filter(|id| !id.is_empty()).map(str::to_owned), ..Asked::default() };
     for (name, value) in pairs(query.unwrap_or_default()) {
         match name.as_str() {
             "cursor" => asked.cursor = Some(value),
-            "types" if has_kinds => asked.kinds = Some(value),
+            "types" if is_of_run => asked.kinds = Some(value),
+            "follow" if is_of_run => {
+                let follows: bool = value.parse().map_err(|_| {
+                    let detail = "`follow` is true or false: false ends the stream after what is there.";
+                    Refusal::new(Code::InvalidRequest, detail)
+                })?;
+                asked.leaves = !follows;
+            }
+            "workflow" if !is_of_run => {
+                if value.len() > WORKFLOW_LENGTH_MAX {
+                    let detail = format!("`workflow` takes a name of up to {WORKFLOW_LENGTH_MAX} bytes.");
+                    return Err(Refusal::new(Code::InvalidRequest, detail));
+                }
+                asked.only.workflow = Some(value);
+            }
+            "status" if !is_of_run => {
+                let status = status(&value).ok_or_else(|| {
+                    let detail =
+                        format!("`status` takes a status such as 'failed', not '{}'.", shown(&value));
+                    Refusal::new(Code::InvalidRequest, detail)
+                })?;
+                asked.only.status = Some(status);
+            }
             _ => {
-                let detail = format!("There is no parameter '{name}' of this stream.");
+                let detail = format!("There is no parameter '{}' of this stream.", shown(&name));
                 return Err(Refusal::new(Code::InvalidRequest, detail));
             }
         }

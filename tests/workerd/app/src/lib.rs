@@ -37,6 +37,7 @@ async fn mixed(ctx: Ctx, plan: Plan) -> Result<Vec<u64>> {
 
 async fn everything(ctx: Ctx, plan: Plan) -> Result<Vec<u64>> {
     let ledger = Ledger::new(&ctx, &plan.ledger);
+    ctx.set_attribute("items", plan.items);
     let mut results = vec![ctx.step_with("first", async |info| ledger.write("first", &info).await).await?];
 
     ctx.sleep(Duration::from_millis(plan.sleep_ms)).await;

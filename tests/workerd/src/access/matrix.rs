@@ -87,7 +87,7 @@ impl Callers {
         let (_, read) = make_key(&admin, &["read"]).await?;
         let (_, write) = make_key(&admin, &["write"]).await?;
         let (_, elsewhere) = make_key(&admin, &["write:elsewhere"]).await?;
-        let soon = json!({ "name": "soon over", "scopes": ["admin"], "expires_at": now_ms() + 300 });
+        let soon = json!({ "name": "soon over", "scopes": ["admin"], "expires_at": now_ms() + 2_000 });
         let soon = admin.post_json("/api/keys", &soon).await?;
         let expired = admin.with_key(text(&soon["key"])?);
         let (id, revoked) = make_key(&admin, &["admin"]).await?;

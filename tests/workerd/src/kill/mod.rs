@@ -4,6 +4,7 @@
 //! begins a step only after the one before was acknowledged; so a step that shows up in the ledger after
 //! its successor has run again although it was acknowledged.
 
+mod found;
 pub mod ledger;
 mod plan;
 mod report;
@@ -17,6 +18,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, task::JoinSet, time::sleep};
 
@@ -32,9 +34,6 @@ const LOG_SHOWN: usize = 4_000;
 
 /// How long runs may take to end after the last kill.
 const HEALED_WITHIN: Duration = Duration::from_secs(60);
-
-/// How long a client goes on trying to reach an engine that is being killed.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs under kills, then the verdict; with the end of workerd's log if it is a bad one.
 pub async fn run(form: Form, build: Build, plan: &Plan) -> Result<Report> {
@@ -57,7 +56,8 @@ async fn judge(form: Form, build: Build, plan: &Plan, engine: &Mutex<Target>) ->
 
     let mut clients = JoinSet::new();
     for (number, wish) in plan.wishes(&ledger.address()).into_iter().enumerate() {
-        clients.spawn(one_run(client.clone(), plan.transport.workflow(number), number, wish));
+        let workflow = plan.transport.workflow(number);
+        clients.spawn(one_run(client.clone(), plan.patience(), workflow, number, wish));
     }
     let kills = kill_repeatedly(engine, plan).await?;
     let last_kill = Instant::now();
@@ -80,6 +80,7 @@ async fn judge(form: Form, build: Build, plan: &Plan, engine: &Mutex<Target>) ->
         verify::run(run, &history, &ledger, &mut report).with_context(|| format!("run {}", run.id))?;
     }
     verify::nothing_else_ran(&runs, &ledger)?;
+    report.searches = found::check(&client, &runs, &lives).await?;
     report.starts_repeated = runs.iter().map(|run| run.starts - 1).sum();
     let mut engine = engine.lock().await;
     ensure!(engine.is_running(), "workerd ended by itself: {}", engine.log());
@@ -90,6 +91,8 @@ async fn judge(form: Form, build: Build, plan: &Plan, engine: &Mutex<Target>) ->
 #[derive(Debug)]
 pub struct Acknowledged {
     id: String,
+    workflow: &'static str,
+    tag: String,
     wish: plan::Wish,
     /// How often it took to get the 201.
     starts: u32,
@@ -98,15 +101,25 @@ pub struct Acknowledged {
 }
 
 /// Starts one run under its key, again and again until it is acknowledged; sends its signal likewise.
-async fn one_run(client: Client, workflow: &str, number: usize, wish: plan::Wish) -> Result<Acknowledged> {
+async fn one_run(
+    client: Client,
+    patience: Duration,
+    workflow: &'static str,
+    number: usize,
+    wish: plan::Wish,
+) -> Result<Acknowledged> {
     sleep(wish.start_after).await;
-    let key = format!("run-{number}");
+    let (key, tag) = (format!("run-{number}"), found::tag(number));
+    let path = format!("/api/workflows/{workflow}/start?tag={tag}");
+    let input = wish.input.to_string();
+    let headers = [("idempotency-key", key.as_str())];
+    let start = || client.request_with(Method::POST, &path, &headers, &input);
     let (mut starts, mut id, mut last) = (0, None::<String>, String::new());
     let began = Instant::now();
     while id.is_none() {
-        ensure!(began.elapsed() < PATIENCE, "start {number} was never acknowledged; the last answer: {last}");
+        ensure!(began.elapsed() < patience, "start {number} was never acknowledged; the last answer: {last}");
         starts += 1;
-        match client.start(workflow, &wish.input, Some(&key), 0).await {
+        match start().await {
             Ok(answer) if answer.status < 300 => {
                 let run: Value = serde_json::from_str(&answer.body)?;
                 id = Some(run["id"].as_str().context("a run has an id")?.to_owned());
@@ -122,36 +135,36 @@ async fn one_run(client: Client, workflow: &str, number: usize, wish: plan::Wish
     let id = id.context("acknowledged")?;
     // The same key again must give the same run, in whatever state engine and run are by now.
     if number.is_multiple_of(5) {
-        let again = repeat(|| client.start(workflow, &wish.input, Some(&key), 0)).await?;
+        let again = repeat(patience, start).await?;
         ensure!(serde_json::from_str::<Value>(&again)?["id"] == id.as_str(), "key {key} gave two runs");
     }
     if let Some(after) = wish.pause_after {
         sleep(after).await;
-        repeat(|| client.pause(&id)).await?;
+        repeat(patience, || client.pause(&id)).await?;
         sleep(Duration::from_millis(300)).await;
-        repeat(|| client.resume(&id)).await?;
+        repeat(patience, || client.resume(&id)).await?;
     }
     let signal = if wish.waits {
         sleep(wish.signal_after).await;
         let payload = json!(number);
-        repeat(|| client.signal(&id, "go", &payload, Some("go-1"))).await?;
+        repeat(patience, || client.signal(&id, "go", &payload, Some("go-1"))).await?;
         // A repeat under the same id has no effect: the history would show it.
-        repeat(|| client.signal(&id, "go", &payload, Some("go-1"))).await?;
+        repeat(patience, || client.signal(&id, "go", &payload, Some("go-1"))).await?;
         Some(number as u64)
     } else {
         None
     };
-    Ok(Acknowledged { id, wish, starts, signal })
+    Ok(Acknowledged { id, workflow, tag, wish, starts, signal })
 }
 
 /// Asks until there is an answer other than 'not now'.
-async fn repeat<F>(ask: impl Fn() -> F) -> Result<String>
+async fn repeat<F>(patience: Duration, ask: impl Fn() -> F) -> Result<String>
 where
     F: Future<Output = Result<crate::Answer>>,
 {
     let began = Instant::now();
     loop {
-        ensure!(began.elapsed() < PATIENCE, "no answer in {PATIENCE:?}");
+        ensure!(began.elapsed() < patience, "no answer in {patience:?}");
         match ask().await {
             Ok(answer) if answer.status < 300 => return Ok(answer.body),
             // The run may be over before a repeat, or before it was paused.

@@ -5,7 +5,10 @@ use std::{ops::Range, time::Duration};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
-use super::Transport;
+use super::{HEALED_WITHIN, Transport};
+
+/// A kill, the pause before it and the restart take no longer, on a machine that has other work to do.
+const RESTART_MAX: Duration = Duration::from_secs(6);
 
 /// How many of what.
 #[derive(Clone, Debug)]
@@ -82,6 +85,11 @@ impl Plan {
 }
 
 impl Plan {
+    /// How long a client goes on trying: for as long as somebody is killed, and then until all has healed.
+    pub(super) fn patience(&self) -> Duration {
+        HEALED_WITHIN + self.kills * RESTART_MAX
+    }
+
     /// How long the runs that are live at once are kept waiting: until all are there, which takes longer the more
     /// they are. A run gives up waiting after two minutes.
     fn held_ms(&self) -> u64 {

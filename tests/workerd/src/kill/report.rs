@@ -31,6 +31,8 @@ pub struct Report {
     pub starts_repeated: u32,
     /// How long after the last kill the last run had ended and been seen to.
     pub healed_ms: u128,
+    /// Lists, searches and counts that were compared with what is known of the runs.
+    pub searches: u32,
 }
 
 /// Who was killed how often.
@@ -68,8 +70,9 @@ impl fmt::Display for Report {
         )?;
         write!(
             f,
-            "  {} signals received once; all runs ended {} ms after the last kill",
-            self.signals, self.healed_ms
+            "  {} signals received once; all runs ended {} ms after the last kill; {} lists, searches and counts \
+             right",
+            self.signals, self.healed_ms, self.searches
         )
     }
 }

@@ -1,4 +1,4 @@
-//! A server that takes its time: answers after a while, or never.
+//! A server that takes its time: answers a while after it was allowed to, or never.
 
 use std::{
     sync::{
@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Result;
 use axum::{Router, routing::get};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 
 /// A slow server on a free loopback port.
 pub struct Endpoint {
@@ -18,27 +18,34 @@ pub struct Endpoint {
     pub address: String,
     asked: Arc<AtomicU32>,
     answered: Arc<AtomicU32>,
+    gate: watch::Sender<bool>,
 }
 
 impl Endpoint {
-    /// One that answers after so long; without a time, never.
-    pub async fn start(after: Option<Duration>) -> Result<Self> {
+    /// One that answers after so long, and not before it is allowed to.
+    pub async fn start(after: Duration) -> Result<Self> {
         let (asked, answered) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-        let counts = (asked.clone(), answered.clone());
+        let (gate, is_open) = watch::channel(false);
+        let state = (asked.clone(), answered.clone(), is_open);
         let handler = move || async move {
-            counts.0.fetch_add(1, Ordering::Relaxed);
-            match after {
-                Some(after) => tokio::time::sleep(after).await,
-                None => std::future::pending().await,
-            }
-            counts.1.fetch_add(1, Ordering::Relaxed);
+            let (asked, answered, mut is_open) = state;
+            asked.fetch_add(1, Ordering::Relaxed);
+            // Its other end lives as long as whoever started this.
+            let _ = is_open.wait_for(|is_open| *is_open).await;
+            tokio::time::sleep(after).await;
+            answered.fetch_add(1, Ordering::Relaxed);
             "done"
         };
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = format!("http://{}/", listener.local_addr()?);
         let app = Router::new().route("/", get(handler));
         tokio::spawn(async move { axum::serve(listener, app).await });
-        Ok(Self { address, asked, answered })
+        Ok(Self { address, asked, answered, gate })
+    }
+
+    /// Lets it answer.
+    pub fn open(&self) {
+        self.gate.send_replace(true);
     }
 
     /// How many requests have come.

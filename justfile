@@ -112,6 +112,14 @@ sim SEEDS *ARGUMENTS:
 sim-seed SEED:
     cargo run --quiet --locked --release -p stepwell-sim -- seed {{SEED}}
 
+# Lets libFuzzer try a TARGET of tests/fuzz that often, from its corpus on; more arguments are libFuzzer's own.
+fuzz TARGET EXECUTIONS *ARGUMENTS:
+    scripts/fuzz {{TARGET}} {{EXECUTIONS}} {{ARGUMENTS}}
+
+# Lets it try all targets, one after the other.
+fuzz-all EXECUTIONS *ARGUMENTS:
+    scripts/fuzz --all {{EXECUTIONS}} {{ARGUMENTS}}
+
 # Builds the bench's release bundles: engine and app in one, the app alone, the engine alone.
 bench-bundles:
     scripts/build-worker bench/app target/bundles/bench-all-in-one --release

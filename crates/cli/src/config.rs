@@ -72,11 +72,18 @@ pub struct Given {
 /// The configuration file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+pub struct File {
     /// The profile that counts if none is named.
     default: Option<String>,
     #[serde(default)]
     profiles: BTreeMap<String, Profile>,
+}
+
+impl File {
+    /// The names of its profiles.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.profiles.keys().map(String::as_str)
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -113,19 +120,32 @@ fn read(path: &Path) -> Result<File> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(File::default()),
         Err(error) => return Err(Failure::usage(format!("{} cannot be read: {error}", path.display()))),
     };
-    // The parser's own words quote the line, and a line may hold a key.
-    toml::from_str(&text).map_err(|error| {
+    parse(path, &text)
+}
+
+/// Reads the text of a configuration file.
+pub fn parse(path: &Path, text: &str) -> Result<File> {
+    toml::from_str(text).map_err(|error| {
         let place = error.span().map(|span| {
             let line = text.get(..span.start).map_or(0, |before| before.matches('\n').count()) + 1;
             format!(", line {line}")
         });
         let place = place.unwrap_or_default();
-        Failure::usage(format!("{}{place}: {}", path.display(), error.message()))
+        Failure::usage(format!("{}{place}: {}", path.display(), unquoted(error.message())))
             .next("See docs/cli.md for the form of the file.")
     })
 }
 
-fn resolve(given: Given, file: &File, variable: &dyn Fn(&str) -> Option<String>) -> Result<Target> {
+/// The parser's words without what they quote of the file: a key may stand anywhere.
+fn unquoted(message: &str) -> String {
+    match (message.split_once('"'), message.rsplit_once('"')) {
+        (Some((before, _)), Some((_, after))) => format!("{before}\"…\"{after}"),
+        (_, _) => message.to_owned(),
+    }
+}
+
+/// Finds out which deployment is meant, by what is said about it.
+pub fn resolve(given: Given, file: &File, variable: &dyn Fn(&str) -> Option<String>) -> Result<Target> {
     let Given { address, key, profile, environment_address, environment_key } = given;
     let is_named = profile.is_some();
     let key = key.map(|key| (key, "--key".to_owned()));
@@ -142,7 +162,7 @@ fn resolve(given: Given, file: &File, variable: &dyn Fn(&str) -> Option<String>)
         return target_at(LOCAL_ADDRESS, key, "the default".into());
     };
     let Some(found) = file.profiles.get(&name) else {
-        let known: Vec<_> = file.profiles.keys().map(String::as_str).collect();
+        let known: Vec<_> = file.names().collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         return Err(Failure::usage(format!("there is no profile '{name}'; the configuration has: {known}")));
     };
@@ -250,6 +270,22 @@ mod tests {
         ] {
             let target = find(Given { address: Some(address.into()), ..Given::default() });
             assert_eq!(secret(&target), key, "{address}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_file_is_said_without_its_texts() {
+        for wrong in [
+            "[profiles]\nproduction = \"secret-key\"",
+            "profiles = \"secret-key\"",
+            "default = [\"secret-key\"]",
+            "[profiles.a]\naddress = \"http://x\"\nkey = secret-key",
+            "[profiles.a]\nkey = \"secret-key",
+            "[profiles.a]\nkey = \"secret-key\"",
+        ] {
+            let failure = parse(Path::new("config.toml"), wrong).expect_err(wrong);
+            assert!(!failure.what.contains("secret-key"), "{}", failure.what);
+            assert!(failure.what.starts_with("config.toml, line "), "{}", failure.what);
         }
     }
 

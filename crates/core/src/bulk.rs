@@ -11,12 +11,15 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Event, Failure, Op, OpKind, Outcome, Payload, Place, Record, Seq, Timestamp,
-    program::{Command, Open, Progress, Retry, Then},
-    rest::{Bulk, BulkReport, Filter},
+    program::{Budget, Command, Open, Progress, Retry, Then, is_reserved},
+    rest::{Bulk, BulkAction, BulkReport, Filter, Status},
 };
 
 /// How many runs one slice changes at the most.
 pub const SLICE: u32 = 100;
+
+/// What one activation says at the most, if it was not told.
+const COMMITS_DEFAULT: u32 = 20;
 
 /// The name of its steps.
 const STEP: &str = "slice";
@@ -37,6 +40,61 @@ pub struct Acted {
     /// The largest number of the cell's runs.
     #[serde(default)]
     pub top: u64,
+}
+
+impl Acted {
+    /// One more run fitted.
+    pub fn count(&mut self, is_changed: bool) {
+        *(if is_changed { &mut self.changed } else { &mut self.unchanged }) += 1;
+    }
+}
+
+/// What becomes of a run that fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing, and it does not count: the engine's own runs are nobody's business, the bulk itself among them.
+    PassedOver,
+    /// Nothing: it is already as it is wanted.
+    Left,
+    /// What is wanted, if it can be done to a run that stands where this one does.
+    Acted,
+}
+
+impl Fate {
+    /// What becomes of a run of this workflow that stands here.
+    pub fn of(workflow: &str, status: Status, action: BulkAction) -> Self {
+        if is_reserved(workflow) {
+            return Self::PassedOver;
+        }
+        match action {
+            // A second cancel is answered like the first, but changes nothing.
+            BulkAction::Cancel if status.is_terminal() => Self::Left,
+            BulkAction::Cancel | BulkAction::Retry | BulkAction::Restart => Self::Acted,
+        }
+    }
+}
+
+/// What is left of an activation's budget.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    slices: u32,
+    until: Option<Timestamp>,
+}
+
+impl Allowance {
+    /// All of a budget, or the least that makes sense.
+    pub fn of(budget: Option<Budget>, now: Timestamp) -> Self {
+        let Budget { commits, ms } = budget.unwrap_or(Budget { commits: COMMITS_DEFAULT, ms: None });
+        // The calls of cells count against the invocation too.
+        Self { slices: (commits / 2).max(1), until: ms.map(|ms| now.plus_millis(ms)) }
+    }
+
+    /// Another slice is done. Says how the bulk goes on: here, or in an activation of its own.
+    pub fn spend(&mut self, now: Timestamp) -> Then {
+        self.slices = self.slices.saturating_sub(1);
+        let is_over = self.slices == 0 || self.until.is_some_and(|until| until <= now);
+        if is_over { Then::Yield { open: None } } else { Then::Continue { open: None } }
+    }
 }
 
 /// A step's result as it is recorded.
@@ -308,6 +366,44 @@ mod tests {
         let event = Event::StepFinished { op, attempt: 20, outcome: Outcome::Err(failure.clone()) };
         machine.learn(&Record { seq: Seq(2), at: Timestamp::from_millis(1), event });
         assert_eq!(machine.next(NOW), Next::Say(Then::Fail { failure }));
+    }
+
+    #[test]
+    fn the_engines_own_runs_are_passed_over_whatever_is_wanted() {
+        for action in [BulkAction::Cancel, BulkAction::Retry, BulkAction::Restart] {
+            for status in Status::ALL {
+                assert_eq!(Fate::of("stepwell.bulk", status, action), Fate::PassedOver);
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_that_has_ended_is_not_cancelled_again() {
+        for status in Status::ALL {
+            let expected = if status.is_terminal() { Fate::Left } else { Fate::Acted };
+            assert_eq!(Fate::of("greet", status, BulkAction::Cancel), expected, "{}", status.as_str());
+            // Whether these can be done is the run's own decision.
+            assert_eq!(Fate::of("greet", status, BulkAction::Retry), Fate::Acted);
+            assert_eq!(Fate::of("greet", status, BulkAction::Restart), Fate::Acted);
+        }
+        let mut acted = acted(0, None);
+        for is_changed in [true, false, true] {
+            acted.count(is_changed);
+        }
+        assert_eq!((acted.changed, acted.unchanged), (2, 2));
+    }
+
+    #[test]
+    fn half_of_the_budget_is_for_the_calls_of_cells() {
+        let at = Timestamp::from_millis;
+        let slices = |budget: Option<Budget>, takes_ms: u64| {
+            let mut allowance = Allowance::of(budget, at(1_000));
+            (1..1_000).find(|n| allowance.spend(at(1_000 + n * takes_ms)) == Then::Yield { open: None })
+        };
+        assert_eq!(slices(Some(Budget { commits: 50, ms: None }), 1), Some(25));
+        assert_eq!(slices(None, 1), Some(10));
+        assert_eq!(slices(Some(Budget { commits: 0, ms: None }), 1), Some(1), "it always comes somewhere");
+        assert_eq!(slices(Some(Budget { commits: 1_000, ms: Some(100) }), 30), Some(4), "its time is over");
     }
 
     #[test]

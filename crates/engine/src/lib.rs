@@ -26,6 +26,9 @@ use worker::{
 
 pub use catalog::Catalog;
 pub use cell::Cell;
+#[cfg(not(target_arch = "wasm32"))]
+#[doc(hidden)]
+pub use http::reading;
 pub use rpc::WorkflowsRpc;
 
 /// Everything that comes from outside. Not by the `worker` crate's attribute: what that promises is lost with the

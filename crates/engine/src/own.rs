@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use js_sys::Promise;
 use serde::de::DeserializeOwned;
-use stepwell_core::bulk::{Acted, Next, Progressing, SLICE};
+use stepwell_core::bulk::{Acted, Allowance, Next, Progressing, SLICE};
 use stepwell_protocol::{
     Epoch, Failure,
     program::{Activation, Answer, Command, Commit, News, Page, Then},
@@ -22,9 +22,6 @@ use crate::{
     http::Front,
     runtime::{self, SessionStub},
 };
-
-/// What one activation says at the most, if it was not told: each slice is a call of a cell and a commit.
-const COMMITS_DEFAULT: u32 = 20;
 
 /// Goes on with a run of one of the engine's own workflows.
 #[wasm_bindgen(js_name = stepwellActivate)]
@@ -58,9 +55,8 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
         }
         page = receive::<Page>(session.page(bulk.known().0)).await?;
     }
-    // The calls of cells count against the invocation too.
-    let mut left = (activation.budget.map_or(COMMITS_DEFAULT, |budget| budget.commits) / 2).max(1);
     let mut now = activation.now;
+    let mut allowance = Allowance::of(activation.budget, now);
     loop {
         let command = match bulk.next(now) {
             Next::Say(then) => {
@@ -78,8 +74,8 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
                 }
             }
         };
-        left -= 1;
-        let then = if left == 0 { Then::Yield { open: None } } else { Then::Continue { open: None } };
+        // By the time of the answer before: the slice itself is short, and there is room for it.
+        let then = allowance.spend(now);
         match say(session, activation.epoch, &bulk, Some(&command), then).await? {
             Answer::Go { now: later, news } => {
                 now = later;

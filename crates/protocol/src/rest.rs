@@ -34,6 +34,23 @@ pub enum Status {
 }
 
 impl Status {
+    /// Every status there is.
+    pub const ALL: [Self; 8] = [
+        Self::Pending,
+        Self::Running,
+        Self::Sleeping,
+        Self::Waiting,
+        Self::Paused,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// The status of this word.
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+
     /// Its word.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -206,8 +206,10 @@ routes! {
 }
 
 impl Route {
-    /// The route of a method and a path, as requests have them. Static segments go before parameters.
+    /// The route of a method and a path, as requests have them. Static segments go before parameters. Whoever asks for
+    /// the head alone is answered by the route that has the whole, and needs the same for it.
     pub fn find(method: &str, path: &str) -> Option<Self> {
+        let method = if method == "HEAD" { Method::Get.as_str() } else { method };
         let fitting = Self::ALL.iter().copied().filter(|route| {
             let entry = route.entry();
             entry.method.as_str() == method && fits(entry.path, path)
@@ -218,11 +220,14 @@ impl Route {
 
 /// Whether a path has a pattern's form.
 fn fits(pattern: &str, path: &str) -> bool {
-    let (mut wanted, mut given) = (pattern.split('/'), path.split('/'));
+    let (mut wanted, mut given) = (pattern.split('/').peekable(), path.split('/'));
     loop {
         match (wanted.next(), given.next()) {
             (None, None) => return true,
-            (Some(wanted), Some(given)) if wanted.starts_with('{') && !given.is_empty() => {}
+            // To the router nothing at all is a name, if something follows. Whoever asks so is refused there,
+            // and must not come to it with less than it takes.
+            (Some(name), Some(given))
+                if name.starts_with('{') && (!given.is_empty() || wanted.peek().is_some()) => {}
             (Some(wanted), Some(given)) if wanted == given => {}
             (Some(_) | None, Some(_) | None) => return false,
         }
@@ -247,7 +252,22 @@ mod tests {
             assert_eq!(Route::find(method.as_str(), &format!("{concrete}/")), None);
         }
         assert_eq!(Route::find("GET", "/api/executions/"), None);
+        assert_eq!(Route::find("POST", "/api/keys//revoke"), Some(Route::RevokeKey));
         assert_eq!(Route::find("GET", "/"), None);
+    }
+
+    #[test]
+    fn whoever_asks_only_for_the_head_needs_what_the_whole_takes() {
+        for route in Route::ALL {
+            let Entry { method, path, .. } = route.entry();
+            let concrete = path.replace(['{', '}'], "");
+            let found = Route::find("HEAD", &concrete);
+            if method == Method::Get {
+                assert_eq!(found, Some(*route));
+            } else {
+                assert!(found.is_none_or(|found| found.entry().method == Method::Get), "{path}");
+            }
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ async fn longer(ctx: Ctx, item: String) -> Result<String> {
 /// The run as `stepwell export` would write it. The seed is the one that every test has.
 fn exported(outcome: &Outcome) -> Export {
     let id: RunId = format!("default-1-0-1-{}", RunId::suffix_from(7)).parse().expect("an id");
-    let output = (outcome.status() == Status::Completed).then(|| outcome.output::<String>());
+    let output = (outcome.status() == Status::Completed).then(|| outcome.output::<Payload>());
     let run = RunView {
         id,
         workflow: "order".into(),
@@ -54,7 +54,7 @@ fn exported(outcome: &Outcome) -> Export {
         ended_at: None,
         wakes_at: None,
         waits_for: Vec::new(),
-        output: output.map(|output| Payload::encode(&output).expect("a text")),
+        output,
         error: None,
         problem: None,
         progress: None,
@@ -94,6 +94,33 @@ fn differs(seq: Option<u32>, expected: &str, actual: &str) -> Difference {
 #[test]
 fn the_same_code_does_the_same() {
     assert_eq!(on(first, &run()), ReplayReport { events: 3, difference: None, next: Vec::new() });
+}
+
+#[workflow(name = "order")]
+async fn gives_nothing(ctx: Ctx, _item: String) -> Result<()> {
+    ctx.step("reserve", async || Ok(())).await?;
+    Ok(())
+}
+
+#[test]
+fn a_run_that_gave_nothing_does_the_same() {
+    let outcome = Test::new(App::new().workflow(gives_nothing)).run("order", "tea");
+    let mut export = exported(&outcome);
+    assert_eq!(on(gives_nothing, &export), ReplayReport { events: 1, difference: None, next: Vec::new() });
+    export.run.output = Some(Payload::encode("something").expect("a text"));
+    assert!(on(gives_nothing, &export).difference.is_some());
+}
+
+#[test]
+fn a_file_whose_numbers_are_at_their_ends_is_replayed() {
+    let mut export = run();
+    export.run.activations = u32::MAX;
+    assert_eq!(on(first, &export).difference, None);
+    let last = export.events.last_mut().expect("it has events");
+    let op = "step:4294967295:charge".parse().expect("an operation");
+    last.event = stepwell_protocol::Event::StepBegun { op };
+    let difference = on(first, &export).difference.expect("no code has so many steps");
+    assert_eq!(difference.expected, "step 'charge' #4294967296 began");
 }
 
 #[test]

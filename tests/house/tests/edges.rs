@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("platform-probe", &[]),
     ("stepwell-workerd-tests", &["stepwell-protocol"]),
     ("stepwell-house", &[]),
+    ("stepwell-fuzz", &["stepwell", "stepwell-cli", "stepwell-core", "stepwell-engine", "stepwell-protocol"]),
     ("bench-app", &["stepwell", "stepwell-engine"]),
     ("stepwell-bench", &["stepwell-workerd-tests"]),
 ];

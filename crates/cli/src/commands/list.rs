@@ -1,10 +1,13 @@
 //! `stepwell list`: finds runs.
 
-use clap::{Args, ValueEnum};
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser as _},
+};
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Payload, Timestamp,
-    rest::{RunList, RunView},
+    rest::{RunList, RunView, Status},
 };
 
 use crate::{
@@ -25,7 +28,9 @@ pub struct List {
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
     /// Only runs of this status.
-    #[arg(long)]
+    #[arg(long, value_parser = PossibleValuesParser::new(Status::ALL.map(Status::as_str)).try_map(|word| {
+        Status::of(&word).ok_or("this is no status")
+    }))]
     status: Option<Status>,
     /// Only runs with this tag.
     #[arg(long)]
@@ -39,19 +44,6 @@ pub struct List {
     /// How many at the most.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-}
-
-/// A status, as the command line knows it.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Status {
-    Pending,
-    Running,
-    Sleeping,
-    Waiting,
-    Paused,
-    Completed,
-    Failed,
-    Cancelled,
 }
 
 impl List {
@@ -99,7 +91,7 @@ impl List {
     }
 
     fn filter(&self) -> Vec<(&'static str, String)> {
-        let status = self.status.and_then(|status| Some(status.to_possible_value()?.get_name().to_owned()));
+        let status = self.status.map(|status| status.as_str().to_owned());
         let time = |at: Option<Timestamp>| at.map(|at| at.as_millis().to_string());
         let all = [
             ("workflow", self.workflow.clone()),

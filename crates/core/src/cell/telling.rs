@@ -74,7 +74,7 @@ impl Batch {
             self.mark.taken = 0;
         }
         let was_empty = self.is_empty();
-        for (index, item) in (published.first..).zip(published.items) {
+        for (item, index) in published.items.into_iter().zip(published.first..) {
             if index < self.mark.taken {
                 continue;
             }
@@ -135,6 +135,12 @@ impl Cell {
         if !run.is_held_by(epoch) && !run.is_drained_by(epoch) {
             let detail = format!("The run is {} at activation {}.", run.status().as_str(), run.epoch.0);
             return Err(Problem::new(Code::StaleEpoch, detail).into());
+        }
+        // Nobody has published so much: a count that begins anew would let everything in again.
+        let count = u32::try_from(published.items.len()).ok();
+        if count.and_then(|count| published.first.checked_add(count)).is_none() {
+            let detail = "One activation publishes fewer than 2^32 items.";
+            return Err(Problem::new(Code::InvalidRequest, detail).into());
         }
         let batch = match self.telling.batches.entry(number) {
             Slot::Occupied(known) => known.into_mut(),

@@ -231,7 +231,7 @@ impl Run {
             tags: state.tags,
             attributes: state.attributes,
             spent: Spent {
-                rows: state.spent.rows + tail.head.0.saturating_sub(state.spent.at.0),
+                rows: state.spent.rows.saturating_add(tail.head.0.saturating_sub(state.spent.at.0)),
                 at: tail.head,
                 ..state.spent
             },

@@ -54,11 +54,10 @@ impl Run {
     /// Its bill, by the list prices.
     pub fn meter(&self) -> Meter {
         let Spent { rows, requests, words, .. } = self.spent;
-        let dollars = f64::from(rows) * 1.00
-            + f64::from(requests + words) * 0.15
-            + f64::from(self.epoch.0 + requests) * 0.30;
+        let (asked, called) = (requests.saturating_add(words), self.epoch.0.saturating_add(requests));
+        let dollars = f64::from(rows) * 1.00 + f64::from(asked) * 0.15 + f64::from(called) * 0.30;
         let dollars_per_million = (dollars * 100.0).round() / 100.0;
-        Meter { rows_written: rows, requests: requests + words, dollars_per_million }
+        Meter { rows_written: rows, requests: asked, dollars_per_million }
     }
 }
 

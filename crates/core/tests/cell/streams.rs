@@ -1,11 +1,11 @@
 //! What a run publishes, and what its readers are shown.
 
 use stepwell_core::{
-    cell::{Cell, LINGER_MS, Order, TOLD_BYTES_MAX},
+    cell::{Cell, Fault, LINGER_MS, Order, Rows as _, TOLD_BYTES_MAX},
     stream::{CellReader, Cursor, Flow, Kinds, Only, Reader},
 };
 use stepwell_protocol::{
-    Epoch, Op, OpKind, Payload, Record, RunId, Seq, Timestamp,
+    Code, Epoch, Op, OpKind, Payload, Record, RunId, Seq, Timestamp,
     program::{Answer, Commit, Open, Progress, Then},
     rest::Status,
     stream::{Chunk, Item, Kind, Level, LogLine, Published, StreamEvent},
@@ -71,6 +71,21 @@ fn texts(events: &[StreamEvent]) -> Vec<String> {
 
 fn all(id: &RunId) -> Reader {
     Reader::new(id.clone(), Cursor::default(), Kinds::default())
+}
+
+#[test]
+fn a_count_that_nobody_can_have_come_to_is_refused() {
+    let (rows, mut cell, _) = begun();
+    for (first, messages) in [(u32::MAX, &["a"][..]), (u32::MAX - 1, &["a", "b"]), (u32::MAX, &["a", "b"])] {
+        let told = cell.told(&rows, at(0), 1, Epoch(1), published(first, messages));
+        let Err(Fault::Rejected(problem)) = told else { panic!("{first} was taken") };
+        assert_eq!(problem.code, Code::InvalidRequest);
+    }
+    publish(&mut cell, &rows, 0, published(u32::MAX - 1, &["the last one that can be"]));
+    publish(&mut cell, &rows, 0, published(u32::MAX - 1, &["the last one that can be"]));
+    cell.tell(&rows, at(LINGER_MS)).expect("it is stored");
+    let Ok(told) = rows.told(1, 0);
+    assert_eq!(told.rows.iter().map(|row| row.items.len()).sum::<usize>(), 1);
 }
 
 #[test]

@@ -197,6 +197,16 @@ pub enum Action {
     },
 }
 
+impl From<BulkAction> for Action {
+    fn from(action: BulkAction) -> Self {
+        match action {
+            BulkAction::Cancel => Self::Cancel,
+            BulkAction::Retry => Self::Retry,
+            BulkAction::Restart => Self::Restart { from: None },
+        }
+    }
+}
+
 /// A cell's part of the counts.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CountedRuns {

@@ -15,14 +15,13 @@ use js_sys::Array;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use stepwell_core::{
-    bulk::Acted,
+    bulk::{Acted, Fate},
     cell::{KeyRow, NewRun, Reserved, Rows as _, Started, settled},
     run::Run,
 };
 use stepwell_protocol::{
     Code, Op, OpKind, Payload, Place, Problem, RunId, Seq,
     access::Scope,
-    program::is_reserved,
     rest::{BulkAction, Filter, History, RunView, SignalReceipt, StepName},
 };
 use wasm_bindgen::JsValue;
@@ -267,17 +266,11 @@ impl Host {
         let mut acted = Acted { changed: 0, unchanged: 0, next, top: self.store.top()? };
         for id in self.store.ids(&found.numbers)? {
             let run = self.find(&id)?;
-            if is_reserved(&run.workflow) {
-                continue;
+            match Fate::of(&run.workflow, run.status(), action) {
+                Fate::PassedOver => {}
+                Fate::Left => acted.count(false),
+                Fate::Acted => acted.count(self.did(&id, action.into())?),
             }
-            let done = match action {
-                // A second cancel is answered like the first, but changes nothing.
-                BulkAction::Cancel if run.status().is_terminal() => false,
-                BulkAction::Cancel => self.did(&id, Action::Cancel)?,
-                BulkAction::Retry => self.did(&id, Action::Retry)?,
-                BulkAction::Restart => self.did(&id, Action::Restart { from: None })?,
-            };
-            *(if done { &mut acted.changed } else { &mut acted.unchanged }) += 1;
         }
         Ok(acted)
     }

@@ -142,13 +142,13 @@ impl Caller {
 }
 
 /// The workflow in a path, decoded as the router decodes it.
-fn workflow_of(pattern: &str, path: &str) -> Option<String> {
+pub(super) fn workflow_of(pattern: &str, path: &str) -> Option<String> {
     let mut segments = pattern.split('/').zip(path.split('/'));
     let (_, segment) = segments.find(|(wanted, _)| *wanted == "{workflow}")?;
     percent_decode_str(segment).decode_utf8().ok().map(Into::into)
 }
 
-fn bearer(header: &str) -> &str {
+pub(super) fn bearer(header: &str) -> &str {
     match header.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
         Some(_) | None => "",
@@ -159,7 +159,7 @@ fn is_origin_of(request: &Request, origin: &str) -> bool {
     request.url().is_ok_and(|url| url.origin().ascii_serialization() == origin)
 }
 
-fn session_of(cookies: &str) -> Option<&str> {
+pub(super) fn session_of(cookies: &str) -> Option<&str> {
     let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
 }

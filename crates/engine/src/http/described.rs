@@ -5,8 +5,8 @@ use http::{HeaderValue, StatusCode, header};
 
 use super::json;
 
-/// Made by `just api`.
-const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
+/// Made by `just api`, and by `build.rs` of what that has made.
+const OPENAPI: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
 
 /// It reads the description, and nothing from anywhere else.
 const PAGE: &str = include_str!("docs.html");
@@ -25,4 +25,17 @@ pub async fn page() -> Response {
                   base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_served_is_the_description_without_its_blanks() {
+        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("it is JSON");
+        let committed = include_str!("../../../../docs/openapi.json");
+        assert_eq!(read(OPENAPI), read(committed));
+        assert!(OPENAPI.len() * 2 < committed.len(), "{} bytes are served", OPENAPI.len());
+    }
 }

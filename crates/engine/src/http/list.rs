@@ -25,12 +25,17 @@ const LIMIT_MAX: u32 = 200;
 /// Below which number each cell goes on, by its generation and number, `2-17`; a cell that is not in it is at
 /// its end. Cursors from before pools could grow have the number alone.
 #[derive(Serialize, Deserialize)]
-struct Cursor(BTreeMap<String, u64>);
+pub(super) struct Cursor(BTreeMap<String, u64>);
 
 impl Cursor {
-    fn below(&self, place: &Place) -> Option<u64> {
+    pub(super) fn below(&self, place: &Place) -> Option<u64> {
         let old = || if place.generation == 1 { self.0.get(&place.cell.to_string()) } else { None };
         self.0.get(&format!("{}-{}", place.generation, place.cell)).or_else(old).copied()
+    }
+
+    /// As clients get it.
+    pub(super) fn written(&self) -> String {
+        URL_SAFE_NO_PAD.encode(serde_json::to_string(self).expect("a cursor holds only numbers"))
     }
 }
 
@@ -108,14 +113,13 @@ impl Merged {
         let cursor = (!self.next.is_empty()).then(|| {
             let next = self.next.into_iter();
             let next = next.map(|((generation, cell), below)| (format!("{generation}-{cell}"), below));
-            let text = serde_json::to_string(&Cursor(next.collect())).expect("a cursor holds only numbers");
-            URL_SAFE_NO_PAD.encode(text)
+            Cursor(next.collect()).written()
         });
         RunList { executions: self.runs.into_iter().map(|(_, run)| run).collect(), cursor }
     }
 }
 
-fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal> {
+pub(super) fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal> {
     let (mut filter, mut limit, mut cursor) = (Filter::default(), LIMIT_DEFAULT, None);
     for (name, value) in pairs(query) {
         let wrong = |what: &str| {
@@ -133,7 +137,8 @@ fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal> {
                 }
             }
             "status" => {
-                filter.status = Some(status(&value).ok_or_else(|| wrong("a status such as 'running'"))?);
+                let status = Status::of(&value).ok_or_else(|| wrong("a status such as 'running'"))?;
+                filter.status = Some(status);
             }
             "from" | "until" => {
                 let millis = value.parse().map_err(|_| wrong("milliseconds since 1970"))?;
@@ -163,11 +168,6 @@ fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal> {
         }
     }
     Ok((filter, limit, cursor))
-}
-
-/// A status by its name.
-pub(super) fn status(name: &str) -> Option<Status> {
-    serde_json::from_value(serde_json::Value::String(name.to_owned())).ok()
 }
 
 /// As much of what somebody sent as fits into an answer.

@@ -12,6 +12,8 @@ mod keys;
 mod list;
 mod namespaces;
 mod overview;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod reading;
 mod runs;
 mod starts;
 mod streams;

@@ -153,7 +153,7 @@ async fn act(front: &Front, id: &str, action: Action) -> Result<Response, Refusa
 }
 
 /// A body that is one JSON value; no body at all is `null`.
-fn payload(body: String) -> Result<Payload, Refusal> {
+pub(super) fn payload(body: String) -> Result<Payload, Refusal> {
     if body.trim().is_empty() {
         return Ok(Payload::null());
     }
@@ -199,7 +199,7 @@ pub(super) fn wait_ms(headers: &HeaderMap) -> Result<u64, Refusal> {
 }
 
 /// The tags of `?tag=a&tag=b`.
-fn tags(query: &str) -> Result<Vec<String>, Refusal> {
+pub(super) fn tags(query: &str) -> Result<Vec<String>, Refusal> {
     let tags: BTreeSet<_> = pairs(query).filter(|(name, _)| name == "tag").map(|(_, value)| value).collect();
     let is_good =
         |tag: &String| !tag.is_empty() && tag.len() <= TAG_LENGTH_MAX && !tag.chars().any(char::is_control);
@@ -218,7 +218,7 @@ pub(super) fn pairs(query: &str) -> impl Iterator<Item = (String, String)> + '_ 
 }
 
 /// The position of `?after=N`.
-fn after(query: &str) -> Result<Seq, Refusal> {
+pub(super) fn after(query: &str) -> Result<Seq, Refusal> {
     let Some(after) = query.split('&').find_map(|part| part.strip_prefix("after=")) else {
         return Ok(Seq(0));
     };

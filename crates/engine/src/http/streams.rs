@@ -16,16 +16,11 @@ use futures::future::join_all;
 use http::HeaderMap;
 use js_sys::{Array, Object, Reflect};
 use stepwell_core::stream::{Cursor, Kinds, Only, PoolCursor};
-use stepwell_protocol::{Code, Place};
+use stepwell_protocol::{Code, Place, rest::Status};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{send::SendWrapper, worker_sys::web_sys};
 
-use super::{
-    error::Refusal,
-    forward::Front,
-    list::{shown, status},
-    runs::pairs,
-};
+use super::{error::Refusal, forward::Front, list::shown, runs::pairs};
 use crate::{
     cell::{Follow, Operation},
     runtime, sockets,
@@ -107,17 +102,17 @@ pub async fn pool(
 
 /// What a request asks for.
 #[derive(Default)]
-struct Asked {
-    cursor: Option<String>,
-    kinds: Option<String>,
+pub(super) struct Asked {
+    pub(super) cursor: Option<String>,
+    pub(super) kinds: Option<String>,
     /// Whether it wants only what is there already.
-    leaves: bool,
+    pub(super) leaves: bool,
     /// Which runs it wants to hear of.
-    only: Only,
+    pub(super) only: Only,
 }
 
 /// `?cursor=` counts more than `Last-Event-ID`: whoever names one means it.
-fn asked(query: Option<&str>, headers: &HeaderMap, is_of_run: bool) -> Result<Asked, Refusal> {
+pub(super) fn asked(query: Option<&str>, headers: &HeaderMap, is_of_run: bool) -> Result<Asked, Refusal> {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let mut asked = Asked { cursor: last.filter(|id| !id.is_empty()).map(str::to_owned), ..Asked::default() };
     for (name, value) in pairs(query.unwrap_or_default()) {
@@ -139,7 +134,7 @@ fn asked(query: Option<&str>, headers: &HeaderMap, is_of_run: bool) -> Result<As
                 asked.only.workflow = Some(value);
             }
             "status" if !is_of_run => {
-                let status = status(&value).ok_or_else(|| {
+                let status = Status::of(&value).ok_or_else(|| {
                     let detail =
                         format!("`status` takes a status such as 'failed', not '{}'.", shown(&value));
                     Refusal::new(Code::InvalidRequest, detail)

@@ -8,7 +8,7 @@ use std::{
 };
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Failure, Op, PROTOCOL, Problem, Record, Seq,
+    Code, Epoch, Event, Failure, Op, PROTOCOL, Payload, Problem, Record, Seq,
     export::{Difference, Export, ReplayReport},
     program::{Activation, Command, Open, Page, Then},
     rest::Status,
@@ -120,7 +120,7 @@ fn activation(export: &Export, events: Vec<Record>) -> Activation {
         run: run.id.clone(),
         workflow: run.workflow.clone(),
         // The first activation of a run takes nothing for a replay.
-        epoch: Epoch(run.activations.max(1) + 1),
+        epoch: Epoch(run.activations.saturating_add(1).max(2)),
         seed: if facts.seed.is_empty() { "0".into() } else { facts.seed },
         now: run.ended_at.unwrap_or(latest).max(latest),
         started_at: run.created_at,
@@ -148,7 +148,10 @@ fn divergence(export: &Export, last: &LastWord) -> Difference {
 
 fn compare_end(export: &Export, last: &LastWord) -> Option<Difference> {
     let is_same = match (export.run.status, &last.then) {
-        (Status::Completed, Then::Complete { output }) => export.run.output.as_ref() == Some(output),
+        // Nothing and `null` are the same in a file.
+        (Status::Completed, Then::Complete { output }) => {
+            export.run.output.as_ref().map_or("null", Payload::text) == output.text()
+        }
         (Status::Failed, then) => match (&export.run.error, then) {
             // The engine's own decision, which no replay repeats.
             (Some(Failure { code: Some(code), .. }), _) if is_the_engines(*code) => true,
@@ -179,6 +182,7 @@ fn describe_end(export: &Export) -> String {
     match (&run.output, &run.error) {
         (Some(output), _) => format!("the workflow returned {}", output.text()),
         (None, Some(error)) => format!("the workflow failed: {}", error.message),
+        (None, None) if run.status == Status::Completed => "the workflow returned null".to_owned(),
         (None, None) => format!("the run was {}", run.status.as_str()),
     }
 }
@@ -194,6 +198,7 @@ fn describe(event: &Event) -> String {
 }
 
 fn named(op: &Op) -> String {
-    let occurrence = if op.occurrence == 0 { String::new() } else { format!(" #{}", op.occurrence + 1) };
+    let occurrence =
+        if op.occurrence == 0 { String::new() } else { format!(" #{}", u64::from(op.occurrence) + 1) };
     format!("{} '{}'{occurrence}", op.kind.as_str(), op.name)
 }

@@ -1,0 +1,144 @@
+//! What the front makes of texts from outside, for whoever tries it with texts of all sorts: the fuzz targets. No part
+//! of the API, and in no Worker.
+
+use http::{HeaderMap, HeaderValue};
+use stepwell_protocol::{Payload, Place, Problem, Seq, rest::Filter};
+
+use super::{auth, error::Refusal, list, runs, streams, token};
+use crate::cell::{Call, Nudge};
+
+/// The cookie that a browser brings a session in.
+pub const COOKIE: &str = auth::COOKIE;
+
+/// What a list is asked for.
+pub struct ListQuery {
+    /// Which runs.
+    pub filter: Filter,
+    /// How many at the most.
+    pub limit: u32,
+    /// Where to go on.
+    pub cursor: Option<ListCursor>,
+}
+
+/// Where a list goes on.
+pub struct ListCursor(list::Cursor);
+
+impl ListCursor {
+    /// Below which number a cell goes on.
+    pub fn below(&self, place: &Place) -> Option<u64> {
+        self.0.below(place)
+    }
+
+    /// As clients get it.
+    pub fn written(&self) -> String {
+        self.0.written()
+    }
+}
+
+/// What a start is asked for.
+pub struct StartRequest {
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// Its idempotency key.
+    pub key: Option<String>,
+    /// How long the caller waits.
+    pub wait_ms: u64,
+    /// Its input.
+    pub input: Payload,
+}
+
+/// What a stream is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StreamQuery {
+    /// Where to go on.
+    pub cursor: Option<String>,
+    /// Which kinds of events.
+    pub kinds: Option<String>,
+}
+
+/// The query of a list.
+pub fn list_query(query: &str) -> Result<ListQuery, Problem> {
+    let (filter, limit, cursor) = list::read(query).map_err(problem)?;
+    Ok(ListQuery { filter, limit, cursor: cursor.map(ListCursor) })
+}
+
+/// The query, headers and body of a start; headers that HTTP does not allow never come here.
+pub fn start_request(
+    query: &str,
+    key: &str,
+    prefer: &str,
+    body: &str,
+) -> Option<Result<StartRequest, Problem>> {
+    let headers = headers([("idempotency-key", key), ("prefer", prefer)])?;
+    let read = || {
+        Ok(StartRequest {
+            tags: runs::tags(query)?,
+            key: runs::idempotency_key(&headers)?,
+            wait_ms: runs::wait_ms(&headers)?,
+            input: runs::payload(body.to_owned())?,
+        })
+    };
+    Some(read().map_err(problem))
+}
+
+/// What a stream is asked for: by its query, and by a header that never comes here if HTTP does not allow it.
+pub fn stream_query(query: &str, last_event_id: &str, of_run: bool) -> Option<Result<StreamQuery, Problem>> {
+    let headers = headers([("last-event-id", last_event_id)])?;
+    let asked = streams::asked(Some(query), &headers, of_run);
+    Some(asked.map(|asked| StreamQuery { cursor: asked.cursor, kinds: asked.kinds }).map_err(problem))
+}
+
+/// The position of `?after=N`.
+pub fn after(query: &str) -> Result<Seq, Problem> {
+    runs::after(query).map_err(problem)
+}
+
+/// Whether a name can be a workflow's or a signal's.
+pub fn is_name(name: &str) -> bool {
+    runs::check_name("workflow", name).is_ok()
+}
+
+/// What an `Authorization` header carries.
+pub fn bearer(header: &str) -> &str {
+    auth::bearer(header)
+}
+
+/// The session of a `Cookie` header.
+pub fn session_of(cookies: &str) -> Option<&str> {
+    auth::session_of(cookies)
+}
+
+/// The workflow in a path, by which a key's scopes are looked at.
+pub fn workflow_of(pattern: &str, path: &str) -> Option<String> {
+    auth::workflow_of(pattern, path)
+}
+
+/// Whether a text looks like a token of another issuer.
+pub fn is_token(text: &str) -> bool {
+    token::is_token(text)
+}
+
+/// What a Worker asks of a cell, read and written again.
+pub fn internal_call(text: &str) -> Option<String> {
+    let call: Call = serde_json::from_str(text).ok()?;
+    Some(serde_json::to_string(&call).expect("a call holds only what JSON can say"))
+}
+
+/// A message of the queue, read and written again.
+pub fn nudge(text: &str) -> Option<String> {
+    let nudge: Nudge = serde_json::from_str(text).ok()?;
+    Some(serde_json::to_string(&nudge).expect("a message holds only what JSON can say"))
+}
+
+/// Headers as the runtime hands them over: what is empty is not there.
+fn headers<const N: usize>(named: [(&'static str, &str); N]) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in named.into_iter().filter(|(_, value)| !value.is_empty()) {
+        headers.insert(name, HeaderValue::from_str(value).ok()?);
+    }
+    Some(headers)
+}
+
+fn problem(Refusal(problem): Refusal) -> Problem {
+    problem
+}

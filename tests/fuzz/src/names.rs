@@ -1,0 +1,69 @@
+//! Names of things: runs, places, operations, pools.
+
+use std::collections::BTreeSet;
+
+use stepwell_core::pools::{Ask, CELLS_MAX, GENERATIONS_MAX, Pool, Walk};
+use stepwell_protocol::{Op, Place, RunId, Timestamp};
+
+use crate::{json, text};
+
+/// Ids of runs, and places of cells: each has one spelling.
+pub fn run_id(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    if let Ok(id) = text.parse::<RunId>() {
+        assert_eq!(id.to_string(), text);
+        assert_eq!(id.place.to_string().parse(), Ok(id.place.clone()));
+        assert!((1..=1 << 53).contains(&id.number) && id.place.generation > 0);
+        assert!(text.parse::<Place>().is_err(), "{text} is a run's id and a place");
+        let name = id.place.object_name("acme");
+        assert_eq!(name.matches('/').count(), 3, "{name} leads elsewhere");
+    }
+    if let Ok(place) = text.parse::<Place>() {
+        assert_eq!(place.to_string(), text);
+        let id = format!("{text}-1-{}", RunId::suffix_from(7));
+        assert_eq!(id.parse::<RunId>().is_ok(), place.generation > 0, "{id}");
+    }
+}
+
+/// Operations, as a journal names them.
+pub fn operation(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let Ok(op) = text.parse::<Op>() else { return };
+    assert_eq!(op.to_string().parse(), Ok(op.clone()));
+    assert_eq!(json::read_back::<Op>(&json::write(&op)), Some(op));
+}
+
+/// The generations of a pool, as a deployment writes them.
+pub fn pool(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let Ok(pool) = Pool::parse("default", text) else { return };
+    let places: Vec<_> = pool.places().collect();
+    assert!(!places.is_empty() && places.len() <= GENERATIONS_MAX * CELLS_MAX as usize);
+    assert!(places.iter().all(|place| pool.may_have(place)));
+    let known: BTreeSet<_> = places.iter().collect();
+    assert_eq!(known.len(), places.len(), "two cells have one place");
+    let hash = data.iter().fold(7_u64, |hash, byte| hash.rotate_left(9) ^ u64::from(*byte));
+    assert!(known.contains(&pool.any(hash)));
+    for now in [0, 1_800_000_000_000, u64::MAX] {
+        walk(&pool, hash, Timestamp::from_millis(now), &known);
+    }
+}
+
+/// A key's way goes up the generations and ends in the latest.
+fn walk(pool: &Pool, hash: u64, now: Timestamp, known: &BTreeSet<&Place>) {
+    let mut walk = Walk::new(pool, hash, now, 30);
+    for _ in 0..GENERATIONS_MAX {
+        match walk.ask() {
+            Ask::Reserve { at, to } => {
+                assert!(known.contains(&at) && known.contains(&to) && to.generation == at.generation + 1);
+                assert!(!walk.clone().sent_on(at), "it goes in circles");
+                assert!(walk.sent_on(to));
+            }
+            Ask::Start { at } => {
+                assert_eq!(at.generation, pool.any(hash).generation);
+                return;
+            }
+        }
+    }
+    panic!("it does not end");
+}

@@ -1,8 +1,10 @@
 //! What moves while a person waits. On standard error, and only if that is a terminal.
 
-use std::time::Duration;
+use std::{io::Write as _, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::failure::Exit;
 
 /// How often a spinner turns.
 const TICK: Duration = Duration::from_millis(100);
@@ -35,7 +37,6 @@ impl Spinner {
     pub fn percent(&self, percent: Option<f64>) {
         match percent {
             Some(percent) => {
-                self.0.set_style(counting());
                 self.0.set_length(100);
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -43,14 +44,26 @@ impl Spinner {
                     reason = "it is within 0 to 100"
                 )]
                 self.0.set_position(percent.clamp(0.0, 100.0) as u64);
+                // Last of all: nobody should see a bar that is somewhere else.
+                self.0.set_style(counting());
             }
             None => self.0.set_style(spinning()),
         }
     }
 
-    /// Writes something to standard output above it.
+    /// Says something on standard error above it.
+    pub fn note(&self, line: &str) {
+        self.0.suspend(|| anstream::eprintln!("{line}"));
+    }
+
+    /// Writes something to standard output above it. Ends the program if nobody reads that any more: who follows
+    /// something and pipes it to `head` has seen enough.
     pub fn print(&self, line: &str) {
-        self.0.suspend(|| anstream::println!("{line}"));
+        self.0.suspend(|| {
+            if writeln!(anstream::stdout(), "{line}").is_err() {
+                std::process::exit(Exit::Local as i32);
+            }
+        });
     }
 }
 

@@ -6,10 +6,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use stepwell_protocol::{
-    Payload, Record, Seq,
-    rest::{History, RunView, Why},
+    Payload, Record,
+    rest::{RunView, Why},
 };
-use ureq::{Agent, Body, http::Response};
+use ureq::{Agent, Body, BodyReader, RequestBuilder, http::Response, typestate};
 
 use crate::{
     config::{Target, is_loopback},
@@ -21,6 +21,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// How long an answer may take beyond the time that the server was asked to wait.
 const ANSWER: Duration = Duration::from_secs(60);
+
+/// For how long a stream may say nothing at all: every 15 seconds it says at least that it is alive.
+const SILENCE: Duration = Duration::from_secs(45);
 
 /// The longest answer that is read: a page of a history has about 1 MiB, and one event more.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -46,6 +49,8 @@ pub struct Ask<'a> {
     pub idempotency_key: Option<String>,
     /// For how many seconds the server may wait for the end of the run.
     pub wait: u64,
+    /// What to do if nobody knows whether it was done; about runs, if that is not said.
+    pub doubt: Option<&'static str>,
 }
 
 /// An answer: its text as it came, and what it says.
@@ -109,12 +114,6 @@ impl Client {
         self.get(&["executions", id, "why"], &Ask::default())
     }
 
-    /// One page of a run's history.
-    pub fn history(&self, id: &str, after: Seq) -> Result<Answer<History>> {
-        let query = vec![("after", after.0.to_string())];
-        self.get(&["executions", id, "history"], &Ask { query, ..Ask::default() })
-    }
-
     /// A run's whole history, with what a replay needs if that is asked for.
     pub fn journal(&self, id: &str, for_replay: bool) -> Result<Journal> {
         let mut journal = Journal::default();
@@ -148,10 +147,48 @@ impl Client {
 
     /// Changes something.
     pub fn post<T: DeserializeOwned>(&self, path: &[&str], ask: &Ask<'_>) -> Result<Answer<T>> {
-        let mut request = self.agent.post(self.url(path, &ask.query));
-        if let Some(key) = &self.target.key {
-            request = request.header("authorization", format!("Bearer {}", key.secret()));
+        self.change(self.agent.post(self.url(path, &ask.query)), ask)
+    }
+
+    /// Puts something in the place of what was there.
+    pub fn put<T: DeserializeOwned>(&self, path: &[&str], ask: &Ask<'_>) -> Result<Answer<T>> {
+        self.change(self.agent.put(self.url(path, &ask.query)), ask)
+    }
+
+    /// Takes something away. That can be repeated, so nobody has to wonder whether it was done.
+    pub fn delete<T: DeserializeOwned>(&self, path: &[&str], ask: &Ask<'_>) -> Result<Answer<T>> {
+        let request = self.as_caller(self.agent.delete(self.url(path, &ask.query)));
+        self.read(request.config().timeout_recv_response(Some(ANSWER)).build().call())
+    }
+
+    /// Opens a stream, which goes on after the cursor.
+    pub fn stream(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+        cursor: Option<&str>,
+    ) -> Result<BodyReader<'static>> {
+        let mut request = self.as_caller(self.agent.get(self.url(path, query)));
+        request = request.header("accept", "text/event-stream");
+        if let Some(cursor) = cursor {
+            request = request.header("last-event-id", cursor);
         }
+        let config = request.config().timeout_recv_response(Some(ANSWER)).timeout_per_read(Some(SILENCE));
+        let mut response = self.accept(config.build().call())?;
+        let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+        if kind != Some("text/event-stream") {
+            let text = self.text(&mut response).unwrap_or_default();
+            return Err(self.refused(response.status().as_u16(), &text));
+        }
+        Ok(response.into_body().into_reader())
+    }
+
+    fn change<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder<typestate::WithBody>,
+        ask: &Ask<'_>,
+    ) -> Result<Answer<T>> {
+        let mut request = self.as_caller(request);
         if let Some(key) = &ask.idempotency_key {
             request = request.header("idempotency-key", key);
         }
@@ -166,10 +203,17 @@ impl Client {
                 return failure;
             }
             // Nobody knows whether the server got it.
-            failure.next(
+            failure.next(ask.doubt.unwrap_or(
                 "It may have been accepted: look with `stepwell list`. With --idempotency-key it can be repeated safely.",
-            )
+            ))
         })
+    }
+
+    fn as_caller<T>(&self, request: RequestBuilder<T>) -> RequestBuilder<T> {
+        match &self.target.key {
+            Some(key) => request.header("authorization", format!("Bearer {}", key.secret())),
+            None => request,
+        }
     }
 
     /// Asks for something and gives the bare status, for whoever wants to know what is there.
@@ -180,10 +224,7 @@ impl Client {
     }
 
     fn send_get(&self, path: &[&str], ask: &Ask<'_>) -> std::result::Result<Response<Body>, ureq::Error> {
-        let mut request = self.agent.get(self.url(path, &ask.query));
-        if let Some(key) = &self.target.key {
-            request = request.header("authorization", format!("Bearer {}", key.secret()));
-        }
+        let mut request = self.as_caller(self.agent.get(self.url(path, &ask.query)));
         if ask.wait > 0 {
             request = request.header("prefer", format!("wait={}", ask.wait));
         }
@@ -208,6 +249,14 @@ impl Client {
         &self,
         sent: std::result::Result<Response<Body>, ureq::Error>,
     ) -> Result<Answer<T>> {
+        let mut response = self.accept(sent)?;
+        let text = self.text(&mut response)?;
+        let value = serde_json::from_str(&text).map_err(|error| self.unknown(&error))?;
+        Ok(Answer { text, value })
+    }
+
+    /// An answer that is what was asked for.
+    fn accept(&self, sent: std::result::Result<Response<Body>, ureq::Error>) -> Result<Response<Body>> {
         let mut response = sent.map_err(|error| self.no_answer(&error))?;
         let status = response.status().as_u16();
         if (300..400).contains(&status) {
@@ -216,12 +265,11 @@ impl Client {
             let what = format!("{} leads to {}", self.target.address, crate::words::plain(to));
             return Err(Failure::new(Exit::Unreachable, what).next("Take the address that it leads to."));
         }
-        let text = self.text(&mut response)?;
         if status >= 400 {
+            let text = self.text(&mut response)?;
             return Err(self.refused(status, &text));
         }
-        let value = serde_json::from_str(&text).map_err(|error| self.unknown(&error))?;
-        Ok(Answer { text, value })
+        Ok(response)
     }
 
     fn text(&self, response: &mut Response<Body>) -> Result<String> {
@@ -247,6 +295,14 @@ impl Client {
                 "The key comes from {}: is it the one of {}?",
                 self.target.key_source, self.target.address
             )),
+            "forbidden" => failure.next(format!(
+                "The key comes from {}; docs/keys.md says what keys may do.",
+                self.target.key_source
+            )),
+            "key_not_found" => failure.next("`stepwell keys list` shows the keys that there are."),
+            "namespace_not_found" | "namespace_exists" => {
+                failure.next("`stepwell namespaces list` shows the namespaces that there are.")
+            }
             "run_not_found" => failure.next("`stepwell list` shows the runs that there are."),
             "wrong_status" | "run_ended" => failure.next("`stepwell why RUN` says where the run stands."),
             "step_not_found" => failure.next("`stepwell show RUN` has the steps of the run."),
@@ -255,10 +311,17 @@ impl Client {
         }
     }
 
-    fn unknown(&self, error: &serde_json::Error) -> Failure {
+    /// An answer makes no sense.
+    pub fn unknown(&self, error: &serde_json::Error) -> Failure {
         let what = format!("the answer of {} cannot be understood: {error}", self.target.address);
         Failure::new(Exit::Unreachable, what)
             .next("Is the deployment newer than this command? `stepwell --version` says which one this is.")
+    }
+
+    /// A stream broke, and did not come back.
+    pub fn broken(&self, why: &str) -> Failure {
+        let what = format!("the stream of {} broke: {why}", self.target.address);
+        Failure::new(Exit::Unreachable, what).code(BROKEN_OFF).next(self.start_it())
     }
 
     fn no_answer(&self, error: &ureq::Error) -> Failure {

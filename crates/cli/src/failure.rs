@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use serde_json::json;
 
+use crate::words;
+
 /// What a script can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -69,6 +71,12 @@ impl Failure {
         self
     }
 
+    /// Says what to do next about this code; about any other, what was said before.
+    #[must_use]
+    pub fn next_about(self, code: &str, next: &str) -> Self {
+        if self.code.as_deref() == Some(code) { self.next(next) } else { self }
+    }
+
     /// Adds Stepwell's own code.
     #[must_use]
     pub fn code(mut self, code: impl Into<String>) -> Self {
@@ -82,17 +90,20 @@ impl Failure {
         if self.told {
             return exit;
         }
+        // Whatever was refused may have been quoted.
+        let what = words::without_keys(&self.what);
+        let next = self.next.as_deref().map(words::without_keys);
         if json {
             let error = json!({
-                "error": { "exit": self.exit as u8, "code": self.code, "message": self.what, "next": self.next }
+                "error": { "exit": self.exit as u8, "code": self.code, "message": what, "next": next }
             });
             anstream::eprintln!("{error}");
             return exit;
         }
         let (red, bold) = (AnsiColor::Red.on_default().bold(), Style::new().bold());
         let code = self.code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
-        anstream::eprintln!("{red}error:{red:#} {}{code}", self.what);
-        if let Some(next) = &self.next {
+        anstream::eprintln!("{red}error:{red:#} {what}{code}");
+        if let Some(next) = next {
             anstream::eprintln!("{bold}next:{bold:#} {next}");
         }
         exit

@@ -7,9 +7,12 @@ mod bars;
 mod client;
 mod commands;
 mod config;
+mod events;
 mod failure;
 mod feed;
 mod project;
+mod table;
+mod telling;
 mod timeline;
 mod tools;
 mod words;
@@ -22,7 +25,7 @@ use clap::{Args, ColorChoice, Parser};
 use crate::{
     client::Client,
     config::{Given, Key, Target},
-    failure::Result,
+    failure::{Exit, Result},
 };
 
 /// Durable workflows on Cloudflare.
@@ -82,7 +85,16 @@ impl Global {
 }
 
 fn main() -> ExitCode {
-    let CommandLine { global, command } = CommandLine::parse();
+    let CommandLine { global, command } = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) if error.use_stderr() => {
+            // It quotes what it does not understand, and that may be a key.
+            anstream::eprint!("{}", words::without_keys(&error.render().ansi().to_string()));
+            return ExitCode::from(Exit::Usage as u8);
+        }
+        // Help and version.
+        Err(asked) => asked.exit(),
+    };
     let choice = match global.color {
         ColorChoice::Auto => anstream::ColorChoice::Auto,
         ColorChoice::Always => anstream::ColorChoice::Always,

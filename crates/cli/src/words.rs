@@ -14,6 +14,29 @@ pub fn short(payload: &Payload, characters_max: usize) -> String {
     cut(&plain(payload.text()), characters_max)
 }
 
+/// A text without keys and tokens that it may hold: only the ids are left, by which they are known.
+pub fn without_keys(text: &str) -> String {
+    let is_of_key = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let (mut kept, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find("sw_") {
+        let (before, key) = rest.split_at(at);
+        let (key, after) = key.split_at(key.find(|c| !is_of_key(c)).unwrap_or(key.len()));
+        kept.push_str(before);
+        // An id is eight characters long, and what comes after it is secret.
+        let secret = key.rfind('_').map_or(0, |last| last + 1) + 8;
+        match key.get(..secret).filter(|_| key.matches('_').count() >= 3 && key.len() > secret) {
+            Some(public) => {
+                kept.push_str(public);
+                kept.push('…');
+            }
+            None => kept.push_str(key),
+        }
+        rest = after;
+    }
+    kept.push_str(rest);
+    kept
+}
+
 /// At most so many characters.
 pub fn cut(text: &str, characters_max: usize) -> String {
     if text.chars().count() <= characters_max {
@@ -56,6 +79,12 @@ pub fn date(at: Timestamp) -> String {
     at.map_or_else(|_| "far away".into(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
+/// The same with milliseconds, for what happens in quick succession.
+pub fn moment(at: Timestamp) -> String {
+    let at = Instant::from_millisecond(at.as_millis().try_into().unwrap_or(i64::MAX));
+    at.map_or_else(|_| "far away".into(), |at| at.strftime("%Y-%m-%d %H:%M:%S.%3f UTC").to_string())
+}
+
 /// How long ago, or how far ahead.
 pub fn distance(at: Timestamp, now: Timestamp) -> String {
     if at > now {
@@ -83,6 +112,17 @@ pub fn parse_time(text: &str) -> Result<Timestamp, String> {
         i64::try_from(between(Timestamp::from_millis(ago), now())).unwrap_or_default()
     };
     u64::try_from(at).map(Timestamp::from_millis).map_err(|_| "expected a time after 1970".into())
+}
+
+/// A point in time to come that a person gave: as above, but a length is how far ahead.
+pub fn parse_end(text: &str) -> Result<Timestamp, String> {
+    let end = match parse_length(text) {
+        Ok(ahead) => Timestamp::from_millis(now().as_millis().saturating_add(ahead)),
+        Err(_) => parse_time(text).map_err(|_| {
+            "expected a time such as 2026-11-15T08:00:00Z or 2026-11-15, or how long from now, such as 12h or 30d"
+        })?,
+    };
+    if end > now() { Ok(end) } else { Err("that is over already".into()) }
 }
 
 /// A length of time that a person gave, in milliseconds.
@@ -129,6 +169,25 @@ mod tests {
     #[test]
     fn what_others_wrote_cannot_command_the_terminal() {
         assert_eq!(plain("a\u{1b}[31mb\u{9b}c\n"), "a\u{fffd}[31mb\u{fffd}c\u{fffd}");
+    }
+
+    #[test]
+    fn of_a_key_only_the_id_is_left() {
+        let key = "sw_live_acme_00jmmvwmq7f06a2deabvsr865d87b6nzwg4jwmvrmn78t12";
+        let text = format!("'{key}', twice: {key}");
+        assert_eq!(without_keys(&text), "'sw_live_acme_00jmmvwm…', twice: sw_live_acme_00jmmvwm…");
+        let cut = &key[..40];
+        assert_eq!(without_keys(cut), "sw_live_acme_00jmmvwm…", "a part of one is as secret");
+        for plain in ["sw_live_acme_00jmmvwm", "sw_live_<namespace>_<47 characters>", "sw_", "cows_milk"] {
+            assert_eq!(without_keys(plain), plain);
+        }
+    }
+
+    #[test]
+    fn an_end_lies_ahead() {
+        let day = between(now(), parse_end("1d").expect("a day from now"));
+        assert!((86_390_000..=86_400_000).contains(&day), "{day}");
+        assert!(parse_end("2001-01-01").is_err() && parse_end("soon").is_err());
     }
 
     #[test]

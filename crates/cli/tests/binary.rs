@@ -33,7 +33,7 @@ fn every_shell_gets_completions_for_every_command_that_people_see() {
     assert!(!commands.contains(&"guard"), "people see what is not for them");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let written = text(&stepwell(&["completions", shell]).stdout);
-        for command in &commands {
+        for command in commands.iter().chain(&["rotate", "overlap"]) {
             assert!(written.contains(command), "{shell} does not know {command}");
         }
     }
@@ -53,6 +53,17 @@ fn usage_and_an_address_that_nobody_listens_on_have_their_own_exit_codes() {
     assert_eq!(code(&["--version"]), Some(0));
     assert_eq!(code(&["nonsense"]), Some(2));
     assert_eq!(code(&["--address", "http://127.0.0.1:1", "list"]), Some(3));
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_quoted_without_the_keys_in_it() {
+    let key = "sw_live_acme_00jmmvwmq7f06a2deabvsr865d87b6nzwg4jwmvrmn78t12";
+    for arguments in [&["list", key][..], &["keys", "revoke", key, key], &["--color", key, "list"], &[key]] {
+        let output = stepwell(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("sw_live_acme_00jmmvwm…") && !said.contains(key), "{said}");
+    }
 }
 
 /// Waits for something that has to come true soon.

@@ -12,7 +12,11 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use regex::Regex;
 use tempfile::TempDir;
-use tokio::{process::Command, time::timeout};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
 
 use crate::{engine::KEY, repository_root};
 
@@ -37,6 +41,7 @@ pub fn stepwell_binary() -> Result<PathBuf> {
 pub struct Terminal {
     folder: TempDir,
     address: String,
+    key: String,
     transcript: String,
 }
 
@@ -57,6 +62,7 @@ impl Terminal {
         Ok(Self {
             folder: tempfile::tempdir()?,
             address: format!("http://{address}"),
+            key: KEY.to_owned(),
             transcript: String::new(),
         })
     }
@@ -64,6 +70,11 @@ impl Terminal {
     /// Its folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Names another key from here on.
+    pub fn set_key(&mut self, key: &str) {
+        key.clone_into(&mut self.key);
     }
 
     /// Runs a command, and adds it to the transcript.
@@ -90,16 +101,7 @@ impl Terminal {
 
     /// Runs a command.
     pub async fn quietly(&self, arguments: &[&str]) -> Result<Ran> {
-        let child = Command::new(stepwell_binary()?)
-            .args(arguments)
-            .current_dir(self.folder())
-            .env("STEPWELL_ADDRESS", &self.address)
-            .env("STEPWELL_KEY", KEY)
-            .env("STEPWELL_CONFIG", self.folder().join("config.toml"))
-            .env("NO_COLOR", "1")
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
+        let child = self.command(arguments)?.output();
         let output = timeout(COMMAND_TIMEOUT, child)
             .await
             .with_context(|| format!("`stepwell {}` does not end", arguments.join(" ")))??;
@@ -110,9 +112,56 @@ impl Terminal {
         })
     }
 
+    /// Begins a command that goes on by itself.
+    pub fn begin(&self, arguments: &[&str]) -> Result<Running> {
+        let mut child = self.command(arguments)?.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().context("it is piped")?;
+        Ok(Running { child, lines: BufReader::new(stdout).lines() })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = Command::new(stepwell_binary()?);
+        command
+            .args(arguments)
+            .current_dir(self.folder())
+            .env("STEPWELL_ADDRESS", &self.address)
+            .env("STEPWELL_KEY", &self.key)
+            .env("STEPWELL_CONFIG", self.folder().join("config.toml"))
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        Ok(command)
+    }
+
     /// All that was typed and answered.
     pub fn transcript(&self) -> &str {
         &self.transcript
+    }
+}
+
+/// A command that runs beside the test. It ends with it.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    /// The next line that it gives; nothing at its end.
+    pub async fn line(&mut self) -> Result<Option<String>> {
+        let line = timeout(COMMAND_TIMEOUT, self.lines.next_line());
+        Ok(line.await.context("it gives nothing more")??)
+    }
+
+    /// Waits for its end: what it has given since, and said besides.
+    pub async fn end(mut self) -> Result<Ran> {
+        let mut stdout = String::new();
+        while let Some(line) = self.line().await? {
+            stdout.push_str(&line);
+            stdout.push('\n');
+        }
+        let output = timeout(COMMAND_TIMEOUT, self.child.wait_with_output()).await??;
+        Ok(Ran { code: output.status.code(), stdout, stderr: String::from_utf8(output.stderr)? })
     }
 }
 
@@ -144,14 +193,17 @@ pub fn mask(text: &str) -> Result<String> {
     let masks = [
         (r"default-\d+-\d+-\d+-[0-9a-z]{12}", "RUN"),
         (r"/tmp/\S*", "FOLDER"),
-        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "DATE"),
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{3})? UTC", "DATE"),
+        (r"sw_(live|test|session)_([a-z0-9-]+)_[0-9a-z]{47}", "SW_${1}_$2"),
+        (r"(?m)^((?:! )?)[0-9a-z]{8} \(", "${1}ID ("),
         (r" *\b(\d+ ms|\d+\.\d s|\d+ m \d+ s|\d+ h \d+ m|\d+ d \d+ h)\b", " TIME"),
         (r"│[ █▓░]*│", "│BAR│"),
         (r"\b\d{13}\b", "MILLISECONDS"),
         (r"127\.0\.0\.1:\d{4,}", "ADDRESS"),
         (r"\d+ rows written, (.*); [0-9.]+ dollars", "ROWS written, $1; DOLLARS dollars"),
         // Whether a question falls into such a time is chance.
-        (r"(?m)^ {11}(sleeping|waiting|paused) .*\n", ""),
+        (r"(?m)^ {11}(sleeping|waiting|paused)\b.*\n", ""),
+        (r"(?m)^ .* ▪ .*\n", ""),
         (r"It has: [a-z_, ]*\.", "It has: WORKFLOWS."),
         (r"\bRUN +", "RUN  "),
         (r"built in \d+ s", "built in TIME"),

@@ -19,7 +19,7 @@ async fn a_session_with_runs_reads_as_it_should() -> TestResult {
     let mut terminal = Terminal::open(&engine.engine.address())?;
 
     let ran = terminal.run(&["start", "nap", "2000", "--watch"]).await?;
-    assert!(ran.stdout.contains("sleeping It waits for a time.\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("sleeping: It waits for a time.\n"), "{}", ran.stdout);
     let ran = terminal.run(&["start", "wait", "60000", "--tag", "today"]).await?;
     let run = run_of(&ran.stdout).to_owned();
     client.until(&run, "waiting").await?;

@@ -2,7 +2,7 @@
 
 use clap::{
     Args,
-    builder::{PossibleValuesParser, TypedValueParser as _},
+    builder::{PossibleValuesParser, TypedValueParser},
 };
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
@@ -28,9 +28,7 @@ pub struct List {
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
     /// Only runs of this status.
-    #[arg(long, value_parser = PossibleValuesParser::new(Status::ALL.map(Status::as_str)).try_map(|word| {
-        Status::of(&word).ok_or("this is no status")
-    }))]
+    #[arg(long, value_parser = status_parser())]
     status: Option<Status>,
     /// Only runs with this tag.
     #[arg(long)]
@@ -44,6 +42,12 @@ pub struct List {
     /// How many at the most.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
+}
+
+/// Takes the word for a status.
+pub fn status_parser() -> impl TypedValueParser<Value = Status> {
+    PossibleValuesParser::new(Status::ALL.map(Status::as_str))
+        .try_map(|word| Status::of(&word).ok_or("this is no status"))
 }
 
 impl List {

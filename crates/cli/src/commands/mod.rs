@@ -1,16 +1,23 @@
 //! The commands, one file each.
 
 mod act;
+mod audit;
 mod completions;
 mod deploy;
 mod dev;
 mod doctor;
 mod export;
 mod guard;
+mod issuers;
+mod keys;
 mod list;
+mod logs;
+mod namespaces;
 mod new;
 mod replay;
 mod restart;
+mod session;
+mod settings;
 mod show;
 mod signal;
 mod start;
@@ -38,8 +45,10 @@ pub enum Command {
     List(list::List),
     /// Show a run with its timeline.
     Show(show::Show),
-    /// Follow a run until it ends.
+    /// Follow a run until it ends, or the statuses of all runs.
     Watch(watch::Watch),
+    /// Show what a run has logged.
+    Logs(logs::Logs),
     /// Say why a run is where it is.
     Why(why::Why),
     /// Send a run a signal.
@@ -58,6 +67,23 @@ pub enum Command {
     Export(export::Export),
     /// Replay an exported journal on the code of this folder: does it still do the same?
     Replay(replay::Replay),
+    /// Make, list, rotate and revoke the keys of a namespace.
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Make and list namespaces, and set what each may use.
+    #[command(subcommand)]
+    Namespaces(namespaces::Namespaces),
+    /// Show and set what holds for the runs of a namespace.
+    #[command(subcommand)]
+    Settings(settings::Settings),
+    /// Sign in for twelve hours, and out.
+    #[command(subcommand)]
+    Session(session::Session),
+    /// Show who did what to keys, settings and sessions, newest first.
+    Audit(audit::Audit),
+    /// Say whose JSON Web Tokens are taken like keys.
+    #[command(subcommand)]
+    Issuers(issuers::Issuers),
     /// Write the completions of a shell.
     Completions(completions::Completions),
     /// Become another program that ends with its parent.
@@ -77,6 +103,7 @@ impl Command {
             Self::List(command) => command.run(global),
             Self::Show(command) => command.run(global),
             Self::Watch(command) => command.run(global),
+            Self::Logs(command) => command.run(global),
             Self::Why(command) => command.run(global),
             Self::Signal(command) => command.run(global),
             Self::Pause(command) => command.run(global, "pause"),
@@ -86,6 +113,12 @@ impl Command {
             Self::Restart(command) => command.run(global),
             Self::Export(command) => command.run(global),
             Self::Replay(command) => command.run(global),
+            Self::Keys(command) => command.run(global),
+            Self::Namespaces(command) => command.run(global),
+            Self::Settings(command) => command.run(global),
+            Self::Session(command) => command.run(global),
+            Self::Audit(command) => command.run(global),
+            Self::Issuers(command) => command.run(global),
             Self::Completions(command) => {
                 command.run();
                 Ok(())

@@ -83,7 +83,7 @@ impl Start {
             query: self.tags.into_iter().map(|tag| ("tag", tag)).collect(),
             body: self.input.json()?,
             idempotency_key: self.idempotency_key,
-            wait: 0,
+            ..Ask::default()
         };
         let answer: Answer<RunView> = client.post(&["workflows", &self.workflow, "start"], &ask)?;
         let id = answer.value.id.to_string();
@@ -91,7 +91,7 @@ impl Start {
             if !global.json {
                 anstream::println!("{id}");
             }
-            return watch::follow(global, &client, &id);
+            return watch::follow(global, &client, &answer.value, None);
         }
         if global.json {
             anstream::println!("{}", answer.text);

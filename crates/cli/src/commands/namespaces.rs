@@ -1,0 +1,170 @@
+//! `stepwell namespaces`: the namespaces of a deployment, and what each may use. Takes the deployment's own key.
+
+use clap::{Args, Subcommand};
+use stepwell_protocol::access::{CreatedNamespace, Limits, NamespaceList, NewNamespace, Settings};
+
+use super::{
+    keys::{Quietly, nothing_to_set},
+    settings::{self, Maybe},
+};
+use crate::{
+    Global,
+    client::{Answer, Ask},
+    failure::Result,
+    table, words,
+};
+
+/// What can be done with namespaces.
+#[derive(Debug, Subcommand)]
+pub enum Namespaces {
+    /// List them by name.
+    List,
+    /// Make a namespace, and show its first key for the only time.
+    Create(Create),
+    /// Show what is set in a namespace, and its limits.
+    Show(Show),
+    /// Set what a namespace may use; what is not named stays as it is.
+    Set(Set),
+}
+
+/// What making a namespace takes.
+#[derive(Debug, Args)]
+pub struct Create {
+    /// Its name: up to 32 lower-case letters, digits and hyphens.
+    name: String,
+    #[command(flatten)]
+    limits: Named,
+    #[command(flatten)]
+    quietly: Quietly,
+}
+
+/// What showing a namespace takes.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Its name; that of the key, if left out.
+    name: Option<String>,
+}
+
+/// What setting limits takes.
+#[derive(Debug, Args)]
+pub struct Set {
+    /// Its name.
+    name: String,
+    #[command(flatten)]
+    limits: Named,
+}
+
+/// Limits, as far as they are named.
+#[derive(Clone, Copy, Debug, Args)]
+struct Named {
+    /// Requests a second, with bursts of two seconds; none is no limit.
+    #[arg(long, value_name = "N")]
+    requests_per_second: Option<Maybe<u32>>,
+    /// Bytes of inputs and signals a second, with bursts of two seconds; none is no limit.
+    #[arg(long, value_name = "N")]
+    payload_bytes_per_second: Option<Maybe<u32>>,
+    /// Runs that have not ended; none is no limit.
+    #[arg(long, value_name = "N")]
+    live_runs: Option<Maybe<u32>>,
+    /// The largest input or signal, in bytes, whatever the namespace sets; none is no limit.
+    #[arg(long, value_name = "N")]
+    payload_bytes_max: Option<Maybe<u32>>,
+}
+
+impl Named {
+    fn is_empty(self) -> bool {
+        let Self { requests_per_second, payload_bytes_per_second, live_runs, payload_bytes_max } = self;
+        [requests_per_second, payload_bytes_per_second, live_runs, payload_bytes_max]
+            .iter()
+            .all(Option::is_none)
+    }
+
+    /// What holds once these are set.
+    fn over(self, before: Limits) -> Limits {
+        let or = |named: Option<Maybe<u32>>, before| named.map_or(before, |Maybe(value)| value);
+        Limits {
+            requests_per_second: or(self.requests_per_second, before.requests_per_second),
+            payload_bytes_per_second: or(self.payload_bytes_per_second, before.payload_bytes_per_second),
+            live_runs: or(self.live_runs, before.live_runs),
+            payload_bytes_max: or(self.payload_bytes_max, before.payload_bytes_max),
+        }
+    }
+}
+
+impl Namespaces {
+    /// Does it.
+    pub fn run(self, global: &Global) -> Result {
+        match self {
+            Self::List => list(global),
+            Self::Create(create) => create.run(global),
+            Self::Show(show) => show.run(global),
+            Self::Set(set) => set.run(global),
+        }
+    }
+}
+
+fn list(global: &Global) -> Result {
+    let answer: Answer<NamespaceList> = global.client()?.get(&["namespaces"], &Ask::default())?;
+    if global.json {
+        anstream::println!("{}", answer.text);
+        return Ok(());
+    }
+    if answer.value.namespaces.is_empty() {
+        anstream::eprintln!("There is none besides 'default', which is always there.");
+        anstream::eprintln!("next: stepwell namespaces create NAME");
+    }
+    let row = |one: &stepwell_protocol::access::NamespaceView| {
+        vec![words::plain(&one.name), format!("made {}", words::date(one.created_at))]
+    };
+    let rows: Vec<_> = answer.value.namespaces.iter().map(row).collect();
+    table::print(&rows);
+    Ok(())
+}
+
+impl Create {
+    fn run(self, global: &Global) -> Result {
+        let new = NewNamespace { name: self.name, limits: self.limits.over(Limits::default()) };
+        let body = serde_json::to_string(&new).expect("it holds only what JSON can say");
+        let doubt = Some(
+            "It may be there: look with `stepwell namespaces list`. \
+             `stepwell keys create admin --scope admin --namespace NAME` makes another key of it.",
+        );
+        let ask = Ask { body: Some(body), doubt, ..Ask::default() };
+        let answer: Answer<CreatedNamespace> = global.client()?.post(&["namespaces"], &ask)?;
+        let CreatedNamespace { view, admin } = &answer.value;
+        let about = format!(
+            "{} is there. This is its first key, {} ({}), which may do everything in it.",
+            words::plain(&view.name),
+            words::plain(&admin.view.id),
+            words::plain(&admin.view.name)
+        );
+        self.quietly.show(global, &answer.text, &admin.key, &about);
+        Ok(())
+    }
+}
+
+impl Show {
+    fn run(self, global: &Global) -> Result {
+        let path = match &self.name {
+            Some(name) => vec!["namespaces", name],
+            None => vec!["settings"],
+        };
+        settings::show(global, &global.client()?.get(&path, &Ask::default())?);
+        Ok(())
+    }
+}
+
+impl Set {
+    fn run(self, global: &Global) -> Result {
+        if self.limits.is_empty() {
+            return Err(nothing_to_set());
+        }
+        let client = global.client()?;
+        let before: Answer<Settings> = client.get(&["namespaces", &self.name], &Ask::default())?;
+        let limits = self.limits.over(before.value.limits);
+        let body = serde_json::to_string(&limits).expect("it holds only what JSON can say");
+        let ask = Ask { body: Some(body), doubt: Some(settings::DOUBT), ..Ask::default() };
+        settings::show(global, &client.put(&["namespaces", &self.name, "limits"], &ask)?);
+        Ok(())
+    }
+}

@@ -92,6 +92,11 @@ access-matrix *ARGUMENTS:
     scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt
     cargo run --quiet --locked -p stepwell-workerd-tests --bin access_matrix -- {{ARGUMENTS}}
 
+# Sends broken, strange and too large input to the real Worker, and checks what becomes of it; `--help`.
+bad-input *ARGUMENTS:
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt
+    cargo run --quiet --locked -p stepwell-workerd-tests --bin bad_input -- {{ARGUMENTS}}
+
 # Starts runs by their keys, STARTS times in all, while the pool grows; more arguments: `--help`.
 growth STARTS *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin growth -- {{STARTS}} {{ARGUMENTS}}

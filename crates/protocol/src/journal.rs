@@ -111,13 +111,14 @@ impl Failure {
 
     /// A failure that may be tried again; a long message is cut.
     pub fn new(message: impl Into<String>) -> Self {
-        let mut message = message.into();
-        if message.len() > Self::MESSAGE_LENGTH_MAX {
-            let cut =
-                (0..=Self::MESSAGE_LENGTH_MAX).rev().find(|&at| message.is_char_boundary(at)).unwrap_or(0);
-            message.truncate(cut);
-        }
-        Self { message, terminal: false, code: None }
+        Self { message: message.into(), terminal: false, code: None }.cut()
+    }
+
+    /// The same with as much of its message as is kept: whoever sends one may send any.
+    #[must_use]
+    pub fn cut(mut self) -> Self {
+        cut(&mut self.message);
+        self
     }
 
     /// A failure that must not be tried again.
@@ -128,6 +129,15 @@ impl Failure {
     /// A failure that is one of Stepwell's own problems, and must not be tried again.
     pub fn coded(code: Code, message: impl Into<String>) -> Self {
         Self { code: Some(code), ..Self::terminal(message) }
+    }
+}
+
+/// Cuts a text for people to as much as is kept.
+pub(crate) fn cut(text: &mut String) {
+    if text.len() > Failure::MESSAGE_LENGTH_MAX {
+        let length =
+            (0..=Failure::MESSAGE_LENGTH_MAX).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        text.truncate(length);
     }
 }
 

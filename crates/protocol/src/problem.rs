@@ -261,6 +261,15 @@ impl Problem {
         }
     }
 
+    /// The same with as much of its texts as is kept: whoever sends one may send any.
+    #[must_use]
+    pub fn cut(mut self) -> Self {
+        for text in [&mut self.title, &mut self.detail, &mut self.page] {
+            crate::journal::cut(text);
+        }
+        self
+    }
+
     /// The same problem, which passes after so many seconds.
     #[must_use]
     pub fn after(self, seconds: u32) -> Self {

@@ -216,18 +216,21 @@ impl Route {
         });
         fitting.min_by_key(|route| route.entry().path.matches('{').count())
     }
+
+    /// The methods that a path takes; none, if no route has it.
+    pub fn methods(path: &str) -> Vec<Method> {
+        let fitting = Self::ALL.iter().map(|route| route.entry()).filter(|entry| fits(entry.path, path));
+        fitting.map(|entry| entry.method).collect()
+    }
 }
 
 /// Whether a path has a pattern's form.
 fn fits(pattern: &str, path: &str) -> bool {
-    let (mut wanted, mut given) = (pattern.split('/').peekable(), path.split('/'));
+    let (mut wanted, mut given) = (pattern.split('/'), path.split('/'));
     loop {
         match (wanted.next(), given.next()) {
             (None, None) => return true,
-            // To the router nothing at all is a name, if something follows. Whoever asks so is refused there,
-            // and must not come to it with less than it takes.
-            (Some(name), Some(given))
-                if name.starts_with('{') && (!given.is_empty() || wanted.peek().is_some()) => {}
+            (Some(wanted), Some(given)) if wanted.starts_with('{') && !given.is_empty() => {}
             (Some(wanted), Some(given)) if wanted == given => {}
             (Some(_) | None, Some(_) | None) => return false,
         }
@@ -249,11 +252,16 @@ mod tests {
             let concrete = path.replace("{id}", "default-1-3-1-bvyaw3bemryy").replace(['{', '}'], "");
             assert_eq!(Route::find(method.as_str(), &concrete), Some(*route));
             assert_eq!(Route::find("PATCH", &concrete), None);
+            assert_eq!(Route::find("get", &concrete), None);
+            assert!(Route::methods(&concrete).contains(&method), "{path}");
             assert_eq!(Route::find(method.as_str(), &format!("{concrete}/")), None);
         }
         assert_eq!(Route::find("GET", "/api/executions/"), None);
-        assert_eq!(Route::find("POST", "/api/keys//revoke"), Some(Route::RevokeKey));
+        assert_eq!(Route::find("POST", "/api/keys//revoke"), None);
         assert_eq!(Route::find("GET", "/"), None);
+        for path in ["/", "/api/executions/", "/api//keys", "/api/x/../keys", "/api/workflows//start"] {
+            assert_eq!(Route::methods(path), [], "{path}");
+        }
     }
 
     #[test]

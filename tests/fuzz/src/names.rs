@@ -7,6 +7,9 @@ use stepwell_protocol::{Op, Place, RunId, Timestamp};
 
 use crate::{json, text};
 
+/// How many cells of a pool are looked at: there may be many, and all are alike.
+const PLACES_LOOKED_AT: usize = 64;
+
 /// Ids of runs, and places of cells: each has one spelling.
 pub fn run_id(data: &[u8]) {
     let Some(text) = text(data) else { return };
@@ -37,25 +40,24 @@ pub fn operation(data: &[u8]) {
 pub fn pool(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let Ok(pool) = Pool::parse("default", text) else { return };
-    let places: Vec<_> = pool.places().collect();
-    assert!(!places.is_empty() && places.len() <= GENERATIONS_MAX * CELLS_MAX as usize);
-    assert!(places.iter().all(|place| pool.may_have(place)));
-    let known: BTreeSet<_> = places.iter().collect();
-    assert_eq!(known.len(), places.len(), "two cells have one place");
+    assert!((1..=CELLS_MAX).contains(&pool.cells_of_latest()));
+    let places: Vec<_> = pool.places().take(PLACES_LOOKED_AT).collect();
+    assert!(!places.is_empty() && places.iter().all(|place| pool.may_have(place)));
+    assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), places.len(), "two cells have one place");
     let hash = data.iter().fold(7_u64, |hash, byte| hash.rotate_left(9) ^ u64::from(*byte));
-    assert!(known.contains(&pool.any(hash)));
+    assert!(pool.may_have(&pool.any(hash)));
     for now in [0, 1_800_000_000_000, u64::MAX] {
-        walk(&pool, hash, Timestamp::from_millis(now), &known);
+        walk(&pool, hash, Timestamp::from_millis(now));
     }
 }
 
 /// A key's way goes up the generations and ends in the latest.
-fn walk(pool: &Pool, hash: u64, now: Timestamp, known: &BTreeSet<&Place>) {
+fn walk(pool: &Pool, hash: u64, now: Timestamp) {
     let mut walk = Walk::new(pool, hash, now, 30);
     for _ in 0..GENERATIONS_MAX {
         match walk.ask() {
             Ask::Reserve { at, to } => {
-                assert!(known.contains(&at) && known.contains(&to) && to.generation == at.generation + 1);
+                assert!(pool.may_have(&at) && pool.may_have(&to) && to.generation == at.generation + 1);
                 assert!(!walk.clone().sent_on(at), "it goes in circles");
                 assert!(walk.sent_on(to));
             }

@@ -19,6 +19,7 @@
 //! ```
 
 pub mod access;
+pub mod bad_input;
 pub mod cli;
 mod config;
 pub mod engine;

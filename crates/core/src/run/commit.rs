@@ -183,11 +183,11 @@ impl Run {
                 (vec![Effect::TellEnd], Reply::Stop)
             }
             Then::Fail { failure } => {
-                entries.extend([Entry::Marked(mark), Entry::Failed { failure, at: now }]);
+                entries.extend([Entry::Marked(mark), Entry::Failed { failure: failure.cut(), at: now }]);
                 (vec![Effect::TellEnd], Reply::Stop)
             }
             Then::Pause { problem } => {
-                entries.extend([Entry::Marked(mark), Entry::Paused(PauseWhy::Problem(problem))]);
+                entries.extend([Entry::Marked(mark), Entry::Paused(PauseWhy::Problem(problem.cut()))]);
                 (vec![], Reply::Stop)
             }
         };
@@ -234,6 +234,7 @@ impl Run {
                 Event::StepFinished { op, attempt, outcome: Outcome::Ok(output) }
             }
             Command::StepFailed { op, attempt, failure, retry } => {
+                let failure = failure.cut();
                 if failure.terminal || attempt >= retry.attempts {
                     return Event::StepFinished { op, attempt, outcome: Outcome::Err(failure) };
                 }
@@ -350,6 +351,14 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
     }
     if matches!(&commit.then, Then::Suspend { open } if open.is_empty()) {
         let detail = "A run that waits for nothing would never wake again.";
+        return Err(Problem::new(Code::InvalidRequest, detail));
+    }
+    let mut signals = open.iter().filter_map(|open| match open {
+        Open::Wait { signal, .. } => Some(signal),
+        Open::Sleep { .. } | Open::SleepUntil { .. } | Open::Retry { .. } => None,
+    });
+    if signals.any(|signal| signal.len() > Op::NAME_LENGTH_MAX) {
+        let detail = format!("The name of a signal takes at most {} bytes.", Op::NAME_LENGTH_MAX);
         return Err(Problem::new(Code::InvalidRequest, detail));
     }
     open.iter().try_for_each(|open| check_op(open.op()))

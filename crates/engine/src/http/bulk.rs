@@ -9,6 +9,7 @@ use stepwell_protocol::{
 };
 
 use super::{
+    body,
     error::Refusal,
     forward::Front,
     runs::{idempotency_key, wait_ms},
@@ -22,8 +23,7 @@ pub async fn start(
     headers: HeaderMap,
     body: String,
 ) -> Result<Response, Refusal> {
-    let bulk: Bulk = serde_json::from_str(&body)
-        .map_err(|error| Refusal::new(Code::InvalidRequest, format!("The body cannot be read: {error}.")))?;
+    let bulk: Bulk = body::read(&body)?;
     if bulk.filter == Filter::default() {
         let detail = "The filter is empty, so this would be about every run there is. Name what it is about; \
                       `\"from\": 0` is all of them.";

@@ -10,7 +10,7 @@ use axum::{
     routing::{self, MethodFilter, MethodRouter},
 };
 use http::{HeaderValue, StatusCode, header};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use stepwell_core::{access::Credential, catalog::OVERLAP_MS_DEFAULT};
 use stepwell_protocol::{
     Code,
@@ -23,7 +23,14 @@ use stepwell_protocol::{
 
 use worker::send::SendFuture;
 
-use super::{auth::COOKIE, error::Refusal, forward::Front, json, runs::pairs};
+use super::{
+    auth::COOKIE,
+    body::{is_empty, read},
+    error::Refusal,
+    forward::Front,
+    json,
+    runs::pairs,
+};
 use crate::{access::hash, catalog::Request, runtime, settings::DEFAULT_NAMESPACE};
 
 /// How many lines of the audit log a page has.
@@ -110,7 +117,7 @@ async fn create(front: &Front, body: String) -> Result<Response, Refusal> {
 
 /// `POST /api/keys/{key}/rotate`
 async fn rotate(front: &Front, id: String, body: String) -> Result<Response, Refusal> {
-    let Rotation { overlap_ms } = if body.trim().is_empty() { Rotation::default() } else { read(&body)? };
+    let Rotation { overlap_ms } = if is_empty(&body) { Rotation::default() } else { read(&body)? };
     // Its text says what it is for, as that of the old one does.
     let KeyList { keys } = front.ask_catalog(Request::ListKeys).await?;
     let kind = keys.iter().find(|key| key.id == id).and_then(|key| Kind::of(&key.environment));
@@ -278,11 +285,6 @@ fn draw(kind: Kind, namespace: &str) -> Fresh {
 
 fn credential(fresh: &Fresh) -> Credential {
     Credential { id: fresh.named.id.clone(), hash: hash(&fresh.text) }
-}
-
-fn read<T: DeserializeOwned>(body: &str) -> Result<T, Refusal> {
-    serde_json::from_str(body)
-        .map_err(|error| Refusal::new(Code::InvalidRequest, format!("The body cannot be read: {error}.")))
 }
 
 fn answer<T: Serialize>(status: StatusCode, body: &T) -> Response {

@@ -13,7 +13,7 @@ use stepwell_protocol::{
     rest::{Filter, RunList, RunView, Status},
 };
 
-use super::{error::Refusal, forward::Front, json, runs::pairs};
+use super::{body::shown, error::Refusal, forward::Front, json, runs::pairs};
 use crate::cell::{Listed, Operation, Reached};
 
 /// How many runs a page has, unless it says otherwise.
@@ -168,9 +168,4 @@ pub(super) fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal
         }
     }
     Ok((filter, limit, cursor))
-}
-
-/// As much of what somebody sent as fits into an answer.
-pub(super) fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(40).collect()
 }

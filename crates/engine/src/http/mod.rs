@@ -4,6 +4,7 @@
 //! read as one text and the answer is one text, which costs a crossing each instead of a stream.
 
 mod auth;
+mod body;
 mod bulk;
 mod described;
 mod error;
@@ -27,14 +28,15 @@ use axum::{
     routing::{self, MethodFilter, MethodRouter},
 };
 use http::{Method, Request as HttpRequest, Response as HttpResponse, StatusCode};
+use percent_encoding::percent_decode_str;
 use stepwell_protocol::{
-    Code, Problem,
+    Code,
     program::PAYLOAD_BYTES_MAX,
     routes::{self, Entry, Route},
 };
 use tower_service::Service as _;
 use wasm_bindgen::JsCast as _;
-use worker::{Env, Headers, Request, Response, Result, worker_sys::web_sys};
+use worker::{Env, Headers, Request, Response, Result, Url, worker_sys::web_sys};
 
 use self::error::Refusal;
 pub use self::forward::Front;
@@ -54,7 +56,7 @@ fn router() -> Router {
         let Entry { method, path, .. } = route.entry();
         router.route(path, on(filter(method), *route))
     });
-    all.fallback(no_such_route).method_not_allowed_fallback(no_such_method)
+    all.fallback(|| async { no_such_route() }).method_not_allowed_fallback(|| async { no_such_method() })
 }
 
 /// What answers a route.
@@ -111,35 +113,82 @@ fn filter(method: routes::Method) -> MethodFilter {
     }
 }
 
+/// What a request is about. Read once, so that whoever lets it in and whoever answers it go by the same words.
+struct Address {
+    method: String,
+    url: Url,
+    route: Option<Route>,
+}
+
+impl Address {
+    fn of(request: &Request) -> std::result::Result<Self, Refusal> {
+        let url = request.url().map_err(unreadable)?;
+        // The `worker` crate takes each method that it does not know for GET.
+        let method = request.method();
+        let method =
+            if method == worker::Method::Get { request.inner().method() } else { method.to_string() };
+        let route = Route::find(&method, url.path());
+        Ok(Self { method, url, route })
+    }
+
+    /// The answer to whatever is no route.
+    fn no_route(&self) -> HttpResponse<Body> {
+        let mut methods: Vec<_> =
+            Route::methods(self.url.path()).into_iter().map(routes::Method::as_str).collect();
+        if methods.is_empty() {
+            return no_such_route().into_response();
+        }
+        if methods.contains(&routes::Method::Get.as_str()) {
+            methods.push("HEAD");
+        }
+        let mut response = no_such_method().into_response();
+        let allowed = http::HeaderValue::from_str(&methods.join(",")).expect("methods are words");
+        response.headers_mut().insert(http::header::ALLOW, allowed);
+        response
+    }
+}
+
 /// Answers a request.
 pub async fn serve(request: Request, env: Env) -> Result<Response> {
-    let response = match identify(&request, env).await {
-        Ok((front, allowed)) => {
-            let answered = match allowed {
-                Ok(()) => answer(request, &front).await,
-                Err(refusal) => refusal.into_response(),
-            };
-            front.vouched(answered).await
-        }
+    let response = match Address::of(&request) {
+        Ok(address) => respond(request, &address, env).await,
         Err(refusal) => refusal.into_response(),
     };
     finish(response).await
 }
 
+async fn respond(request: Request, address: &Address, env: Env) -> HttpResponse<Body> {
+    match identify(&request, address, env).await {
+        Ok((front, allowed)) => {
+            let answered = match allowed {
+                // What the table does not have gets to no handler, whatever the router makes of its path.
+                Ok(()) if address.route.is_none() => address.no_route(),
+                Ok(()) => answer(request, address, &front).await,
+                Err(refusal) => refusal.into_response(),
+            };
+            front.vouched(answered).await
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
 /// Who asks, and whether that can be enough. Nothing else of a request is read for whoever cannot be somebody.
 type Identified = (Front, std::result::Result<(), Refusal>);
 
-async fn identify(request: &Request, env: Env) -> std::result::Result<Identified, Refusal> {
-    let path = request.path();
-    let route = Route::find(request.method().as_ref(), &path);
+async fn identify(
+    request: &Request,
+    address: &Address,
+    env: Env,
+) -> std::result::Result<Identified, Refusal> {
+    let route = address.route;
     let caller = auth::caller(request, &env, route).await?;
     namespaces::check(&env, &caller).await?;
-    let front = Front::of(env, &caller, caller.access(auth::need(route, &path)))?;
+    let front = Front::of(env, &caller, caller.access(auth::need(route, address.url.path())))?;
     Ok((front, auth::check_root(route, &caller)))
 }
 
-async fn answer(request: Request, front: &Front) -> HttpResponse<Body> {
-    match prepare(request, front.clone()).await {
+async fn answer(request: Request, address: &Address, front: &Front) -> HttpResponse<Body> {
+    match prepare(request, address, front.clone()).await {
         Ok(request) => {
             let mut router = ROUTER.with_borrow(Clone::clone);
             match router.call(request).await {
@@ -181,16 +230,21 @@ pub async fn call(
     (status, String::from_utf8_lossy(&body).into_owned())
 }
 
-async fn prepare(mut request: Request, front: Front) -> std::result::Result<HttpRequest<Body>, Refusal> {
-    let unreadable =
-        |_| Refusal::new(Code::InvalidRequest, "The request's address, headers or body cannot be read.");
-    let url = request.url().map_err(unreadable)?;
+async fn prepare(
+    mut request: Request,
+    Address { method, url, .. }: &Address,
+    front: Front,
+) -> std::result::Result<HttpRequest<Body>, Refusal> {
+    // The router would say so in words of its own.
+    if percent_decode_str(url.path()).decode_utf8().is_err() {
+        return Err(Refusal::new(Code::InvalidRequest, "The address is not UTF-8 text."));
+    }
     let mut path = url.path().to_owned();
     if let Some(query) = url.query() {
         path.push('?');
         path.push_str(query);
     }
-    let method = Method::from_bytes(request.method().to_string().as_bytes()).map_err(|_| {
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| {
         Refusal::new(Code::MethodNotAllowed, "This is not a method of HTTP that Stepwell knows.")
     })?;
     let mut builder = HttpRequest::builder().method(method.clone()).uri(path);
@@ -212,6 +266,10 @@ async fn prepare(mut request: Request, front: Front) -> std::result::Result<Http
             "The request's address or headers hold characters that HTTP forbids.",
         )
     })
+}
+
+fn unreadable(_: worker::Error) -> Refusal {
+    Refusal::new(Code::InvalidRequest, "The request's address, headers or body cannot be read.")
 }
 
 async fn read_body(request: &mut Request) -> std::result::Result<String, Refusal> {
@@ -251,12 +309,12 @@ async fn finish(response: HttpResponse<Body>) -> Result<Response> {
     Ok(Response::from_bytes(body.into())?.with_status(parts.status.as_u16()).with_headers(headers))
 }
 
-async fn no_such_route() -> Refusal {
+fn no_such_route() -> Refusal {
     Refusal::new(Code::RouteNotFound, "See docs/api.md for the routes that there are.")
 }
 
-async fn no_such_method() -> Refusal {
-    Refusal(Problem::new(Code::MethodNotAllowed, "See docs/api.md for the methods of this route."))
+fn no_such_method() -> Refusal {
+    Refusal::new(Code::MethodNotAllowed, "See docs/api.md for the methods of this route.")
 }
 
 /// A JSON answer.

@@ -9,12 +9,13 @@ use axum::{
 };
 use http::HeaderMap;
 use stepwell_protocol::{
-    Code, Payload, RunId, Seq,
+    Code, Op, Payload, RunId, Seq,
     program::{PAYLOAD_BYTES_MAX, RESERVED_PREFIX, is_reserved},
     rest::Restart,
 };
 
 use super::{
+    body,
     error::Refusal,
     forward::Front,
     starts::{self, Wanted},
@@ -141,9 +142,11 @@ pub async fn restart(
     Path(id): Path<String>,
     body: String,
 ) -> Result<Response, Refusal> {
-    let request = if body.trim().is_empty() { "{}" } else { &body };
-    let Restart { from } = serde_json::from_str(request)
-        .map_err(|error| Refusal::new(Code::InvalidRequest, format!("The body cannot be read: {error}.")))?;
+    let Restart { from } = if body::is_empty(&body) { Restart::default() } else { body::read(&body)? };
+    if from.as_ref().is_some_and(|from| from.step.len() > Op::NAME_LENGTH_MAX) {
+        let detail = format!("The name of a step has up to {} bytes.", Op::NAME_LENGTH_MAX);
+        return Err(Refusal::new(Code::InvalidRequest, detail));
+    }
     act(&front, &id, Action::Restart { from }).await
 }
 
@@ -154,7 +157,7 @@ async fn act(front: &Front, id: &str, action: Action) -> Result<Response, Refusa
 
 /// A body that is one JSON value; no body at all is `null`.
 pub(super) fn payload(body: String) -> Result<Payload, Refusal> {
-    if body.trim().is_empty() {
+    if body::is_empty(&body) {
         return Ok(Payload::null());
     }
     if body.len() > PAYLOAD_BYTES_MAX {

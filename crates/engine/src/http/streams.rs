@@ -20,7 +20,7 @@ use stepwell_protocol::{Code, Place, rest::Status};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{send::SendWrapper, worker_sys::web_sys};
 
-use super::{error::Refusal, forward::Front, list::shown, runs::pairs};
+use super::{body::shown, error::Refusal, forward::Front, runs::pairs};
 use crate::{
     cell::{Follow, Operation},
     runtime, sockets,

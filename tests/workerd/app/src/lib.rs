@@ -1,6 +1,7 @@
 //! Workflows whose steps write to a ledger outside, so that the tests can tell what has really run.
 
 mod ledger;
+mod plain;
 mod queued;
 mod streams;
 mod trouble;
@@ -326,6 +327,8 @@ pub fn app() -> App {
         .workflow(clumsy)
         .workflow(steady)
         .workflow(phone)
+        .workflow(plain::echo)
+        .workflow(plain::until)
         .workflow(queued::mixed_queued)
         .workflow(queued::race_queued)
         .workflow(queued::slow_queued)

@@ -17,6 +17,7 @@ use crate::{
 };
 pub use matrix::Kind;
 pub use report::Report;
+pub(crate) use traces::Secrets;
 
 /// What is done.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +35,7 @@ pub struct Plan {
 /// Does it, and says what was counted.
 pub async fn run(plan: &Plan) -> Result<Report> {
     let mut engine = Engine::start(plan.form, CELLS).await?;
-    let mut secrets = traces::Secrets::default();
+    let mut secrets = Secrets::default();
     let mut report = matrix::run(&engine.client(), &mut secrets).await?;
     cross::run(&engine.client(), plan, &mut secrets, &mut report).await?;
     cross::revoke(&engine.client(), plan.revocations, &mut secrets, &mut report).await?;
@@ -47,7 +48,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
 
 /// Asks every route as every kind of caller, and counts what is as it must be.
 pub async fn ask_everything(root: &Client) -> Result<Report> {
-    matrix::run(root, &mut traces::Secrets::default()).await
+    matrix::run(root, &mut Secrets::default()).await
 }
 
 /// Few enough that each cell is asked by everybody.
@@ -77,6 +78,7 @@ pub fn code(answer: &Answer) -> Result<String> {
     Ok(text(&problem["code"])?.to_owned())
 }
 
-fn text(value: &Value) -> Result<&str> {
+/// The text that a value is.
+pub(crate) fn text(value: &Value) -> Result<&str> {
     value.as_str().with_context(|| format!("{value} is no text"))
 }

@@ -46,7 +46,8 @@ impl Secrets {
         Ok(self.count(&fs::read(path)?))
     }
 
-    fn count(&self, bytes: &[u8]) -> usize {
+    /// How often any of them is found in some bytes.
+    pub fn count(&self, bytes: &[u8]) -> usize {
         // One pass over the bytes for all of them.
         let tails: std::collections::BTreeSet<&[u8]> =
             self.0.iter().map(|secret| &secret.as_bytes()[secret.len() - TAIL..]).collect();

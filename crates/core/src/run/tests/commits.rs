@@ -198,12 +198,42 @@ fn a_policy_without_attempts_still_has_one() {
 }
 
 #[test]
+fn texts_for_people_are_cut_to_what_is_kept() {
+    let most = Failure::MESSAGE_LENGTH_MAX;
+    let long = || Failure { message: "x".repeat(most + 1), terminal: true, code: None };
+    let mut bench = Bench::running();
+    let failed = Command::StepFailed {
+        op: op(OpKind::Step, "a", 0),
+        attempt: 1,
+        failure: long(),
+        retry: Retry::default(),
+    };
+    assert_eq!(bench.commit(vec![failed], go_on()), Ok(Reply::Go));
+    assert!(matches!(bench.events()[..],
+        [Event::StepFinished { outcome: Outcome::Err(failure), .. }] if failure.message.len() == most));
+    let mut paused = Bench::running();
+    let wordy = Problem { detail: "x".repeat(most + 1), ..problem() };
+    assert_eq!(paused.commit(vec![], Then::Pause { problem: wordy }), Ok(Reply::Stop));
+    assert!(matches!(&paused.run.phase,
+        Phase::Paused { why: PauseWhy::Problem(problem), .. } if problem.detail.len() == most));
+    let (commit, hash) = bench.next_commit(vec![], Then::Fail { failure: long() });
+    let decision = bench.give(Input::Commit { commit, hash }).expect("a failure is recorded");
+    assert!(
+        decision
+            .entries
+            .iter()
+            .any(|entry| { matches!(entry, Entry::Failed { failure, .. } if failure.message.len() == most) })
+    );
+}
+
+#[test]
 fn what_could_not_be_stored_is_refused() {
     let large =
         || Payload::from_text(format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX))).expect("a string is JSON");
     let output = Command::StepSucceeded { op: op(OpKind::Step, "a", 0), attempt: 1, output: large() };
     let many = (0..=u32::try_from(OPEN_MAX).expect("it is small")).map(|n| sleep(n, 1)).collect();
     let long = "x".repeat(Op::NAME_LENGTH_MAX + 1);
+    let long_signal = Open::Wait { op: op(OpKind::Wait, "a", 0), signal: long.clone(), timeout_ms: None };
     let cases = [
         (vec![output], go_on(), Code::PayloadTooLarge),
         (vec![], Then::Complete { output: large() }, Code::PayloadTooLarge),
@@ -212,6 +242,7 @@ fn what_could_not_be_stored_is_refused() {
         (vec![], Then::Suspend { open: vec![wait("", 0, None)] }, Code::InvalidRequest),
         (vec![], Then::Suspend { open: many }, Code::InvalidRequest),
         (vec![], Then::Suspend { open: vec![] }, Code::InvalidRequest),
+        (vec![], Then::Suspend { open: vec![long_signal] }, Code::InvalidRequest),
     ];
     for (commands, then, code) in cases {
         let mut bench = Bench::running();

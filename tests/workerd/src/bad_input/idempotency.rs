@@ -1,0 +1,136 @@
+//! Idempotency keys: missing where one is needed, in use, used for something else, and none at all.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use anyhow::{Result, ensure};
+use futures::future::join_all;
+use stepwell_protocol::Code;
+
+use super::{
+    bench::{Bench, expect_refusal, expect_success, run_id},
+    case::{Case, Kind},
+    wire::Request,
+};
+
+const INVALID: &[Code] = &[Code::InvalidRequest];
+const MISSING: &[Code] = &[Code::IdempotencyKeyMissing];
+const REUSED: &[Code] = &[Code::IdempotencyKeyReused];
+
+/// All of them.
+pub fn make(_: &Bench) -> Vec<Case> {
+    let keyed = |body: &str| Request::post("/api/workflows/keyed/start", body);
+    let bulk = r#"{"action":"cancel","filter":{"tag":"nobody has it"}}"#;
+    let mut cases = vec![
+        Case::refused("missing", MISSING, keyed("1")),
+        Case::refused("missing-with-wait", MISSING, keyed("1").header("Prefer", "wait=1")),
+        Case::refused("missing-other-header", MISSING, keyed("1").header("X-Idempotency-Key", "CANARY")),
+        Case::refused(
+            "missing-in-the-query",
+            MISSING,
+            Request::post("/api/workflows/keyed/start?idempotency_key=a", "1"),
+        ),
+        Case::refused("empty", INVALID, keyed("1").header("Idempotency-Key", "")),
+        Case::refused("spaces", INVALID, keyed("1").header("Idempotency-Key", "   ")),
+        Case::refused("not-ascii", INVALID, keyed("1").header("Idempotency-Key", "é")),
+        Case::refused("not-text", INVALID, keyed("1").header("Idempotency-Key", b"\xff\xfe".to_vec())),
+        Case::refused("too-long", INVALID, keyed("1").header("Idempotency-Key", "CANARY".repeat(50))),
+        Case::refused("far-too-long", INVALID, keyed("1").header("Idempotency-Key", "k".repeat(30_000))),
+        Case::refused("bad-body", INVALID, keyed("{").header("Idempotency-Key", "idem-bad-body")),
+        Case::either(
+            "twice",
+            keyed("1").header("Idempotency-Key", "idem-a").header("Idempotency-Key", "idem-b"),
+        ),
+    ];
+    // After what was refused, the key is free.
+    cases.push(Case::new(Kind::Accepted, "free-after-a-refusal", |bench| async move {
+        let request = |body: &str| {
+            Request::post("/api/workflows/echo/start", body).header("Idempotency-Key", "idem-free-again")
+        };
+        expect_refusal(&bench.ask(&request("{")).await?, INVALID)?;
+        let answer = bench.ask(&request("{}")).await?;
+        ensure!(answer.status == 201, "{} {}", answer.status, answer.body);
+        Ok(())
+    }));
+    for (name, second) in [
+        ("other-input", Request::post("/api/workflows/echo/start", "2")),
+        ("a-space-more", Request::post("/api/workflows/echo/start", "[1 ]")),
+        ("no-input", Request::post("/api/workflows/echo/start", "")),
+        ("other-workflow", Request::post("/api/workflows/ten/start", "[1]")),
+        ("a-bulk", Request::post("/api/bulk", bulk)),
+    ] {
+        cases.push(reused(name, second));
+    }
+    cases.push(Case::new(Kind::Accepted, "case-counts", |bench| async move {
+        let request = |key| Request::post("/api/workflows/echo/start", "1").header("Idempotency-Key", key);
+        let (one, other) = (bench.ask(&request("idem-Case")).await?, bench.ask(&request("idem-case")).await?);
+        ensure!(run_id(&one)? != run_id(&other)?, "they lead to the same run");
+        Ok(())
+    }));
+    cases.push(Case::new(Kind::Accepted, "all-at-once", |bench| async move { all_at_once(bench).await }));
+    cases.push(Case::new(Kind::Refused, "in-flight", |bench| async move { in_flight(bench).await }));
+    cases.push(Case::new(Kind::Refused, "signal-id-not-text", |bench| async move {
+        let run = super::case::start(&bench, "wait", "3600000").await?;
+        let signal = Request::post(format!("/api/executions/{run}/signals/x"), "1");
+        for key in [b"".to_vec(), b"\xff".to_vec(), vec![b'k'; 257]] {
+            let answer = bench.ask(&signal.clone().header("Idempotency-Key", key)).await?;
+            expect_refusal(&answer, INVALID)?;
+        }
+        ensure!(bench.admin.history(&run).await?.is_empty(), "something was recorded");
+        Ok(())
+    }));
+    cases
+}
+
+/// The same key for something else.
+fn reused(name: &'static str, second: Request) -> Case {
+    Case::new(Kind::Refused, name, move |bench| async move {
+        let key = format!("idem-{name}");
+        let first = Request::post("/api/workflows/echo/start", "[1]").header("Idempotency-Key", key.as_str());
+        let (first, again) = (bench.ask(&first).await?, bench.ask(&first).await?);
+        expect_success(&first)?;
+        ensure!(run_id(&first)? == run_id(&again)?, "it leads to another run");
+        expect_refusal(&bench.ask(&second.header("Idempotency-Key", key.as_str())).await?, REUSED)
+    })
+}
+
+async fn all_at_once(bench: Arc<Bench>) -> Result<()> {
+    let request =
+        Request::post("/api/workflows/echo/start", "1").header("Idempotency-Key", "idem-all-at-once");
+    let answers = join_all((0..20).map(|_| bench.ask(&request))).await;
+    let mut runs = BTreeSet::new();
+    let mut created = 0;
+    for answer in answers {
+        let answer = answer?;
+        expect_success(&answer)?;
+        created += usize::from(answer.status == 201);
+        runs.insert(run_id(&answer)?);
+    }
+    ensure!((runs.len(), created) == (1, 1), "{} runs, {created} times created", runs.len());
+    Ok(())
+}
+
+/// The first request waits for the end of its run, and the second one would, too.
+async fn in_flight(bench: Arc<Bench>) -> Result<()> {
+    let request =
+        Request::post("/api/workflows/keyed/start", "3600000").header("Idempotency-Key", "idem-in-flight");
+    let waiting = {
+        let (bench, request) = (bench.clone(), request.clone().header("Prefer", "wait=10"));
+        tokio::spawn(async move { bench.ask(&request).await })
+    };
+    // Whoever does not wait gets the run, once it is there.
+    let run = loop {
+        let list = bench.admin.get("/api/executions?workflow=keyed&status=waiting").await?.json()?;
+        if let Some(id) = list["executions"][0]["id"].as_str() {
+            break id.to_owned();
+        }
+        ensure!(!waiting.is_finished(), "the first request has ended");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    let refused = bench.ask(&request.clone().header("Prefer", "wait=10")).await?;
+    let now = bench.ask(&request).await?;
+    let go = Request::post(format!("/api/executions/{run}/signals/go"), "\"CANARY\"");
+    expect_success(&bench.ask(&go).await?)?;
+    expect_success(&waiting.await??)?;
+    expect_success(&now)?;
+    expect_refusal(&refused, &[Code::IdempotencyKeyInFlight])
+}

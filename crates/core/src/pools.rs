@@ -83,15 +83,25 @@ impl Pool {
         })
     }
 
-    /// Whether there may be a cell at this place. While a growth is deployed, some Workers do not know of it
-    /// yet; so any cell of the generation after the latest may be there.
-    pub fn may_have(&self, place: &Place) -> bool {
-        let cells = if place.generation == self.latest() + 1 {
-            CELLS_MAX
+    /// How many cells each generation has, oldest first.
+    pub fn cells(&self) -> Vec<u32> {
+        self.generations.iter().map(|generation| generation.cells).collect()
+    }
+
+    /// Whether the pool has ever grown.
+    pub fn has_grown(&self) -> bool {
+        self.generations.len() > 1
+    }
+
+    /// Whether there is a cell at this place, as far as this Worker can tell.
+    pub fn find(&self, place: &Place) -> Found {
+        if place.pool != self.name || place.generation as usize > GENERATIONS_MAX {
+            Found::No
+        } else if place.generation > self.latest() {
+            Found::Unknown
         } else {
-            self.generation(place.generation).map_or(0, |generation| generation.cells)
-        };
-        place.pool == self.name && place.cell < cells
+            Found::of(&self.cells(), place)
+        }
     }
 
     /// How many cells the latest generation has.
@@ -128,6 +138,28 @@ impl Pool {
             grown.is_some_and(|since| since.plus_millis(days) <= now)
         };
         (1..self.latest()).rev().find(is_over).map_or(1, |over| over + 1)
+    }
+}
+
+/// Whether there is a cell at some place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// There is.
+    Yes,
+    /// There is not, and there was never a run.
+    No,
+    /// Only if the pool has grown to a generation that this Worker does not know of yet.
+    Unknown,
+}
+
+impl Found {
+    /// Whether a pool whose generations have so many cells, oldest first, has one at this place.
+    pub fn of(cells: &[u32], place: &Place) -> Self {
+        let index = (place.generation as usize).checked_sub(1);
+        match index.and_then(|index| cells.get(index)) {
+            Some(cells) if place.cell < *cells => Self::Yes,
+            Some(_) | None => Self::No,
+        }
     }
 }
 
@@ -261,16 +293,21 @@ mod tests {
     }
 
     #[test]
-    fn all_cells_of_all_generations_are_there_and_one_growth_ahead_may_be() {
+    fn all_cells_of_all_generations_are_there_and_those_of_later_ones_may_be() {
         let pool = pool(" 2, 3@2026-12-01");
         let places: Vec<_> = pool.places().collect();
         assert_eq!(places, [place(1, 0), place(1, 1), place(2, 0), place(2, 1), place(2, 2)]);
-        assert!(places.iter().all(|place| pool.may_have(place)));
-        assert!(pool.may_have(&place(3, 99)));
-        for not in [place(1, 2), place(2, 3), place(3, CELLS_MAX), place(4, 0), place(0, 0)] {
-            assert!(!pool.may_have(&not), "{not}");
+        assert!(places.iter().all(|place| pool.find(place) == Found::Yes));
+        let other = Place { pool: "other".into(), ..place(1, 0) };
+        for not in [place(1, 2), place(2, 3), place(0, 0), place(17, 0), other] {
+            assert_eq!(pool.find(&not), Found::No, "{not}");
         }
-        assert!(!pool.may_have(&Place { pool: "other".into(), ..place(1, 0) }));
+        for later in [place(3, 0), place(16, CELLS_MAX)] {
+            assert_eq!(pool.find(&later), Found::Unknown, "{later}");
+        }
+        assert_eq!(Found::of(&[2, 3, 5], &place(3, 4)), Found::Yes);
+        assert_eq!(Found::of(&[2, 3, 5], &place(3, 5)), Found::No);
+        assert_eq!(Found::of(&[], &place(3, 0)), Found::No);
     }
 
     #[test]

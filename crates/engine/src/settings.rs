@@ -4,6 +4,8 @@ use stepwell_core::pools::Pool;
 use stepwell_protocol::program::Budget;
 use worker::Env;
 
+use crate::runtime;
+
 /// The pool that runs go to unless their workflow says otherwise.
 pub const DEFAULT_POOL: &str = "default";
 
@@ -124,6 +126,12 @@ impl Deployment {
         let cells = variable(env, "STEPWELL_CELLS").unwrap_or_else(default);
         let pool = Pool::parse(DEFAULT_POOL, &cells)
             .map_err(|error| format!("The variable STEPWELL_CELLS is '{cells}'. {error}"))?;
+        if pool.has_grown() && runtime::property(env, CATALOG_BINDING).is_undefined() {
+            return Err(format!(
+                "The variable STEPWELL_CELLS is '{cells}'. A pool that grows takes a catalog: bind the class Catalog \
+                 as {CATALOG_BINDING}."
+            ));
+        }
         cell_bytes(env)?;
         let retention_days = match variable(env, RETENTION_DAYS).as_deref() {
             Some("forever") => 0,

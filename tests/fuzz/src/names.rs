@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use stepwell_core::pools::{Ask, CELLS_MAX, GENERATIONS_MAX, Pool, Walk};
+use stepwell_core::pools::{Ask, CELLS_MAX, Found, GENERATIONS_MAX, Pool, Walk};
 use stepwell_protocol::{Op, Place, RunId, Timestamp};
 
 use crate::{json, text};
@@ -42,10 +42,10 @@ pub fn pool(data: &[u8]) {
     let Ok(pool) = Pool::parse("default", text) else { return };
     assert!((1..=CELLS_MAX).contains(&pool.cells_of_latest()));
     let places: Vec<_> = pool.places().take(PLACES_LOOKED_AT).collect();
-    assert!(!places.is_empty() && places.iter().all(|place| pool.may_have(place)));
+    assert!(!places.is_empty() && places.iter().all(|place| pool.find(place) == Found::Yes));
     assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), places.len(), "two cells have one place");
     let hash = data.iter().fold(7_u64, |hash, byte| hash.rotate_left(9) ^ u64::from(*byte));
-    assert!(pool.may_have(&pool.any(hash)));
+    assert_eq!(pool.find(&pool.any(hash)), Found::Yes);
     for now in [0, 1_800_000_000_000, u64::MAX] {
         walk(&pool, hash, Timestamp::from_millis(now));
     }
@@ -57,7 +57,8 @@ fn walk(pool: &Pool, hash: u64, now: Timestamp) {
     for _ in 0..GENERATIONS_MAX {
         match walk.ask() {
             Ask::Reserve { at, to } => {
-                assert!(pool.may_have(&at) && pool.may_have(&to) && to.generation == at.generation + 1);
+                assert_eq!([pool.find(&at), pool.find(&to)], [Found::Yes; 2]);
+                assert_eq!(to.generation, at.generation + 1);
                 assert!(!walk.clone().sent_on(at), "it goes in circles");
                 assert!(walk.sent_on(to));
             }

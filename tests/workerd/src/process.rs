@@ -3,6 +3,7 @@
 //! The port and the folder stay the same over restarts; nothing else does. Only the process that was
 //! started here is ever signalled, by its pid.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -159,6 +160,22 @@ impl Workerd {
     /// The folder where the objects' databases lie, one folder for each class.
     pub fn disk(&self) -> PathBuf {
         self.folder().join("disk")
+    }
+
+    /// All files on its disk. An object has one as soon as it is asked for anything.
+    pub fn files(&self) -> Result<BTreeSet<PathBuf>> {
+        let (mut found, mut folders) = (BTreeSet::new(), vec![self.disk()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder)? {
+                let path = entry?.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    found.insert(path);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// What workerd wrote so far, over all its lives.

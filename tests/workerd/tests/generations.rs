@@ -1,5 +1,7 @@
 //! Pools that grow.
 
+use std::{fs, path::PathBuf};
+
 use serde_json::{Value, json};
 use stepwell_workerd_tests::{
     TestResult,
@@ -50,11 +52,7 @@ async fn runs_of_all_generations_are_found_and_listed_and_new_ones_go_to_the_lat
         let key = format!("k{n}");
         ids.push(client.start("nap", &json!(1), Some(&key), 0).await?.json()?["id"].clone());
     }
-    // The next deployment, over the same storage.
-    let config = engine.engine.folder().join("config.capnp");
-    let text = std::fs::read_to_string(&config)?.replace("text = \"2\"", "text = \"2,3\"");
-    std::fs::write(&config, text)?;
-    engine.engine.restart().await?;
+    redeploy(&mut engine, "2", "2,3").await?;
     for (n, id) in ids.iter().enumerate() {
         let key = format!("k{n}");
         let again = client.start("nap", &json!(1), Some(&key), 0).await?;
@@ -89,4 +87,89 @@ async fn runs_of_all_generations_are_found_and_listed_and_new_ones_go_to_the_lat
     let old = old["executions"].as_array().cloned().unwrap_or_default();
     assert_eq!(old.len(), 6, "{old:?}");
     Ok(())
+}
+
+#[tokio::test]
+async fn an_id_of_a_generation_that_is_not_there_makes_no_object() -> TestResult {
+    let mut engine = Engine::start_with(Form::AllInOne, &[("STEPWELL_CELLS", "2")]).await?;
+    let client = engine.client();
+    // The list asks all cells that there are.
+    client.get("/api/executions").await?;
+    let before = engine.engine.files()?;
+    for place in ["2-0", "2-4095", "3-0", "16-0", "1-2"] {
+        let path = format!("/api/executions/default-{place}-1-0123456789ab");
+        for (method, rest) in [
+            ("GET", ""),
+            ("GET", "/why"),
+            ("GET", "/history"),
+            ("GET", "/stream?follow=false"),
+            ("POST", "/cancel"),
+            ("POST", "/signals/go"),
+        ] {
+            let answer = client.request(method, &format!("{path}{rest}"), "").await?;
+            assert_eq!(answer.problem()?, (404, "run_not_found".into()), "{method} {place}{rest}");
+        }
+    }
+    let made: Vec<_> = engine.engine.files()?.difference(&before).cloned().collect();
+    let is_cell = |file: &PathBuf| file.parent().is_some_and(|folder| folder.ends_with("Cell"));
+    assert!(!made.iter().any(is_cell), "{made:?}");
+
+    redeploy(&mut engine, "2", "2,3").await?;
+    let grown = client.start_id("ten", Value::Null).await?;
+    assert!(grown.starts_with("default-2-"), "{grown}");
+    redeploy(&mut engine, "2,3", "2").await?;
+    assert_eq!(client.show(&grown, 0).await?.status, 200, "known to those who do not know of the growth");
+    assert_eq!(client.show("default-2-3-1-0123456789ab", 0).await?.status, 404, "it has three cells");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_number_that_was_changed_starts_no_run_in_the_wrong_cells() -> TestResult {
+    let mut engine = Engine::start_with(Form::AllInOne, &[("STEPWELL_CELLS", "2,3")]).await?;
+    let client = engine.client();
+    let run = client.start_id("ten", Value::Null).await?;
+    for (before, after) in [("2,3", "2,4"), ("2,4", "3,3"), ("3,3", "4,3,5")] {
+        redeploy(&mut engine, before, after).await?;
+        for key in [None, Some("k")] {
+            let refused = client.start("ten", &Value::Null, key, 0).await?;
+            let why = format!("The variable STEPWELL_CELLS is '{after}', but it was '2,3'");
+            assert_eq!((refused.status, refused.body.contains(&why)), (500, true), "{}", refused.body);
+        }
+    }
+    redeploy(&mut engine, "4,3,5", "2,3,5").await?;
+    assert!(client.start_id("ten", Value::Null).await?.starts_with("default-3-"));
+    assert_eq!(client.show(&run, 0).await?.status, 200);
+    let audit = client.get("/api/audit").await?.json()?;
+    let grown: Vec<_> =
+        audit["records"].as_array().into_iter().flatten().map(|line| &line["subject"]).collect();
+    assert_eq!(grown, ["pool:2,3,5", "pool:2,3"], "{audit}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pool_does_not_grow_without_a_catalog() -> TestResult {
+    let mut engine = Engine::start_with(Form::AllInOne, &[("STEPWELL_CELLS", "2")]).await?;
+    rewrite(&mut engine, "name = \"CATALOG\"", "name = \"OTHER\"").await?;
+    let client = engine.client();
+    assert_eq!(client.start("ten", &Value::Null, None, 5).await?.status, 201);
+    assert_eq!(client.show("default-2-0-1-0123456789ab", 0).await?.status, 404);
+    redeploy(&mut engine, "2", "2,3").await?;
+    let refused = client.start("ten", &Value::Null, None, 0).await?;
+    let why = "A pool that grows takes a catalog: bind the class Catalog as CATALOG.";
+    assert_eq!((refused.status, refused.body.contains(why)), (500, true), "{}", refused.body);
+    Ok(())
+}
+
+/// The next deployment, over the same storage.
+async fn redeploy(engine: &mut Engine, before: &str, after: &str) -> anyhow::Result<()> {
+    rewrite(engine, &format!("text = \"{before}\""), &format!("text = \"{after}\"")).await
+}
+
+/// Restarts it with another text in its configuration.
+async fn rewrite(engine: &mut Engine, before: &str, after: &str) -> anyhow::Result<()> {
+    let config = engine.engine.folder().join("config.capnp");
+    let text = fs::read_to_string(&config)?;
+    anyhow::ensure!(text.contains(before), "the configuration has no {before}");
+    fs::write(&config, text.replace(before, after))?;
+    engine.engine.restart().await
 }

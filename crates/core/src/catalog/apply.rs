@@ -43,6 +43,7 @@ impl Catalog {
             Entry::IssuerRemoved(issuer) => {
                 self.issuers.remove(issuer);
             }
+            Entry::PoolGrown(cells) => self.pool.clone_from(cells),
             Entry::VersionRaised => self.version += 1,
             Entry::CellHeard { cell, version } => {
                 self.watchers.insert(cell.clone(), *version);

@@ -56,6 +56,7 @@ impl Catalog {
                 Some(_) => vec![Entry::IssuerRemoved(issuer), Entry::VersionRaised],
                 None => Vec::new(),
             },
+            Input::UsePool { cells } => self.use_pool(cells)?,
             Input::Watch { cell } => match self.watchers.get(&cell) {
                 Some(_) => Vec::new(),
                 // What it hears from now on is what holds from now on.
@@ -249,6 +250,22 @@ impl Catalog {
         Ok(vec![Entry::IssuerSet(issuer), Entry::VersionRaised])
     }
 
+    /// Runs and keys are where the numbers lead. So a number stays as it was, and only the end grows.
+    fn use_pool(&self, cells: Vec<u32>) -> Result<Decision, Rejection> {
+        if self.pool.starts_with(&cells) {
+            return Ok(Vec::new());
+        }
+        if !cells.starts_with(&self.pool) {
+            let (before, after) = (numbers(&self.pool), numbers(&cells));
+            let detail = format!(
+                "The variable STEPWELL_CELLS is '{after}', but it was '{before}', and there are runs in those cells. \
+                 Set it back. A pool grows by another number at its end, such as '{before},64'."
+            );
+            return Err(Rejection::new(Code::Internal, detail));
+        }
+        Ok(vec![Entry::PoolGrown(cells)])
+    }
+
     fn tidy(&self, now: Timestamp) -> Decision {
         let mut decision = self.ended_sessions(now);
         // By the time that comes here, nobody grants anything for them: a cell looks at the end itself.
@@ -329,6 +346,7 @@ impl Catalog {
             }
             Entry::IssuerSet(issuer) => Some(("issuer_set", format!("issuer:{}", issuer.issuer))),
             Entry::IssuerRemoved(issuer) => Some(("issuer_removed", format!("issuer:{issuer}"))),
+            Entry::PoolGrown(cells) => Some(("pool_grown", format!("pool:{}", numbers(cells)))),
             Entry::KeyForgotten(_)
             | Entry::VersionRaised
             | Entry::CellHeard { .. }
@@ -336,6 +354,12 @@ impl Catalog {
             | Entry::AuditTrimmed { .. } => None,
         }
     }
+}
+
+/// As they are written in a setting.
+fn numbers(cells: &[u32]) -> String {
+    let texts: Vec<_> = cells.iter().map(u32::to_string).collect();
+    texts.join(",")
 }
 
 fn first_kept(last: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! The catalog of a namespace: its keys, sessions, settings and limits, and who has to be told when they change.
 //!
 //! Owns: which keys are good and what they grant, and the audit log's order. The catalog of the default namespace
-//! also keeps what belongs to the deployment: the list of namespaces, and the issuers of tokens.
+//! also keeps what belongs to the deployment: the list of namespaces, the issuers of tokens, and the cells of its pool.
 //! Does not own: keys as texts ([`stepwell_protocol::key`]) and their hashing; raw keys never come here.
 //!
 //! A cell that was told that a key is good answers for it without asking again. So each such cell is remembered, and
@@ -87,6 +87,8 @@ pub struct Catalog {
     watchers: BTreeMap<String, u64>,
     namespaces: BTreeMap<String, Rc<Namespace>>,
     issuers: BTreeMap<String, Rc<Issuer>>,
+    /// How many cells each generation of the pool has, oldest first; nothing before it has grown.
+    pool: Vec<u32>,
     /// The number of the latest line of the audit log.
     audit_seq: u64,
 }
@@ -226,6 +228,11 @@ pub enum Input {
         /// The `iss`.
         issuer: String,
     },
+    /// Somebody is about to start runs in a pool of these generations.
+    UsePool {
+        /// How many cells each has, oldest first.
+        cells: Vec<u32>,
+    },
     /// A cell wants to remember a key.
     Watch {
         /// The cell's place.
@@ -270,6 +277,8 @@ pub enum Entry {
     IssuerSet(Issuer),
     /// An issuer was taken away.
     IssuerRemoved(String),
+    /// The pool has these generations from now on.
+    PoolGrown(Vec<u32>),
     /// Something that a cell may remember does not hold any more.
     VersionRaised,
     /// A cell has heard of a version.
@@ -394,6 +403,11 @@ impl Catalog {
     /// The deployment's issuers, by `iss`.
     pub fn issuers(&self) -> impl Iterator<Item = &Issuer> {
         self.issuers.values().map(Rc::as_ref)
+    }
+
+    /// How many cells each generation of the pool has, oldest first; nothing before it has grown.
+    pub fn pool(&self) -> &[u32] {
+        &self.pool
     }
 
     /// Raised whenever something that a cell may remember does not hold any more.

@@ -61,6 +61,7 @@ const RUNS: &str = "runs";
 const WORKFLOW: &str = "workflow";
 const NAMESPACE: &str = "namespace";
 const ISSUER: &str = "issuer";
+const POOL: &str = "pool";
 const VERSION: &str = "version";
 const WATCHER: &str = "watcher";
 
@@ -78,6 +79,7 @@ impl Catalog {
                 WORKFLOW => drop(catalog.workflows.insert(name, read(row)?)),
                 NAMESPACE => drop(catalog.namespaces.insert(name, Rc::new(read(row)?))),
                 ISSUER => drop(catalog.issuers.insert(name, Rc::new(read(row)?))),
+                POOL => catalog.pool = read(row)?,
                 VERSION => catalog.version = read(row)?,
                 WATCHER => drop(catalog.watchers.insert(name, read(row)?)),
                 _ => (),
@@ -109,6 +111,7 @@ impl Catalog {
             Entry::IssuerRemoved(issuer) => {
                 Some(write(ISSUER, issuer, self.issuers.get(issuer).map(Rc::as_ref)))
             }
+            Entry::PoolGrown(_) => Some(write(POOL, "", Some(&self.pool))),
             Entry::VersionRaised => Some(write(VERSION, "", Some(&self.version))),
             Entry::CellHeard { cell, .. } => Some(write(WATCHER, cell, self.watchers.get(cell))),
             Entry::Audited(_) | Entry::AuditTrimmed { .. } => None,

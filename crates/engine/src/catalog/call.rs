@@ -104,6 +104,13 @@ pub enum Request {
         /// Its name.
         name: String,
     },
+    /// Say how many cells each generation of the deployment's pool has.
+    ShowPool,
+    /// Runs are about to be started in a pool of these generations.
+    UsePool {
+        /// How many cells each has, oldest first.
+        cells: Vec<u32>,
+    },
     /// List the deployment's issuers.
     ListIssuers,
     /// Take tokens of an issuer.

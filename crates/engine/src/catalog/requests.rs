@@ -151,6 +151,11 @@ impl Asked<'_> {
                 self.drive(Input::AddNamespace { name: name.clone() })?;
                 self.show_namespace(201, &name)
             }
+            Request::ShowPool => Ok(Answered::new(200, &self.catalog()?.pool())),
+            Request::UsePool { cells } => {
+                self.drive(Input::UsePool { cells })?;
+                Ok(Answered::new(200, &()))
+            }
             Request::ListIssuers => {
                 let issuers = self.catalog()?.issuers().cloned().collect();
                 Ok(Answered::new(200, &IssuerList { issuers }))

@@ -9,6 +9,7 @@ mod bulk;
 mod described;
 mod error;
 mod forward;
+mod generations;
 mod keys;
 mod list;
 mod namespaces;

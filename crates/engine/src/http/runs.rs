@@ -69,7 +69,7 @@ pub async fn show(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let id = front.locate(&id)?;
+    let id = front.locate(&id).await?;
     let wait_ms = wait_ms(&headers)?;
     front.ask(&id.place, Operation::Get { number: id.number, suffix: id.suffix, wait_ms }).await
 }
@@ -77,7 +77,7 @@ pub async fn show(
 /// `GET /api/executions/{id}/why`
 #[worker::send]
 pub async fn why(Extension(front): Extension<Front>, Path(id): Path<String>) -> Result<Response, Refusal> {
-    let id = front.locate(&id)?;
+    let id = front.locate(&id).await?;
     front.ask(&id.place, Operation::Why { number: id.number, suffix: id.suffix }).await
 }
 
@@ -88,7 +88,7 @@ pub async fn history(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let id = front.locate(&id)?;
+    let id = front.locate(&id).await?;
     let query = query.unwrap_or_default();
     let after = after(&query)?;
     let replay = pairs(&query).any(|(name, value)| name == "replay" && value == "true");
@@ -103,7 +103,7 @@ pub async fn signal(
     headers: HeaderMap,
     body: String,
 ) -> Result<Response, Refusal> {
-    let run = front.locate(&id)?;
+    let run = front.locate(&id).await?;
     check_name("signal", &name)?;
     let payload = payload(body)?;
     let id = idempotency_key(&headers)?;
@@ -151,7 +151,7 @@ pub async fn restart(
 }
 
 async fn act(front: &Front, id: &str, action: Action) -> Result<Response, Refusal> {
-    let RunId { place, number, suffix } = front.locate(id)?;
+    let RunId { place, number, suffix } = front.locate(id).await?;
     front.ask(&place, Operation::Act { number, suffix, action }).await
 }
 

@@ -13,6 +13,7 @@ use stepwell_protocol::{Code, Payload, Place};
 use super::{
     error::Refusal,
     forward::{Front, Terms},
+    generations,
 };
 use crate::{
     cell::{Moved, Operation, fingerprint},
@@ -57,6 +58,7 @@ impl Wanted {
 
 /// Starts a run, or finds the one that its key has started.
 pub async fn start(front: &Front, wanted: &Wanted) -> Result<Response, Refusal> {
+    generations::tell(front).await?;
     match &wanted.key {
         Some(key) => keyed(front, key, wanted).await,
         None if wanted.terms.key_required => {

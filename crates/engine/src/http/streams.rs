@@ -47,7 +47,7 @@ pub async fn run(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let id = front.locate(&id)?;
+    let id = front.locate(&id).await?;
     let Asked { cursor, kinds, leaves, .. } = asked(query.as_deref(), &headers, true)?;
     let cursor = match cursor {
         Some(text) => text.parse().map_err(|error| invalid(&error))?,

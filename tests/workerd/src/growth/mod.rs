@@ -102,8 +102,12 @@ fn config() -> Result<Config> {
     };
     Ok(Config::serving("before")
         .also_serving("after")
-        .worker(worker("before", BEFORE)?.durable_object("CELL", "Cell"))
-        .worker(worker("after", AFTER)?.durable_object_of("CELL", "Cell", "before")))
+        .worker(worker("before", BEFORE)?.durable_object("CELL", "Cell").durable_object("CATALOG", "Catalog"))
+        .worker(
+            worker("after", AFTER)?
+                .durable_object_of("CELL", "Cell", "before")
+                .durable_object_of("CATALOG", "Catalog", "before"),
+        ))
 }
 
 /// Every wish with the run that its client was told of, and how many starts had to be sent again.

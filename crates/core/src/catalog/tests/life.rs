@@ -326,3 +326,25 @@ fn the_clock_may_be_set_back_and_the_log_stays_in_order() {
     let lines = world.rows.audit(u64::MAX, 10).expect("it can be read");
     assert!(lines[0].at >= lines[1].at, "{lines:?}");
 }
+
+#[test]
+fn a_pool_grows_at_its_end_and_in_no_other_way() {
+    let using = |cells: &[u32]| Input::UsePool { cells: cells.to_vec() };
+    let mut world = World::default();
+    assert!(world.catalog().pool().is_empty());
+    world.must(0, using(&[16, 64]));
+    world.lose_memory();
+    for before in [&[16, 64][..], &[16], &[]] {
+        world.must(1, using(before));
+        assert_eq!(world.catalog().pool(), [16, 64]);
+    }
+    for wrong in [&[16, 32][..], &[8, 64], &[64], &[16, 65, 128]] {
+        assert_eq!(world.code(2, using(wrong)), Some(Code::Internal), "{wrong:?}");
+        assert_eq!(world.catalog().pool(), [16, 64]);
+    }
+    world.must(3, using(&[16, 64, 128]));
+    assert_eq!(world.catalog().pool(), [16, 64, 128]);
+    let lines = world.rows.audit(u64::MAX, 10).expect("memory does not fail");
+    let lines: Vec<_> = lines.iter().map(|line| (line.action.as_str(), line.subject.as_str())).collect();
+    assert_eq!(lines, [("pool_grown", "pool:16,64,128"), ("pool_grown", "pool:16,64")]);
+}

@@ -96,7 +96,7 @@ async fn what_is_set_counts_more_than_the_profile() -> TestResult {
 #[tokio::test]
 async fn a_run_that_changes_programs_survives_a_kill() -> TestResult {
     for form in [Form::AllInOne, Form::Split] {
-        println!("{}: {}", form.name(), long::run(form, 1_000, Some(100), true).await?);
+        println!("{}: {}", form.name(), long::run(form, 1_000, Some(100), long::HEAP_MIB, true).await?);
     }
     Ok(())
 }

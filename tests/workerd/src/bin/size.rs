@@ -47,6 +47,9 @@ enum What {
         /// What one activation may do: `STEPWELL_COMMITS`.
         #[arg(long)]
         commits: Option<u32>,
+        /// The most that the heap of the isolate may take, in MiB.
+        #[arg(long, default_value_t = long::HEAP_MIB)]
+        heap: u32,
     },
     /// Many runs cancelled by a filter, with a kill half way.
     Bulk {
@@ -89,9 +92,9 @@ async fn run(what: What) -> Result<String> {
     Ok(match what {
         What::Live { runs, cells, window } => live::run(runs, cells, window).await?.to_string(),
         What::Sleeping { runs } => sleeping::run(runs).await?.to_string(),
-        What::Long { steps, kill, split, commits } => {
+        What::Long { steps, kill, split, commits, heap } => {
             let form = if split { Form::Split } else { Form::AllInOne };
-            long::run(form, steps, commits, kill).await?.to_string()
+            long::run(form, steps, commits, heap, kill).await?.to_string()
         }
         What::Bulk { runs, cells, split } => {
             let form = if split { Form::Split } else { Form::AllInOne };

@@ -111,15 +111,15 @@ async fn all_at_once(bench: Arc<Bench>) -> Result<()> {
 
 /// The first request waits for the end of its run, and the second one would, too.
 async fn in_flight(bench: Arc<Bench>) -> Result<()> {
-    let request =
-        Request::post("/api/workflows/keyed/start", "3600000").header("Idempotency-Key", "idem-in-flight");
+    let request = Request::post("/api/workflows/keyed/start?tag=in-flight", "3600000")
+        .header("Idempotency-Key", "idem-in-flight");
     let waiting = {
         let (bench, request) = (bench.clone(), request.clone().header("Prefer", "wait=10"));
         tokio::spawn(async move { bench.ask(&request).await })
     };
     // Whoever does not wait gets the run, once it is there.
     let run = loop {
-        let list = bench.admin.get("/api/executions?workflow=keyed&status=waiting").await?.json()?;
+        let list = bench.admin.get("/api/executions?tag=in-flight&status=waiting").await?.json()?;
         if let Some(id) = list["executions"][0]["id"].as_str() {
             break id.to_owned();
         }

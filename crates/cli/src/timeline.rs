@@ -128,13 +128,13 @@ impl Timeline {
                     line.note = "timed out".into();
                 }
             }
-            Event::SignalReceived { name, payload, .. } => self.lines.push(Line {
+            Event::SignalReceived { name, payload, by, .. } => self.lines.push(Line {
                 op: None,
                 label: format!("signal {}", words::plain(name)),
                 mark: Mark::Signalled,
                 pieces: vec![(edge, at, Piece::Rest)],
                 attempts: 0,
-                note: words::short(payload, LABEL_MAX),
+                note: format!("{}{}", words::short(payload, LABEL_MAX), sent_by(by.as_deref())),
                 goes_on: None,
                 is_over: true,
             }),
@@ -317,12 +317,18 @@ pub fn tell(record: &Record) -> (char, Style, String) {
             (Mark::Slept, format!("{} timed out", named(op)))
         }
         Event::TimerFired { op } => (Mark::Slept, format!("{} is over", named(op))),
-        Event::SignalReceived { name, payload, .. } => {
-            (Mark::Signalled, format!("signal {}: {}", words::plain(name), words::short(payload, 60)))
+        Event::SignalReceived { name, payload, by, .. } => {
+            let (name, payload) = (words::plain(name), words::short(payload, 60));
+            (Mark::Signalled, format!("signal {name}: {payload}{}", sent_by(by.as_deref())))
         }
     };
     let (symbol, style) = mark.drawn();
     (symbol, style, text)
+}
+
+/// Who has sent a signal, if it was somebody in particular.
+fn sent_by(by: Option<&str>) -> String {
+    by.map(|by| format!(", by {}", words::plain(by))).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -14,6 +14,9 @@ use stepwell_protocol::{
 /// How much of a rate may be used at once.
 const BURST_MS: u64 = 2_000;
 
+/// Who acts with the deployment's own key, through a binding, or as Stepwell itself.
+pub const ROOT: &str = "root";
+
 /// What a caller has brought: a key's id, and a hash of all of its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credential {

@@ -43,7 +43,7 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
         .input
         .decode()
         .map_err(|error| thrown(&format!("the input is none of this workflow: {error}")))?;
-    let action = bulk.action;
+    let (action, by) = (bulk.action, format!("bulk:{}", activation.run));
     let mut bulk = Progressing::new(bulk, front.cells().collect(), activation.started_at);
     let mut page = activation.journal;
     loop {
@@ -67,7 +67,7 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
                 // A slice takes as long as many commits: whoever else asks gets a turn before the next.
                 Delay::from(Duration::ZERO).await;
                 let filter = bulk.filter().clone();
-                let ask = Operation::ActOnAll { filter, below, limit: SLICE, action };
+                let ask = Operation::ActOnAll { filter, below, limit: SLICE, action, by: by.clone() };
                 match front.ask_json::<Acted>(&place, ask).await {
                     Ok(acted) => bulk.done(acted),
                     Err(refusal) => bulk.lost(Failure::new(refusal.0.detail)),

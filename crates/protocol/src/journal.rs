@@ -201,6 +201,9 @@ pub enum Event {
         id: Option<String>,
         /// What came with it.
         payload: Payload,
+        /// Who has sent it; absent if that was the deployment itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
 }
 

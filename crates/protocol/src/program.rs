@@ -520,7 +520,8 @@ mod tests {
 
     #[test]
     fn whatever_else_there_is_to_say_is_said() {
-        let signal = crate::Event::SignalReceived { name: "go".into(), id: None, payload: Payload::null() };
+        let signal =
+            crate::Event::SignalReceived { name: "go".into(), id: None, payload: Payload::null(), by: None };
         let signal = News::Record(Record { seq: Seq(8), at: Timestamp::from_millis(5), event: signal });
         let longer = [
             (vec![signal.clone(), yours(9, 5, 0)], 1),

@@ -123,9 +123,45 @@ pub struct RunView {
     /// Its attributes, as it has set them itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
+    /// Who has started it; absent if that was the deployment itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_by: Option<String>,
+    /// What people have done to it, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acts: Vec<Act>,
     /// What it has cost.
     #[serde(default)]
     pub meter: Meter,
+}
+
+/// What somebody has done to a run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Act {
+    /// When.
+    pub at: Timestamp,
+    /// Who: `key:` or `session:` with its id, `token:` with its subject, `bulk:` with the id of a bulk operation, or
+    /// `root` for the deployment itself.
+    pub by: String,
+    /// What.
+    pub what: Deed,
+}
+
+/// What people do to runs.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deed {
+    /// End it.
+    Cancel,
+    /// Stop it for a while.
+    Pause,
+    /// Let it go on, after it was paused.
+    Resume,
+    /// Let it go on from the step that failed.
+    Retry,
+    /// Take it back, and let it go on from there.
+    Restart,
 }
 
 /// What a run has cost so far, in what Cloudflare bills.

@@ -191,7 +191,12 @@ impl Sequencer {
                 let number = NEXT.get() + 1;
                 NEXT.set(number);
                 let payload = Payload::encode(&number).expect("a number is JSON");
-                Event::SignalReceived { name: format!("w{}", self.dice.below(2)), id: None, payload }
+                Event::SignalReceived {
+                    name: format!("w{}", self.dice.below(2)),
+                    id: None,
+                    payload,
+                    by: None,
+                }
             }
         };
         self.record(event)

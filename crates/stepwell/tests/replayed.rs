@@ -64,6 +64,8 @@ fn exported(outcome: &Outcome) -> Export {
         activations: 2,
         tags: Vec::new(),
         attributes: [].into(),
+        started_by: None,
+        acts: Vec::new(),
         meter: Meter::default(),
     };
     let export = Export {

@@ -1,13 +1,13 @@
 //! What programs say to a cell: the real machine on rows in memory, which are read back after each word.
 
 use stepwell_core::{
-    cell::{Cell, Fault, NewRun, Order, Rows as _},
-    run::{CallEnd, Phase, Run},
+    cell::{Action, Cell, Fault, NewRun, Order, Rows as _},
+    run::{CallEnd, Phase, Run, Signal},
 };
 use stepwell_protocol::{
-    Code, Payload, Place, RunId, Seq, Timestamp,
+    Code, Op, Payload, Place, RunId, Seq, Timestamp,
     program::{Answer, Commit, Dispatch},
-    rest::RunView,
+    rest::{RunView, StepName},
     stream::{Published, Told},
 };
 
@@ -74,6 +74,7 @@ impl Bench {
             retention_ms: None,
             tags: Vec::new(),
             key: None,
+            by: None,
         };
         let Ok(()) = cell.repair(&rows, now) else { panic!("there is nothing to repair") };
         let Ok(started) = cell.start(&rows, now, new) else { panic!("nothing is in its way") };
@@ -129,13 +130,17 @@ impl Bench {
         let done = match word {
             "signal" => {
                 let payload = Payload::encode(rest).expect("a text is JSON");
-                cell.signal(rows, now, id, rest.to_owned(), None, payload).map(drop)
+                cell.signal(rows, now, id, Signal::new(rest, payload)).map(drop)
             }
-            "pause" => cell.pause(rows, now, id),
-            "resume" => cell.resume(rows, now, id),
-            "cancel" => cell.cancel(rows, now, id),
-            "retry" => cell.retry(rows, now, id),
-            "restart" => cell.restart(rows, now, id, rest.parse().ok().as_ref()),
+            "pause" => cell.act(rows, now, id, rest, Action::Pause),
+            "resume" => cell.act(rows, now, id, rest, Action::Resume),
+            "cancel" => cell.act(rows, now, id, rest, Action::Cancel),
+            "retry" => cell.act(rows, now, id, rest, Action::Retry),
+            "restart" => {
+                let op = rest.parse::<Op>().ok();
+                let from = op.map(|Op { name: step, occurrence, .. }| StepName { step, occurrence });
+                cell.act(rows, now, id, rest, Action::Restart { from })
+            }
             "wake" => {
                 let Ok(run) = cell.find(rows, id) else { panic!("it is there") };
                 self.now = run.wake_at().map_or(now, |at| at.max(now));

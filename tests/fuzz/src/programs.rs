@@ -162,6 +162,8 @@ fn exported(input: &Value, outcome: &Outcome) -> Export {
         activations: 2,
         tags: Vec::new(),
         attributes: [].into(),
+        started_by: None,
+        acts: Vec::new(),
         meter: Meter::default(),
     };
     let replay = ReplayFacts {

@@ -277,6 +277,49 @@ async fn the_audit_log_says_who_did_what() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_run_says_who_did_what_to_it() -> TestResult {
+    for form in [Form::AllInOne, Form::Split] {
+        let mut engine = Engine::start(form, 2).await?;
+        let admin = namespace(&engine.client(), "acme").await?;
+        let (ada, ada_client) = key(&admin, &["write"]).await?;
+        let (ben, ben_client) = key(&admin, &["write"]).await?;
+        let (ada, ben) = (format!("key:{ada}"), format!("key:{ben}"));
+        let run = ada_client.start_id("wait", json!(60_000)).await?;
+        ben_client.pause(&run).await?;
+        ben_client.pause(&run).await?;
+        let why = admin.get(&format!("/api/executions/{run}/why")).await?.json()?;
+        assert_eq!(why["because"], format!("{ben} has paused it. Resume it to go on."));
+        ada_client.resume(&run).await?;
+        engine.engine.restart().await?;
+        ben_client.signal(&run, "go", &json!("yes"), Some("s1")).await?;
+        let view = ben_client.until(&run, "completed").await?;
+        assert_eq!(view["started_by"], json!(ada));
+        let history = ben_client.history(&run).await?;
+        assert_eq!(history[0]["event"]["signal_received"]["by"], json!(ben), "{history:?}");
+        let restart = json!({"action": "restart", "filter": {"workflow": "wait", "from": 0}});
+        let bulk = ben_client.post_json("/api/bulk", &restart).await?;
+        let bulk = ben_client.until(bulk["id"].as_str().unwrap_or_default(), "completed").await?;
+        assert_eq!(bulk["started_by"], json!(ben));
+        let view = ben_client.until(&run, "completed").await?;
+        let acts: Vec<_> = view["acts"].as_array().into_iter().flatten().collect();
+        let done = |act: &Value| (act["what"].clone(), act["by"].clone());
+        let by_bulk = format!("bulk:{}", bulk["id"].as_str().unwrap_or_default());
+        let all = [("pause", &ben), ("resume", &ada), ("restart", &by_bulk)];
+        let all = all.map(|(what, by)| (json!(what), json!(by)));
+        assert_eq!(acts.iter().map(|act| done(act)).collect::<Vec<_>>(), all, "{view}");
+        // The deployment's own key is nobody in particular.
+        let root = engine.client();
+        let own = root.start_id("nap", json!(60_000)).await?;
+        let view = root.cancel(&own).await?.json()?;
+        assert_eq!(
+            (&view["started_by"], done(&view["acts"][0])),
+            (&Value::Null, (json!("cancel"), json!("root")))
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn nobody_learns_anything_with_a_key_that_nobody_made() -> TestResult {
     use stepwell_protocol::key::{Kind, RANDOM_BYTES, make};
     let engine = Engine::start(Form::AllInOne, 1).await?;

@@ -6,7 +6,7 @@ use console::Term;
 use serde::Serialize;
 use stepwell_protocol::{
     Payload,
-    rest::{RunView, Why},
+    rest::{Act, Deed, RunView, Why},
 };
 
 use crate::{
@@ -75,7 +75,22 @@ fn heading(run: &RunView, input: Option<&Payload>) {
     let workflow = words::plain(&run.workflow);
     anstream::println!("{bold}{workflow}{bold:#} {} {}", run.id, words::status(run.status));
     let now = words::now();
-    field("started", &format!("{}, {}", words::date(run.created_at), words::distance(run.created_at, now)));
+    let by = run.started_by.as_ref().map(|by| format!(", by {}", words::plain(by))).unwrap_or_default();
+    field(
+        "started",
+        &format!("{}, {}{by}", words::date(run.created_at), words::distance(run.created_at, now)),
+    );
+    for Act { at, by, what } in &run.acts {
+        let done = match what {
+            Deed::Cancel => "cancelled",
+            Deed::Pause => "paused",
+            Deed::Resume => "resumed",
+            Deed::Retry => "retried",
+            Deed::Restart => "restarted",
+        };
+        let (date, distance) = (words::date(*at), words::distance(*at, now));
+        field(done, &format!("{date}, {distance}, by {}", words::plain(by)));
+    }
     if let Some(ended) = run.ended_at {
         let took = words::length(words::between(run.created_at, ended));
         field("ended", &format!("{}, after {took}", words::date(ended)));

@@ -1,6 +1,10 @@
 //! The one loop: decide, commit, apply, arm, order.
 
-use stepwell_protocol::{Code, Problem, Timestamp, program::Dispatch, rest::RunView};
+use stepwell_protocol::{
+    Code, Problem, Timestamp,
+    program::Dispatch,
+    rest::{Act, RunView},
+};
 
 use super::{
     CALLS_MAX, Cell, Fault, LOOK_AGAIN_MS, Order, Rows, alarm::next_look, counts::counts_as, queued::Nudges,
@@ -19,9 +23,24 @@ impl Cell {
         number: u64,
         input: impl FnOnce(Option<Slot>) -> Input,
     ) -> Result<Decision, Fault<R::Error>> {
+        self.drive_by(rows, now, number, None, input)
+    }
+
+    /// The same on somebody's behalf, who is remembered if anything changes.
+    pub(super) fn drive_by<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        number: u64,
+        act: Option<Act>,
+        input: impl FnOnce(Option<Slot>) -> Input,
+    ) -> Result<Decision, Fault<R::Error>> {
         let run = self.run(rows, number)?;
         let slot = self.slot(now, &run.workflow, run.dispatch);
-        let decision = run.decide(now, input(slot))?;
+        let mut decision = run.decide(now, input(slot))?;
+        if !decision.entries.is_empty() {
+            decision.entries.extend(act.map(Entry::ActedOn));
+        }
         let counted_as = counts_as(&run);
         let mut next = run;
         if !decision.entries.is_empty() {

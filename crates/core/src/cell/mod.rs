@@ -11,6 +11,7 @@
 //! Invariant: the alarm is never later than the earliest time at which a run is due.
 
 mod access;
+mod acts;
 mod alarm;
 mod counts;
 mod drive;
@@ -29,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stepwell_protocol::{Epoch, Payload, Timestamp, program::Budget, rest::RunView};
 
 pub use access::{Admission, REMEMBERED_MAX, REMEMBERED_MS, settled};
+pub use acts::Action;
 pub use counts::{COUNT_SLICE, Counted, Tally};
 pub use drive::no_such_run;
 pub use keys::Reserved;

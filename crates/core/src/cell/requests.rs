@@ -1,13 +1,9 @@
 //! What clients ask of a cell.
 
-use stepwell_protocol::{
-    Code, Event, Op, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
-    program::Dispatch,
-    rest::{Status, Why},
-};
+use stepwell_protocol::{Payload, Place, RunId, Timestamp, program::Dispatch, rest::Why};
 
-use super::{Cell, Fault, KeyRow, Rows, Sought, counts::counts_as, drive::no_such_run};
-use crate::run::{Cut, Input, Run, Signal, Start};
+use super::{Cell, Fault, KeyRow, Rows, counts::counts_as, drive::no_such_run};
+use crate::run::{Input, Run, Signal, Start};
 
 /// A run to be started.
 #[derive(Clone, Debug)]
@@ -32,6 +28,8 @@ pub struct NewRun {
     pub tags: Vec<String>,
     /// Its idempotency key.
     pub key: Option<KeyRow>,
+    /// Who starts it; nobody in particular, if that is not said.
+    pub by: Option<String>,
 }
 
 /// A run that was started, now or before.
@@ -69,6 +67,7 @@ impl Cell {
             retention_ms: new.retention_ms,
             key: new.key.as_ref().map(|key| key.key.clone()),
             tags: new.tags,
+            started_by: new.by,
         };
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);
@@ -108,113 +107,18 @@ impl Cell {
         rows: &R,
         clock: Timestamp,
         to: &RunId,
-        name: String,
-        id: Option<String>,
-        payload: Payload,
+        signal: Signal,
     ) -> Result<bool, Fault<R::Error>> {
         let now = self.now(clock);
         self.find(rows, to)?;
-        if let Some(id) = &id
+        if let Some(id) = &signal.id
             && rows.has_signal(to.number, id).map_err(Fault::Storage)?
         {
             return Ok(false);
         }
-        self.drive(rows, now, to.number, |slot| Input::Signal { name, id, payload, slot })?;
+        self.drive(rows, now, to.number, |slot| Input::Signal { signal, slot })?;
         self.dispatch(rows, now);
         Ok(true)
-    }
-
-    /// Cancels a run.
-    pub fn cancel<R: Rows>(&mut self, rows: &R, clock: Timestamp, id: &RunId) -> Result<(), Fault<R::Error>> {
-        let now = self.now(clock);
-        self.find(rows, id)?;
-        self.drive(rows, now, id.number, |_| Input::Cancel).map(drop)
-    }
-
-    /// Stops a run for a while.
-    pub fn pause<R: Rows>(&mut self, rows: &R, clock: Timestamp, id: &RunId) -> Result<(), Fault<R::Error>> {
-        let now = self.now(clock);
-        self.find(rows, id)?;
-        self.drive(rows, now, id.number, |_| Input::Pause).map(drop)
-    }
-
-    /// Lets a paused run go on.
-    pub fn resume<R: Rows>(&mut self, rows: &R, clock: Timestamp, id: &RunId) -> Result<(), Fault<R::Error>> {
-        let now = self.now(clock);
-        self.find(rows, id)?;
-        self.drive(rows, now, id.number, |slot| Input::Resume { slot })?;
-        self.dispatch(rows, now);
-        Ok(())
-    }
-
-    /// Lets a failed run go on from the step that failed, with all its attempts; or from where it was, if no
-    /// step did.
-    pub fn retry<R: Rows>(&mut self, rows: &R, clock: Timestamp, id: &RunId) -> Result<(), Fault<R::Error>> {
-        let run = self.find(rows, id)?;
-        if run.status() != Status::Failed {
-            let detail = format!("The run is {}. Only a failed run can be retried.", run.status().as_str());
-            return Err(Problem::new(Code::WrongStatus, detail).into());
-        }
-        let (mut failed, mut cuts) = (None, Vec::new());
-        each(rows, &run, Sought::FailedSteps, Seq(0), |record| {
-            if let Event::StepFinished { op, .. } = record.event {
-                failed = Some((op, record.seq));
-            }
-        })?;
-        if let Some((op, seq)) = failed {
-            // Its earlier attempts too, one by one: what happened beside them still counts.
-            each(rows, &run, Sought::Of(&op), Seq(0), |record| {
-                if record.seq < seq {
-                    cuts.push(Cut::only(record.seq));
-                }
-            })?;
-            cuts.push(Cut { after: Seq(seq.0 - 1), through: run.head });
-        }
-        self.take_back(rows, clock, &run, cuts)
-    }
-
-    /// Takes a run that has ended or is paused back to before a step, and lets it go on from there; from its
-    /// beginning, if no step is named.
-    pub fn restart<R: Rows>(
-        &mut self,
-        rows: &R,
-        clock: Timestamp,
-        id: &RunId,
-        from: Option<&Op>,
-    ) -> Result<(), Fault<R::Error>> {
-        let run = self.find(rows, id)?;
-        let first = first(rows, &run, from.map_or(Sought::Any, Sought::Of))?;
-        if let (None, Some(op)) = (first, from) {
-            let detail = format!(
-                "The run's journal has no step '{}' (occurrence {}). Its history shows the ones it has.",
-                op.name, op.occurrence
-            );
-            return Err(Problem::new(Code::StepNotFound, detail).into());
-        }
-        let cuts = first.map(|seq| Cut { after: Seq(seq.0 - 1), through: run.head }).into_iter().collect();
-        self.take_back(rows, clock, &run, cuts)
-    }
-
-    fn take_back<R: Rows>(
-        &mut self,
-        rows: &R,
-        clock: Timestamp,
-        run: &Run,
-        cuts: Vec<Cut>,
-    ) -> Result<(), Fault<R::Error>> {
-        let now = self.now(clock);
-        let mut signals = Vec::new();
-        if let Some(after) = cuts.iter().map(|cut| cut.after).min() {
-            each(rows, run, Sought::Signals, after, |record| {
-                let is_cut = cuts.iter().any(|cut| cut.after < record.seq && record.seq <= cut.through);
-                if let (true, Event::SignalReceived { name, payload, .. }) = (is_cut, record.event) {
-                    signals.push(Signal { name, payload });
-                }
-            })?;
-        }
-        self.drive(rows, now, run.id.number, |slot| Input::Restart { cuts, signals, slot })?;
-        self.dispatch(rows, now);
-        Ok(())
     }
 
     /// A number for a new run. One that is not used leaves a hole, which does no harm.
@@ -225,35 +129,5 @@ impl Cell {
         };
         self.last_number = Some(last + 1);
         Ok(last + 1)
-    }
-}
-
-/// Looks at each event of a kind that counts. For what people do by hand, not for the hot path.
-fn each<R: Rows>(
-    rows: &R,
-    run: &Run,
-    what: Sought<'_>,
-    after: Seq,
-    mut look: impl FnMut(Record),
-) -> Result<(), Fault<R::Error>> {
-    let mut after = run.skip_cuts(after);
-    loop {
-        let found = rows.find(run.id.number, &what, after).map_err(Fault::Storage)?;
-        let Some(last) = found.last().map(|record| record.seq) else { return Ok(()) };
-        found.into_iter().filter(|record| run.counts(record.seq)).for_each(&mut look);
-        after = run.skip_cuts(last);
-    }
-}
-
-/// Where the first event of a kind is that counts.
-fn first<R: Rows>(rows: &R, run: &Run, what: Sought<'_>) -> Result<Option<Seq>, Fault<R::Error>> {
-    let mut after = run.skip_cuts(Seq(0));
-    loop {
-        let found = rows.find(run.id.number, &what, after).map_err(Fault::Storage)?;
-        let Some(last) = found.last().map(|record| record.seq) else { return Ok(None) };
-        if let Some(record) = found.iter().find(|record| run.counts(record.seq)) {
-            return Ok(Some(record.seq));
-        }
-        after = run.skip_cuts(last);
     }
 }

@@ -62,6 +62,7 @@ impl Run {
             Entry::Completed { at, .. } => self.end(End::Completed, *at),
             Entry::Failed { at, .. } => self.end(End::Failed, *at),
             Entry::Cancelled { at } => self.end(End::Cancelled, *at),
+            Entry::ActedOn(act) => self.remember_act(act),
             Entry::Expired => self.deleting = true,
         }
     }

@@ -1,13 +1,13 @@
 //! What to do about an input. Decides; never writes.
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Failure, Op, OpKind, Payload, Problem, Record, RunId, Seq, Timestamp,
+    Code, Epoch, Event, Failure, Op, OpKind, Problem, Record, RunId, Seq, Timestamp,
     program::{Dispatch, PAYLOAD_BYTES_MAX},
 };
 
 use super::{
     CallEnd, Decision, Effect, Entry, Input, LEASE_MS, OpenOp, Phase, Rejection, Reply, Run, STRIKES_MAX,
-    SUSPICION_ALONE, Session, Slot, Spent, Stamps, TROUBLE_BACKOFF_MS_MAX, Trouble,
+    SUSPICION_ALONE, Session, Signal, Slot, Spent, Stamps, TROUBLE_BACKOFF_MS_MAX, Trouble,
     retry::{fraction, scaled},
 };
 use crate::window::EXCLUSIVE_MS;
@@ -31,6 +31,8 @@ pub struct Start {
     pub key: Option<String>,
     /// What people call it by.
     pub tags: Vec<String>,
+    /// Who starts it; nobody in particular, if that is not said.
+    pub started_by: Option<String>,
     /// A slot, if one is free: its program is then called at once.
     pub slot: Option<Slot>,
 }
@@ -60,6 +62,8 @@ impl Run {
             stamps: Stamps::default(),
             tags: start.tags,
             attributes: std::collections::BTreeMap::new(),
+            started_by: start.started_by,
+            acts: Vec::new(),
             spent: Spent::default(),
             trouble: Trouble::default(),
             draining: false,
@@ -74,7 +78,7 @@ impl Run {
         match input {
             Input::Activate(slot) => Ok(self.grant(now, slot)),
             Input::Commit { commit, hash } => self.commit(now, commit, hash),
-            Input::Signal { name, id, payload, slot } => self.signal(now, name, id, payload, slot),
+            Input::Signal { signal, slot } => self.signal(now, signal, slot),
             Input::Cancel => self.cancel(now),
             Input::Pause => self.pause(),
             Input::Resume { slot } => self.resume(now, slot),
@@ -114,23 +118,16 @@ impl Run {
         }
     }
 
-    fn signal(
-        &self,
-        now: Timestamp,
-        name: String,
-        id: Option<String>,
-        payload: Payload,
-        slot: Option<Slot>,
-    ) -> Result<Decision, Rejection> {
-        if payload.size() > PAYLOAD_BYTES_MAX {
-            return Err(too_large("The signal's payload", payload.size()));
+    fn signal(&self, now: Timestamp, signal: Signal, slot: Option<Slot>) -> Result<Decision, Rejection> {
+        if signal.payload.size() > PAYLOAD_BYTES_MAX {
+            return Err(too_large("The signal's payload", signal.payload.size()));
         }
         if let Phase::Ended { .. } = self.phase {
             return Err(self.ended("receive a signal"));
         }
         // The oldest wait gets the signal; the program's replay follows the same rule.
-        let answered = self.open.iter().position(|open| open.signal.as_deref() == Some(&name));
-        let record = self.next_record(now, Event::SignalReceived { name, id, payload });
+        let answered = self.open.iter().position(|open| open.signal.as_deref() == Some(&signal.name));
+        let record = self.next_record(now, signal.received());
         let mut decision =
             Decision { entries: vec![Entry::Recorded { record, mark: None }], ..Decision::default() };
         match (&self.phase, answered) {

@@ -14,6 +14,7 @@ mod decide;
 mod expiry;
 mod hex;
 mod mark;
+mod people;
 mod restart;
 mod retry;
 mod row;
@@ -29,12 +30,13 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp,
     program::{Commit, Dispatch, Progress},
-    rest::Status,
+    rest::{Act, Status},
 };
 
 pub use decide::Start;
 pub use expiry::EXPIRY_ROUND_MS;
 pub use mark::Mark;
+pub use people::{ACTS_MAX, Signal};
 pub use retry::delay_ms;
 pub use row::{Corrupt, RunRow, Stamps, Tail};
 pub use spent::Spent;
@@ -114,6 +116,10 @@ pub struct Run {
     pub tags: Vec<String>,
     /// What it has said that it may be found by.
     pub attributes: BTreeMap<String, String>,
+    /// Who has started it; nobody in particular, if that is not said.
+    pub started_by: Option<String>,
+    /// What people have done to it, the latest last.
+    pub acts: Vec<Act>,
     /// What it has cost.
     pub spent: Spent,
     /// What went wrong since it last made progress.
@@ -258,12 +264,8 @@ pub enum Input {
     },
     /// Somebody sends it a signal.
     Signal {
-        /// The signal's name.
-        name: String,
-        /// The sender's id for it.
-        id: Option<String>,
-        /// What comes with it.
-        payload: Payload,
+        /// What is sent.
+        signal: Signal,
         /// Whether it could be activated at once.
         slot: Option<Slot>,
     },
@@ -306,15 +308,6 @@ pub enum Input {
         /// Which activation.
         epoch: Epoch,
     },
-}
-
-/// A signal that a run has received.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signal {
-    /// Its name.
-    pub name: String,
-    /// What came with it.
-    pub payload: Payload,
 }
 
 /// A place in the window of activations.
@@ -417,6 +410,8 @@ pub enum Entry {
         /// When.
         at: Timestamp,
     },
+    /// Somebody has done something to it.
+    ActedOn(Act),
     /// It is being deleted.
     Expired,
 }
@@ -452,6 +447,7 @@ impl Entry {
             | Self::Completed { .. }
             | Self::Failed { .. }
             | Self::Cancelled { .. }
+            | Self::ActedOn(_)
             | Self::Expired => true,
         }
     }

@@ -1,6 +1,6 @@
 //! Stopping a run for a while, letting it go on, and taking it back.
 
-use stepwell_protocol::{Code, Event, Problem, Record, Seq, Timestamp};
+use stepwell_protocol::{Code, Problem, Record, Seq, Timestamp};
 
 use super::{
     Cut, Decision, Effect, Entry, PauseWhy, Phase, Rejection, Reply, Run, Signal, Slot, Trouble,
@@ -67,8 +67,9 @@ impl Run {
             decision.entries.push(Entry::Rewound(cuts));
         }
         // A signal that was acknowledged is kept, whatever becomes of the steps after it.
-        for (Signal { name, payload }, seq) in signals.into_iter().zip(self.head.0 + 1..) {
-            let event = Event::SignalReceived { name, id: None, payload };
+        for (signal, seq) in signals.into_iter().zip(self.head.0 + 1..) {
+            // Its id is on record already.
+            let event = Signal { id: None, ..signal }.received();
             let record = Record { seq: Seq(seq), at: now, event };
             decision.entries.push(Entry::Recorded { record, mark: None });
         }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Epoch, Problem, RunId, Seq, Timestamp,
     program::{Dispatch, Progress},
+    rest::Act,
 };
 
 use super::{Cut, End, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trouble, hex};
@@ -103,6 +104,10 @@ struct State {
     tags: Vec<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     attributes: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    acts: Vec<Act>,
     #[serde(default, skip_serializing_if = "is_nothing")]
     spent: Spent,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -175,6 +180,8 @@ impl Run {
             stamps: self.stamps,
             tags: self.tags.clone(),
             attributes: self.attributes.clone(),
+            started_by: self.started_by.clone(),
+            acts: self.acts.clone(),
             spent: self.spent,
             draining: self.draining,
             phase,
@@ -230,6 +237,8 @@ impl Run {
             stamps: state.stamps,
             tags: state.tags,
             attributes: state.attributes,
+            started_by: state.started_by,
+            acts: state.acts,
             spent: Spent {
                 rows: state.spent.rows.saturating_add(tail.head.0.saturating_sub(state.spent.at.0)),
                 at: tail.head,

@@ -93,6 +93,7 @@ fn is_word(entry: &Entry) -> bool {
         | Entry::Paused(_)
         | Entry::Completed { .. }
         | Entry::Failed { .. }
+        | Entry::ActedOn(_)
         | Entry::Expired
         | Entry::Cancelled { .. } => false,
     }

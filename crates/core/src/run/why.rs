@@ -3,10 +3,11 @@
 use stepwell_protocol::{
     OpKind, Timestamp,
     export::{CutView, ReplayFacts},
-    rest::{RunView, TroubleView, WaitsFor, Why},
+    rest::{Deed, RunView, TroubleView, WaitsFor, Why},
 };
 
 use super::{End, Entry, PauseWhy, Phase, Run, Session, Trouble};
+use crate::access::ROOT;
 
 impl Run {
     /// What its program is given beside its input and journal: all that a replay elsewhere needs.
@@ -49,6 +50,8 @@ impl From<&Run> for RunView {
             activations: run.epoch.0,
             tags: run.tags.clone(),
             attributes: run.attributes.clone(),
+            started_by: run.started_by.clone(),
+            acts: run.acts.clone(),
             meter: run.meter(),
         }
     }
@@ -119,11 +122,21 @@ impl Run {
                 let parts: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(_, what)| *what).collect();
                 format!("It waits {}.", parts.join(" or "))
             }
-            Phase::Paused { why: PauseWhy::Request } => "Somebody has paused it. Resume it to go on.".into(),
+            Phase::Paused { why: PauseWhy::Request } => {
+                format!("{} has paused it. Resume it to go on.", self.who(Deed::Pause))
+            }
             Phase::Paused { why: PauseWhy::Problem(problem) } => problem.detail.clone(),
             Phase::Ended { how: End::Completed, .. } => "It has returned.".into(),
             Phase::Ended { how: End::Failed, .. } => "It has failed; its error says why.".into(),
-            Phase::Ended { how: End::Cancelled, .. } => "Somebody has cancelled it.".into(),
+            Phase::Ended { how: End::Cancelled, .. } => {
+                format!("{} has cancelled it.", self.who(Deed::Cancel))
+            }
         }
+    }
+
+    /// Who was the last to do something to it.
+    fn who(&self, deed: Deed) -> &str {
+        let act = self.acts.iter().rfind(|act| act.what == deed && act.by != ROOT);
+        act.map_or("Somebody", |act| &act.by)
     }
 }

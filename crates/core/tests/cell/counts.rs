@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stepwell_core::cell::{COUNT_SLICE, Cell, Rows as _};
+use stepwell_core::cell::{Action, COUNT_SLICE, Cell, Rows as _};
 use stepwell_protocol::{
     Op, OpKind, Payload, Seq,
     program::{Open, Then},
@@ -43,15 +43,15 @@ fn counts_follow_every_change_of_a_run() {
     cell.commit(&rows, at(1), 1, epoch, said(Seq(0), vec![], Then::Suspend { open }), 1).expect("in turn");
     assert_eq!(in_rows(&rows)["a"][&Status::Waiting], 1);
     assert_counted(&mut cell, &rows);
-    cell.pause(&rows, at(2), &ids[0]).expect("it can be paused");
+    cell.act(&rows, at(2), &ids[0], "root", Action::Pause).expect("it can be paused");
     assert_counted(&mut cell, &rows);
-    cell.resume(&rows, at(3), &ids[0]).expect("it can go on");
+    cell.act(&rows, at(3), &ids[0], "root", Action::Resume).expect("it can go on");
     assert_counted(&mut cell, &rows);
     for id in &ids {
-        cell.cancel(&rows, at(4), id).expect("it can be cancelled");
+        cell.act(&rows, at(4), id, "root", Action::Cancel).expect("it can be cancelled");
         assert_counted(&mut cell, &rows);
     }
-    cell.restart(&rows, at(5), &ids[4], None).expect("it can be restarted");
+    cell.act(&rows, at(5), &ids[4], "root", Action::Restart { from: None }).expect("it can be restarted");
     assert_counted(&mut cell, &rows);
 }
 
@@ -61,7 +61,7 @@ fn runs_that_are_deleted_do_not_count() {
     for _ in 0..3 {
         let new = stepwell_core::cell::NewRun { retention_ms: Some(1), ..new_run(None) };
         let id = cell.start(&rows, at(0), new).expect("it is accepted").run.id;
-        cell.cancel(&rows, at(1), &id).expect("it can be cancelled");
+        cell.act(&rows, at(1), &id, "root", Action::Cancel).expect("it can be cancelled");
     }
     assert_counted(&mut cell, &rows);
     assert_eq!(in_rows(&rows)["w"][&Status::Cancelled], 3);
@@ -82,7 +82,7 @@ fn a_large_cell_is_counted_in_slices_and_changes_between_them_count_once() {
     assert!(!cell.count(&rows).expect("the rows can be read").is_all());
     // One that was counted, one that was not, and a new one.
     for id in [&ids[3], &ids[runs - 3]] {
-        cell.cancel(&rows, at(1), id).expect("it can be cancelled");
+        cell.act(&rows, at(1), id, "root", Action::Cancel).expect("it can be cancelled");
     }
     cell.start(&rows, at(1), new_run(None)).expect("it is accepted");
     assert_counted(&mut cell, &rows);

@@ -11,7 +11,7 @@ mod streams;
 mod taken_back;
 
 use stepwell_core::cell::{CALLS_MAX, Cell, NewRun, Order};
-use stepwell_core::run::{CallEnd, Trouble};
+use stepwell_core::run::{CallEnd, Signal, Trouble};
 use stepwell_core::window::READY_MAX;
 use stepwell_protocol::{
     Epoch, Op, OpKind, Payload, Place, RunId, Seq, Timestamp,
@@ -37,6 +37,7 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
         retention_ms: None,
         tags: vec![],
         key: None,
+        by: None,
     }
 }
 
@@ -66,7 +67,7 @@ fn the_late_end_of_an_earlier_call_does_not_orphan_the_present_one() {
     let commit = said(Seq(0), vec![], Then::Suspend { open });
     let answer = cell.commit(&rows, at(10), 1, Epoch(1), commit, 1).expect("it is accepted");
     assert_eq!(answer, Answer::Stop);
-    cell.signal(&rows, at(11), &run.id, "s".into(), None, Payload::null()).expect("it is kept");
+    cell.signal(&rows, at(11), &run.id, Signal::new("s", Payload::null())).expect("it is kept");
     assert!(cell.take_orders().contains(&Order::Call { number: 1, epoch: Epoch(2) }));
     cell.call_ended(&rows, at(12), 1, Epoch(1), CallEnd::Returned).expect("it is recorded");
     assert_eq!(cell.calls(), 1, "the second call is under way");

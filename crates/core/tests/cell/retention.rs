@@ -1,7 +1,7 @@
 //! Runs that are deleted when they have been kept for long enough.
 
 use stepwell_core::{
-    cell::{Cell, DELETE_SLICE, Fault, KeyRow, NewRun, Order},
+    cell::{Action, Cell, DELETE_SLICE, Fault, KeyRow, NewRun, Order},
     run::CallEnd,
 };
 use stepwell_protocol::{
@@ -107,7 +107,10 @@ fn a_long_run_is_deleted_in_slices_and_is_gone_from_the_first_on() {
         let deleted = bench.rows.deleted.get();
         assert!(deleted <= DELETE_SLICE.rows, "{deleted} rows at once");
         assert!(!bench.is_there(&long));
-        assert!(bench.cell.restart(&bench.rows, at(now), &long, None).is_err(), "it cannot be taken back");
+        assert!(
+            bench.cell.act(&bench.rows, at(now), &long, "root", Action::Restart { from: None }).is_err(),
+            "it cannot be taken back"
+        );
         if bench.rows.runs() > 0 {
             now += 1;
             assert_eq!(next, Some(at(now)), "the next slice follows at once");
@@ -145,13 +148,16 @@ fn a_key_is_free_again_when_its_run_is_gone_even_while_that_is_being_deleted() {
 fn a_run_that_is_taken_back_in_time_lives() {
     let mut bench = Bench::new();
     let run = bench.ended(0, 3, Some(KEPT_MS), None);
-    bench.cell.restart(&bench.rows, at(KEPT_MS - 1), &run, None).expect("it has ended");
+    bench
+        .cell
+        .act(&bench.rows, at(KEPT_MS - 1), &run, "root", Action::Restart { from: None })
+        .expect("it has ended");
     bench.alarm(KEPT_MS + 1);
     assert!(bench.is_there(&run));
     let stored = bench.rows.get(run.number);
     assert!(stored.is_held_by(Epoch(2)) && stored.expires_at().is_none());
     // Its time begins anew with its next end.
-    bench.cell.cancel(&bench.rows, at(KEPT_MS + 5), &run).expect("it is at work");
+    bench.cell.act(&bench.rows, at(KEPT_MS + 5), &run, "root", Action::Cancel).expect("it is at work");
     assert_eq!(bench.rows.get(run.number).wake_at(), Some(at(2 * KEPT_MS + 10)));
 }
 

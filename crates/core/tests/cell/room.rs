@@ -1,6 +1,9 @@
 //! A cell that is nearly full.
 
-use stepwell_core::cell::{Cell, Fault, KeyRow, NewRun, Reserved};
+use stepwell_core::{
+    cell::{Cell, Fault, KeyRow, NewRun, Reserved},
+    run::Signal,
+};
 use stepwell_protocol::{
     Code, Epoch, Op, OpKind, Payload, Place, RunId, Seq,
     program::{Open, Then},
@@ -60,7 +63,7 @@ fn the_runs_of_a_full_cell_go_on() {
     let open = vec![Open::Wait { op, signal: "s".into(), timeout_ms: None }];
     cell.commit(&rows, at(1), 1, Epoch(1), said(Seq(0), vec![], Then::Suspend { open }), 1)
         .expect("a commit is accepted");
-    let new = cell.signal(&rows, at(2), &run, "s".into(), None, Payload::null()).expect("a signal is kept");
+    let new = cell.signal(&rows, at(2), &run, Signal::new("s", Payload::null())).expect("a signal is kept");
     assert!(new);
     let done = said(Seq(1), vec![], Then::Complete { output: Payload::null() });
     cell.commit(&rows, at(3), 1, Epoch(2), done, 2).expect("its end is recorded");

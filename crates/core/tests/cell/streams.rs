@@ -1,7 +1,8 @@
 //! What a run publishes, and what its readers are shown.
 
 use stepwell_core::{
-    cell::{Cell, Fault, LINGER_MS, Order, Rows as _, TOLD_BYTES_MAX},
+    cell::{Action, Cell, Fault, LINGER_MS, Order, Rows as _, TOLD_BYTES_MAX},
+    run::Signal,
     stream::{CellReader, Cursor, Flow, Kinds, Only, Reader},
 };
 use stepwell_protocol::{
@@ -163,7 +164,7 @@ fn the_last_word_of_a_program_stores_all_that_it_said_before() {
 fn a_run_that_is_cancelled_has_said_what_it_said() {
     let (rows, mut cell, id) = begun();
     publish(&mut cell, &rows, 10, published(0, &["a"]));
-    cell.cancel(&rows, at(11), &id).expect("it is there");
+    cell.act(&rows, at(11), &id, "root", Action::Cancel).expect("it is there");
     assert_eq!(texts(&read(&cell, &rows, &mut all(&id))), ["a", "status"]);
 }
 
@@ -188,7 +189,7 @@ fn a_later_activation_counts_anew_and_an_earlier_one_is_refused() {
     let open = vec![Open::Wait { op, signal: "s".into(), timeout_ms: None }];
     cell.commit(&rows, at(11), 1, Epoch(1), said(Seq(0), vec![], Then::Suspend { open }), 1)
         .expect("in turn");
-    cell.signal(&rows, at(12), &id, "s".into(), None, Payload::null()).expect("it is kept");
+    cell.signal(&rows, at(12), &id, Signal::new("s", Payload::null())).expect("it is kept");
     cell.told(&rows, at(13), 1, Epoch(1), published(1, &["late"])).expect_err("another activation has it");
     cell.told(&rows, at(14), 1, Epoch(2), published(0, &["b"])).expect("it is at work");
     cell.tell(&rows, at(2_000)).expect("it is stored");

@@ -1,13 +1,13 @@
 //! Pause, resume, retry and restart, as clients ask for them.
 
 use stepwell_core::{
-    cell::{Cell, Fault, Order},
-    run::{CallEnd, Phase},
+    cell::{Action, Cell, Fault, Order},
+    run::{ACTS_MAX, CallEnd, Phase, Signal},
 };
 use stepwell_protocol::{
     Code, Epoch, Event, Failure, Op, OpKind, Payload, RunId, Seq,
     program::{Answer, Command, Open, Retry, Then},
-    rest::Status,
+    rest::{Deed, Status, StepName},
 };
 
 use crate::{Memory, at, new_run, said};
@@ -67,7 +67,7 @@ impl Bench {
 
     fn signal(&mut self, name: &str) {
         let (now, payload) = (at(self.now_ms), Payload::null());
-        self.cell.signal(&self.rows, now, &self.id, name.into(), None, payload).expect("it is kept");
+        self.cell.signal(&self.rows, now, &self.id, Signal::new(name, payload)).expect("it is kept");
     }
 
     fn alarm_at(&mut self, ms: u64) {
@@ -76,11 +76,12 @@ impl Bench {
     }
 
     fn retry(&mut self) -> Result<(), Code> {
-        code(self.cell.retry(&self.rows, at(self.now_ms), &self.id))
+        code(self.cell.act(&self.rows, at(self.now_ms), &self.id, "root", Action::Retry))
     }
 
     fn restart(&mut self, from: Option<&Op>) -> Result<(), Code> {
-        code(self.cell.restart(&self.rows, at(self.now_ms), &self.id, from))
+        let from = from.cloned().map(|Op { name: step, occurrence, .. }| StepName { step, occurrence });
+        code(self.cell.act(&self.rows, at(self.now_ms), &self.id, "root", Action::Restart { from }))
     }
 
     /// The cell dies: the next one knows only rows.
@@ -265,10 +266,10 @@ fn a_run_that_is_at_work_cannot_be_restarted() {
 fn a_paused_sleep_fires_by_the_alarm_after_the_run_goes_on() {
     let mut bench = Bench::start(None);
     bench.commit(vec![], sleep());
-    bench.cell.pause(&bench.rows, at(10), &bench.id).expect("it has not ended");
+    bench.cell.act(&bench.rows, at(10), &bench.id, "root", Action::Pause).expect("it has not ended");
     bench.alarm_at(5_000);
     assert_eq!(bench.rows.get(1).status(), Status::Paused);
-    bench.cell.resume(&bench.rows, at(6_000), &bench.id).expect("it is paused");
+    bench.cell.act(&bench.rows, at(6_000), &bench.id, "root", Action::Resume).expect("it is paused");
     bench.now_ms = 6_000;
     assert_eq!(bench.commit(vec![], sleep()), Answer::Stop);
     bench.alarm_at(6_100);
@@ -278,10 +279,10 @@ fn a_paused_sleep_fires_by_the_alarm_after_the_run_goes_on() {
 #[test]
 fn a_run_that_was_paused_beyond_its_limit_is_not_lost_when_it_goes_on() {
     let mut bench = Bench::start(Some(1_000));
-    bench.cell.pause(&bench.rows, at(10), &bench.id).expect("it has not ended");
+    bench.cell.act(&bench.rows, at(10), &bench.id, "root", Action::Pause).expect("it has not ended");
     // The alarm has looked at all that is due by then.
     bench.alarm_at(5_000);
-    bench.cell.resume(&bench.rows, at(5_000), &bench.id).expect("it is paused");
+    bench.cell.act(&bench.rows, at(5_000), &bench.id, "root", Action::Resume).expect("it is paused");
     bench.now_ms = 5_000;
     bench.commit(vec![], sleep());
     bench.alarm_at(5_100);
@@ -292,11 +293,53 @@ fn a_run_that_was_paused_beyond_its_limit_is_not_lost_when_it_goes_on() {
 #[test]
 fn what_a_paused_program_was_doing_is_recorded_and_its_call_ends_without_trouble() {
     let mut bench = Bench::start(None);
-    bench.cell.pause(&bench.rows, at(10), &bench.id).expect("it has not ended");
+    bench.cell.act(&bench.rows, at(10), &bench.id, "root", Action::Pause).expect("it has not ended");
     assert_eq!(bench.commit(vec![ok("price")], go_on()), Answer::Stop);
     bench.cell.call_ended(&bench.rows, at(20), 1, Epoch(1), CallEnd::Returned).expect("it is known");
     assert_eq!(bench.cell.calls(), 0);
-    bench.cell.resume(&bench.rows, at(30), &bench.id).expect("it is paused");
+    bench.cell.act(&bench.rows, at(30), &bench.id, "root", Action::Resume).expect("it is paused");
     assert!(matches!(bench.rows.get(1).phase, Phase::Running { .. }));
     assert_eq!(bench.counted(), [1]);
+}
+
+#[test]
+fn a_run_remembers_who_did_what_to_it_and_nothing_that_changed_nothing() {
+    let mut bench = Bench::start(None);
+    let acts = |bench: &Bench| {
+        let run = bench.rows.get(1);
+        run.acts.into_iter().map(|act| (act.by, act.what, act.at)).collect::<Vec<_>>()
+    };
+    let mut done = Vec::new();
+    for (ms, by, action, deed) in [
+        (10, "key:a", Action::Pause, Some(Deed::Pause)),
+        (20, "key:b", Action::Pause, None),
+        (30, "session:c", Action::Resume, Some(Deed::Resume)),
+        (40, "key:b", Action::Retry, None),
+        (50, "bulk:d", Action::Cancel, Some(Deed::Cancel)),
+        (60, "key:b", Action::Cancel, None),
+        (70, "root", Action::Restart { from: None }, Some(Deed::Restart)),
+    ] {
+        let _ = bench.cell.act(&bench.rows, at(ms), &bench.id, by, action);
+        done.extend(deed.map(|deed| (by.to_owned(), deed, at(ms))));
+        assert_eq!(acts(&bench), done);
+    }
+    for ms in 100..200 {
+        let action = if ms % 2 == 0 { Action::Pause } else { Action::Resume };
+        bench.cell.act(&bench.rows, at(ms), &bench.id, "root", action).expect("it can be");
+    }
+    let latest = acts(&bench);
+    assert_eq!(latest.len(), ACTS_MAX);
+    assert_eq!(latest.last(), Some(&("root".into(), Deed::Resume, at(199))));
+}
+
+#[test]
+fn a_signal_that_is_received_again_is_still_from_whoever_sent_it() {
+    let mut bench = Bench::start(None);
+    let by = Some("key:a".to_owned());
+    let signal = Signal { by: by.clone(), id: Some("1".into()), ..Signal::new("s", Payload::null()) };
+    bench.cell.signal(&bench.rows, at(5), &bench.id, signal).expect("it is kept");
+    bench.cell.act(&bench.rows, at(6), &bench.id, "root", Action::Cancel).expect("it has not ended");
+    bench.restart(None).expect("it has ended");
+    let signals: Vec<_> = bench.events().into_iter().filter_map(|(_, event)| Signal::of(&event)).collect();
+    assert_eq!(signals, [Signal { by, ..Signal::new("s", Payload::null()) }]);
 }

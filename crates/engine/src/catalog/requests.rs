@@ -5,7 +5,7 @@ use std::rc::Rc;
 use js_sys::Array;
 use serde::Serialize;
 use stepwell_core::{
-    access::{Credential, not_good},
+    access::{Credential, ROOT, not_good},
     catalog::{Catalog as Machine, Desk, Fault as MachineFault, Input, Key},
 };
 use stepwell_protocol::{
@@ -57,7 +57,7 @@ impl Host {
         let Call { namespace, access, request } = call;
         let (answered, telling) = self.turn(|desk, store, now| {
             let (actor, caller) = match access {
-                None => ("root".to_owned(), None),
+                None => (ROOT.to_owned(), None),
                 Some(access) => {
                     let grant =
                         desk.admit(store, now, &access.credential, access.vouched.as_ref(), &access.need)?;

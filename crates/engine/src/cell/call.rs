@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use super::{queued::Ask, streams::Follow};
 use crate::{access::Access, settings::DEFAULT_NAMESPACE};
 use serde::{Deserialize, Serialize};
+use stepwell_core::cell::Action;
 use stepwell_protocol::{
     Payload, Place, Seq, Timestamp,
     program::Dispatch,
-    rest::{BulkAction, Counts, Filter, RunView, StepName},
+    rest::{BulkAction, Counts, Filter, RunView},
 };
 
 /// A request to a cell.
@@ -117,6 +118,8 @@ pub enum Operation {
         limit: u32,
         /// What.
         action: BulkAction,
+        /// On whose behalf.
+        by: String,
     },
     /// Count the runs.
     Count,
@@ -176,35 +179,6 @@ pub enum Operation {
 pub struct Moved {
     /// The place of that cell.
     pub to: String,
-}
-
-/// What people do to a run.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Action {
-    /// End it.
-    Cancel,
-    /// Stop it for a while.
-    Pause,
-    /// Let it go on, after it was paused.
-    Resume,
-    /// Let it go on from the step that failed.
-    Retry,
-    /// Take it back to before a step, and let it go on from there.
-    Restart {
-        /// Before which step; before all of it, if none is named.
-        from: Option<StepName>,
-    },
-}
-
-impl From<BulkAction> for Action {
-    fn from(action: BulkAction) -> Self {
-        match action {
-            BulkAction::Cancel => Self::Cancel,
-            BulkAction::Retry => Self::Retry,
-            BulkAction::Restart => Self::Restart { from: None },
-        }
-    }
 }
 
 /// A cell's part of the counts.

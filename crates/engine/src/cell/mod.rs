@@ -36,7 +36,7 @@ use crate::{
     guard, runtime,
     settings::{QUEUE_BINDING, Settings},
 };
-pub use call::{Action, Call, CountedRuns, Listed, Moved, Operation, Reached};
+pub use call::{Call, CountedRuns, Listed, Moved, Operation, Reached};
 pub use fault::{Fault, StoreError};
 use listeners::Listeners;
 pub use programs::{activate, app, end_of};

@@ -15,21 +15,22 @@ use js_sys::Array;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use stepwell_core::{
+    access::ROOT,
     bulk::{Acted, Fate},
-    cell::{KeyRow, NewRun, Reserved, Rows as _, Started, settled},
-    run::Run,
+    cell::{Action, KeyRow, NewRun, Reserved, Rows as _, Started, settled},
+    run::{Run, Signal},
 };
 use stepwell_protocol::{
-    Code, Op, OpKind, Payload, Place, Problem, RunId, Seq,
+    Code, Payload, Place, Problem, RunId, Seq,
     access::Scope,
-    rest::{BulkAction, Filter, History, RunView, SignalReceipt, StepName},
+    rest::{BulkAction, Filter, History, RunView, SignalReceipt},
 };
 use wasm_bindgen::JsValue;
 use worker::Delay;
 
 use super::{
     Host,
-    call::{Action, Call, CountedRuns, Moved, Operation},
+    call::{Call, CountedRuns, Moved, Operation},
     fault::Fault,
 };
 use crate::{guard, runtime};
@@ -175,6 +176,7 @@ impl Host {
                     retention_ms,
                     tags,
                     key,
+                    by: grant.map(|grant| grant.actor.clone()),
                 };
                 self.start_run(&namespace, new, is_strict, wait_ms).await
             }
@@ -198,8 +200,8 @@ impl Host {
                 }
                 Ok(Answered::new(200, &listed))
             }
-            Operation::ActOnAll { filter, below, limit, action } => {
-                Ok(Answered::new(200, &self.act_on_all(&filter, below, limit, action)?))
+            Operation::ActOnAll { filter, below, limit, action, by } => {
+                Ok(Answered::new(200, &self.act_on_all(&filter, below, limit, action, &by)?))
             }
             Operation::Count => self.turn(|machine, store, _| {
                 let counted = machine.count(store)?;
@@ -211,13 +213,13 @@ impl Host {
             }
             Operation::Signal { number, suffix, name, id, payload } => {
                 let to = RunId { place, number, suffix };
-                let is_new =
-                    self.turn(|machine, store, now| Ok(machine.signal(store, now, &to, name, id, payload)?))?;
+                let signal = Signal { name, id, payload, by: grant.map(|grant| grant.actor.clone()) };
+                let is_new = self.turn(|machine, store, now| Ok(machine.signal(store, now, &to, signal)?))?;
                 Ok(Answered::new(if is_new { 202 } else { 200 }, &SignalReceipt { duplicate: !is_new }))
             }
             Operation::Act { number, suffix, action } => {
                 let id = RunId { place, number, suffix };
-                self.act(&id, action)?;
+                self.act(&id, grant.as_ref().map_or(ROOT, |grant| &grant.actor), action)?;
                 Ok(Answered::new(200, &self.view(&id)?))
             }
             Operation::Follow { .. } => {
@@ -237,20 +239,8 @@ impl Host {
         self.turn(|machine, store, now| Ok(machine.repair(store, now)?))
     }
 
-    fn act(self: &Rc<Self>, id: &RunId, action: Action) -> Result<(), Fault> {
-        self.turn(|machine, store, now| {
-            Ok(match action {
-                Action::Cancel => machine.cancel(store, now, id),
-                Action::Pause => machine.pause(store, now, id),
-                Action::Resume => machine.resume(store, now, id),
-                Action::Retry => machine.retry(store, now, id),
-                Action::Restart { from: None } => machine.restart(store, now, id, None),
-                Action::Restart { from: Some(StepName { step: name, occurrence }) } => {
-                    let op = Op { kind: OpKind::Step, name, occurrence };
-                    machine.restart(store, now, id, Some(&op))
-                }
-            }?)
-        })
+    fn act(self: &Rc<Self>, id: &RunId, by: &str, action: Action) -> Result<(), Fault> {
+        self.turn(|machine, store, now| Ok(machine.act(store, now, id, by, action)?))
     }
 
     /// Does something to a slice of the runs that fit. One that cannot be changed keeps no other from it.
@@ -260,6 +250,7 @@ impl Host {
         below: u64,
         limit: u32,
         action: BulkAction,
+        by: &str,
     ) -> Result<Acted, Fault> {
         let found = self.store.find_runs(filter, below, limit)?;
         let next = found.next.map(|reached| reached.number);
@@ -269,15 +260,20 @@ impl Host {
             match Fate::of(&run.workflow, run.status(), action) {
                 Fate::PassedOver => {}
                 Fate::Left => acted.count(false),
-                Fate::Acted => acted.count(self.did(&id, action.into())?),
+                Fate::Acted => acted.count(self.did(&id, by, action)?),
             }
         }
         Ok(acted)
     }
 
     /// Whether something could be done to a run where it stands.
-    fn did(self: &Rc<Self>, id: &RunId, action: Action) -> Result<bool, Fault> {
-        match self.act(id, action) {
+    fn did(self: &Rc<Self>, id: &RunId, by: &str, action: BulkAction) -> Result<bool, Fault> {
+        let action = match action {
+            BulkAction::Cancel => Action::Cancel,
+            BulkAction::Retry => Action::Retry,
+            BulkAction::Restart => Action::Restart { from: None },
+        };
+        match self.act(id, by, action) {
             Ok(()) => Ok(true),
             Err(Fault::Rejected(_)) => Ok(false),
             Err(fault @ (Fault::Store(_) | Fault::Moved(_))) => Err(fault),

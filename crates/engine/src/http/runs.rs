@@ -8,6 +8,7 @@ use axum::{
     response::Response,
 };
 use http::HeaderMap;
+use stepwell_core::cell::Action;
 use stepwell_protocol::{
     Code, Op, Payload, RunId, Seq,
     program::{PAYLOAD_BYTES_MAX, RESERVED_PREFIX, is_reserved},
@@ -20,7 +21,7 @@ use super::{
     forward::Front,
     starts::{self, Wanted},
 };
-use crate::cell::{Action, Operation};
+use crate::cell::Operation;
 
 /// The headers that the routes look at.
 pub const HEADERS: [&str; 2] = ["idempotency-key", "prefer"];

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use stepwell_core::{
-    cell::{Cell as Machine, Fault, KeyRow, NewRun, Rows as _, StoredKey},
-    run::{PauseWhy, Phase},
+    access::ROOT,
+    cell::{self, Cell as Machine, Fault, KeyRow, NewRun, Rows as _, StoredKey},
+    run::{PauseWhy, Phase, Signal},
 };
 use stepwell_protocol::{Code, Payload, RunId, Timestamp, program::Dispatch, rest::Status};
 
@@ -259,6 +260,7 @@ impl World {
                     retention_ms,
                     tags: Vec::new(),
                     key: key.map(|key| KeyRow { key, fingerprint }),
+                    by: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;
@@ -271,13 +273,16 @@ impl World {
                 self.cover(cell, id, run.number, "signal");
                 let payload = Payload::encode(&payload).expect("a number is JSON");
                 self.turn(cell, id, Cause::Request, |machine, store, now| {
-                    machine.signal(store, now, &run, name.to_owned(), signal_id, payload)
+                    let signal = Signal { name: name.to_owned(), id: signal_id, payload, by: None };
+                    machine.signal(store, now, &run, signal)
                 })?;
                 Ok(Some(Response::Signalled))
             }
             Ask::Cancel(run) => {
                 self.cover(cell, id, run.number, "cancel");
-                self.turn(cell, id, Cause::Request, |machine, store, now| machine.cancel(store, now, &run))?;
+                self.turn(cell, id, Cause::Request, |machine, store, now| {
+                    machine.act(store, now, &run, ROOT, cell::Action::Cancel)
+                })?;
                 Ok(Some(Response::Cancelled))
             }
             Ask::Show { run, wait_ms } => {
@@ -301,12 +306,13 @@ impl World {
             Manage::Retry | Manage::Restart => "restart",
         };
         self.cover(cell, id, run.number, input);
-        self.turn(cell, id, Cause::Request, |machine, store, now| match how {
-            Manage::Pause => machine.pause(store, now, run),
-            Manage::Resume => machine.resume(store, now, run),
-            Manage::Retry => machine.retry(store, now, run),
-            Manage::Restart => machine.restart(store, now, run, None),
-        })
+        let action = match how {
+            Manage::Pause => cell::Action::Pause,
+            Manage::Resume => cell::Action::Resume,
+            Manage::Retry => cell::Action::Retry,
+            Manage::Restart => cell::Action::Restart { from: None },
+        };
+        self.turn(cell, id, Cause::Request, |machine, store, now| machine.act(store, now, run, ROOT, action))
     }
 
     fn waits_for(&mut self, cell: usize, id: u64, run: &RunId, name: &str) -> bool {

@@ -10,8 +10,8 @@ use std::{
 
 use serde::Serialize;
 use stepwell_core::run::{
-    CallEnd, Decision, Effect, End, Entry, Input, Mark, PauseWhy, Phase, Reply, Run, RunRow, Session, Slot,
-    Start, Tail,
+    CallEnd, Decision, Effect, End, Entry, Input, Mark, PauseWhy, Phase, Reply, Run, RunRow, Session, Signal,
+    Slot, Start, Tail,
 };
 use stepwell_protocol::{
     Epoch, Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
@@ -99,6 +99,7 @@ impl Engine {
             retention_ms: None,
             key: None,
             tags: Vec::new(),
+            started_by: None,
             slot: None,
         };
         let (mut run, decision) = Run::start(now, start);
@@ -280,7 +281,9 @@ impl Engine {
 
     fn happen(&mut self, what: Outside) {
         let input = match what {
-            Outside::Signal(name, payload) => Input::Signal { name, id: None, payload, slot: None },
+            Outside::Signal(name, payload) => {
+                Input::Signal { signal: Signal::new(name, payload), slot: None }
+            }
             Outside::Cancel => Input::Cancel,
             Outside::Pause => Input::Pause,
             Outside::Resume => Input::Resume { slot: None },
@@ -320,6 +323,7 @@ impl Engine {
                 | Entry::Patched(_)
                 | Entry::Progressed(_)
                 | Entry::Attributed { .. }
+                | Entry::ActedOn(_)
                 | Entry::Expired
                 | Entry::Suspended => {}
             }

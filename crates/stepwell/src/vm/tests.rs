@@ -86,6 +86,7 @@ fn signal(n: u32) -> Event {
         name: "s".into(),
         id: None,
         payload: Payload::encode(&n).expect("a number is JSON"),
+        by: None,
     }
 }
 
@@ -131,7 +132,7 @@ fn an_event_that_comes_twice_counts_once() {
 fn what_was_said_while_there_was_news_is_said_again() {
     let mut bench = Bench::new(two_signals, vec![]);
     let first = bench.commit();
-    let noise = Event::SignalReceived { name: "noise".into(), id: None, payload: Payload::null() };
+    let noise = Event::SignalReceived { name: "noise".into(), id: None, payload: Payload::null(), by: None };
     assert!(bench.vm.answered(go(vec![noise], 1)));
     let again = bench.commit();
     assert_eq!((again.base, &again.then), (Seq(1), &first.then));

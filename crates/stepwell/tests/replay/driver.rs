@@ -26,7 +26,7 @@ use stepwell::{
     },
     vm::Timer,
 };
-use stepwell_core::run::{CallEnd, Input, Phase, Slot};
+use stepwell_core::run::{CallEnd, Input, Phase, Signal, Slot};
 use stepwell_protocol::{
     Code, Problem, Seq,
     program::{Answer, Commit, Page},
@@ -334,9 +334,7 @@ fn a_journal_in_pages_is_fetched_before_anything_runs() {
     let mut engine = Engine::start(app(), "interruptible", &10).pages_of(1);
     for n in 0..5 {
         let payload = stepwell::Payload::encode(&n).expect("a number is JSON");
-        engine
-            .give(Input::Signal { name: "noise".into(), id: None, payload, slot: None })
-            .expect("it is kept");
+        engine.give(Input::Signal { signal: Signal::new("noise", payload), slot: None }).expect("it is kept");
     }
     let (ended, engine) = drive_to_end(engine, &app(), 2);
     assert_eq!(ended, Ended::Completed("\"done\"".into()));

@@ -116,13 +116,7 @@ fn failed_order() -> Engine {
 fn restart(engine: &mut Engine, after: Seq, only: &[Seq]) {
     let mut cuts: Vec<_> = only.iter().map(|seq| Cut::only(*seq)).collect();
     cuts.push(Cut { after, through: engine.run.head });
-    let signals = engine.counted(after, engine.run.head).filter_map(|record| {
-        if let Event::SignalReceived { name, payload, .. } = &record.event {
-            Some(Signal { name: name.clone(), payload: payload.clone() })
-        } else {
-            None
-        }
-    });
+    let signals = engine.counted(after, engine.run.head).filter_map(|record| Signal::of(&record.event));
     let signals = signals.collect();
     engine.give(Input::Restart { cuts, signals, slot: None }).expect("it is at rest");
 }

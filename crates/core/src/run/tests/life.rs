@@ -81,7 +81,7 @@ fn a_signal_that_is_too_large_is_refused() {
     let text = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX));
     let payload = Payload::from_text(text).expect("a string is JSON");
     for mut bench in every_unfinished() {
-        let input = Input::Signal { name: "s".into(), id: None, payload: payload.clone(), slot: None };
+        let input = Input::Signal { signal: Signal::new("s", payload.clone()), slot: None };
         assert_eq!(bench.give(input).expect_err("it is too large").code, Code::PayloadTooLarge);
         assert!(bench.journal.is_empty());
     }

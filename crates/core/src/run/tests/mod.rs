@@ -50,8 +50,18 @@ impl Bench {
         };
         let (workflow, seed, tags) = ("w".into(), 5, vec![]);
         let dispatch = Dispatch::Direct;
-        let start =
-            Start { id, workflow, seed, dispatch, timeout_ms, retention_ms: None, key: None, tags, slot };
+        let start = Start {
+            id,
+            workflow,
+            seed,
+            dispatch,
+            timeout_ms,
+            retention_ms: None,
+            key: None,
+            tags,
+            started_by: None,
+            slot,
+        };
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);
         let row = run.to_row();
@@ -185,7 +195,7 @@ impl Bench {
     }
 
     fn signal(&mut self, name: &str, slot: Option<Slot>) -> Result<Decision, Rejection> {
-        self.give(Input::Signal { name: name.into(), id: None, payload: Payload::null(), slot })
+        self.give(Input::Signal { signal: Signal::new(name, Payload::null()), slot })
     }
 
     fn activate(&mut self, slot: Slot) {

@@ -56,7 +56,7 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
     let yields = commit(Then::Yield { open: None });
     let pauses = commit(Then::Pause { problem: problem() });
     let epoch = bench.run.epoch;
-    let signal = |slot| Input::Signal { name: "s".into(), id: None, payload: Payload::null(), slot };
+    let signal = |slot| Input::Signal { signal: Signal::new("s", Payload::null()), slot };
     let restart = |slot| Input::Restart { cuts: vec![], signals: vec![], slot };
     vec![
         ("activate", Input::Activate(SLOT)),

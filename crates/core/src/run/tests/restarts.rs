@@ -17,13 +17,10 @@ fn failed_run() -> Bench {
 
 fn back_to(bench: &mut Bench, after: u32, slot: Option<Slot>) {
     let cut = Cut { after: Seq(after), through: bench.run.head };
-    let signals = bench.counted().filter(|record| record.seq > cut.after).filter_map(|record| {
-        if let Event::SignalReceived { name, payload, .. } = &record.event {
-            Some(Signal { name: name.clone(), payload: payload.clone() })
-        } else {
-            None
-        }
-    });
+    let signals = bench
+        .counted()
+        .filter(|record| record.seq > cut.after)
+        .filter_map(|record| Signal::of(&record.event));
     let signals = signals.collect();
     bench.give(Input::Restart { cuts: vec![cut], signals, slot }).expect("it is at rest");
 }

@@ -395,8 +395,12 @@ impl World {
 
     fn restart(&mut self, to: u32, slot: Option<Slot>) {
         let cut = Cut { after: Seq(to % (self.bench.run.head.0 + 1)), through: self.bench.run.head };
-        let signals =
-            self.bench.counted().filter(|record| record.seq > cut.after).filter_map(signal_of).collect();
+        let signals = self
+            .bench
+            .counted()
+            .filter(|record| record.seq > cut.after)
+            .filter_map(|record| Signal::of(&record.event))
+            .collect();
         let at_rest = matches!(self.bench.run.phase, Phase::Paused { .. } | Phase::Ended { .. });
         let given = self.bench.give(Input::Restart { cuts: vec![cut], signals, slot });
         assert_eq!(given.is_ok(), at_rest);
@@ -497,18 +501,6 @@ impl World {
 
 fn op_of_sleep(occurrence: u32) -> Op {
     op(OpKind::Sleep, "sleep", occurrence)
-}
-
-fn signal_of(record: &Record) -> Option<Signal> {
-    match &record.event {
-        Event::SignalReceived { name, payload, .. } => {
-            Some(Signal { name: name.clone(), payload: payload.clone() })
-        }
-        Event::StepFinished { .. }
-        | Event::StepRetrying { .. }
-        | Event::StepBegun { .. }
-        | Event::TimerFired { .. } => None,
-    }
 }
 
 fn signal_name(index: u8) -> &'static str {

@@ -1,0 +1,167 @@
+//! What people do to a run: end it, stop it for a while, take it back. The run remembers who it was.
+
+use serde::{Deserialize, Serialize};
+use stepwell_protocol::{
+    Code, Event, Op, OpKind, Problem, Record, RunId, Seq, Timestamp,
+    rest::{Act, Deed, Status, StepName},
+};
+
+use super::{Cell, Fault, Rows, Sought};
+use crate::run::{Cut, Input, Run, Signal};
+
+/// What somebody wants to be done to a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// End it.
+    Cancel,
+    /// Stop it for a while.
+    Pause,
+    /// Let it go on, after it was paused.
+    Resume,
+    /// Let it go on from the step that failed.
+    Retry,
+    /// Take it back to before a step, and let it go on from there.
+    Restart {
+        /// Before which step; before all of it, if none is named.
+        from: Option<StepName>,
+    },
+}
+
+impl Action {
+    fn deed(&self) -> Deed {
+        match self {
+            Self::Cancel => Deed::Cancel,
+            Self::Pause => Deed::Pause,
+            Self::Resume => Deed::Resume,
+            Self::Retry => Deed::Retry,
+            Self::Restart { .. } => Deed::Restart,
+        }
+    }
+}
+
+impl Cell {
+    /// Does something to a run, on somebody's behalf. What changes nothing is not remembered.
+    pub fn act<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        id: &RunId,
+        by: &str,
+        action: Action,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        let run = self.find(rows, id)?;
+        let (number, act) = (id.number, Act { at: now, by: by.to_owned(), what: action.deed() });
+        match action {
+            Action::Cancel => drop(self.drive_by(rows, now, number, Some(act), |_| Input::Cancel)?),
+            Action::Pause => drop(self.drive_by(rows, now, number, Some(act), |_| Input::Pause)?),
+            Action::Resume => {
+                drop(self.drive_by(rows, now, number, Some(act), |slot| Input::Resume { slot })?);
+            }
+            Action::Retry => self.retry(rows, &run, act)?,
+            Action::Restart { from } => {
+                let op = from.map(|StepName { step: name, occurrence }| Op {
+                    kind: OpKind::Step,
+                    name,
+                    occurrence,
+                });
+                self.restart(rows, &run, op.as_ref(), act)?;
+            }
+        }
+        self.dispatch(rows, now);
+        Ok(())
+    }
+
+    /// Back to the step that failed, with all its attempts; or to where it was, if no step did.
+    fn retry<R: Rows>(&mut self, rows: &R, run: &Run, act: Act) -> Result<(), Fault<R::Error>> {
+        if run.status() != Status::Failed {
+            let detail = format!("The run is {}. Only a failed run can be retried.", run.status().as_str());
+            return Err(Problem::new(Code::WrongStatus, detail).into());
+        }
+        let (mut failed, mut cuts) = (None, Vec::new());
+        each(rows, run, Sought::FailedSteps, Seq(0), |record| {
+            if let Event::StepFinished { op, .. } = record.event {
+                failed = Some((op, record.seq));
+            }
+        })?;
+        if let Some((op, seq)) = failed {
+            // Its earlier attempts too, one by one: what happened beside them still counts.
+            each(rows, run, Sought::Of(&op), Seq(0), |record| {
+                if record.seq < seq {
+                    cuts.push(Cut::only(record.seq));
+                }
+            })?;
+            cuts.push(Cut { after: Seq(seq.0 - 1), through: run.head });
+        }
+        self.take_back(rows, run, cuts, act)
+    }
+
+    /// Back to before a step, if the run has ended or is paused; to its beginning, if no step is named.
+    fn restart<R: Rows>(
+        &mut self,
+        rows: &R,
+        run: &Run,
+        from: Option<&Op>,
+        act: Act,
+    ) -> Result<(), Fault<R::Error>> {
+        let first = first(rows, run, from.map_or(Sought::Any, Sought::Of))?;
+        if let (None, Some(op)) = (first, from) {
+            let detail = format!(
+                "The run's journal has no step '{}' (occurrence {}). Its history shows the ones it has.",
+                op.name, op.occurrence
+            );
+            return Err(Problem::new(Code::StepNotFound, detail).into());
+        }
+        let cuts = first.map(|seq| Cut { after: Seq(seq.0 - 1), through: run.head }).into_iter().collect();
+        self.take_back(rows, run, cuts, act)
+    }
+
+    fn take_back<R: Rows>(
+        &mut self,
+        rows: &R,
+        run: &Run,
+        cuts: Vec<Cut>,
+        act: Act,
+    ) -> Result<(), Fault<R::Error>> {
+        let mut signals = Vec::new();
+        if let Some(after) = cuts.iter().map(|cut| cut.after).min() {
+            each(rows, run, Sought::Signals, after, |record| {
+                let is_cut = cuts.iter().any(|cut| cut.after < record.seq && record.seq <= cut.through);
+                signals.extend(Signal::of(&record.event).filter(|_| is_cut));
+            })?;
+        }
+        self.drive_by(rows, act.at, run.id.number, Some(act), |slot| Input::Restart { cuts, signals, slot })
+            .map(drop)
+    }
+}
+
+/// Looks at each event of a kind that counts. For what people do by hand, not for the hot path.
+fn each<R: Rows>(
+    rows: &R,
+    run: &Run,
+    what: Sought<'_>,
+    after: Seq,
+    mut look: impl FnMut(Record),
+) -> Result<(), Fault<R::Error>> {
+    let mut after = run.skip_cuts(after);
+    loop {
+        let found = rows.find(run.id.number, &what, after).map_err(Fault::Storage)?;
+        let Some(last) = found.last().map(|record| record.seq) else { return Ok(()) };
+        found.into_iter().filter(|record| run.counts(record.seq)).for_each(&mut look);
+        after = run.skip_cuts(last);
+    }
+}
+
+/// Where the first event of a kind is that counts.
+fn first<R: Rows>(rows: &R, run: &Run, what: Sought<'_>) -> Result<Option<Seq>, Fault<R::Error>> {
+    let mut after = run.skip_cuts(Seq(0));
+    loop {
+        let found = rows.find(run.id.number, &what, after).map_err(Fault::Storage)?;
+        let Some(last) = found.last().map(|record| record.seq) else { return Ok(None) };
+        if let Some(record) = found.iter().find(|record| run.counts(record.seq)) {
+            return Ok(Some(record.seq));
+        }
+        after = run.skip_cuts(last);
+    }
+}

@@ -1,0 +1,51 @@
+//! What people send to a run and do to it, and that it remembers who they were.
+
+use stepwell_protocol::{Event, Payload, rest::Act};
+
+use super::Run;
+
+/// How many acts a run remembers: the latest ones.
+pub const ACTS_MAX: usize = 20;
+
+/// A signal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Its name.
+    pub name: String,
+    /// The sender's id for it.
+    pub id: Option<String>,
+    /// What comes with it.
+    pub payload: Payload,
+    /// Who has sent it; nobody in particular, if that is not said.
+    pub by: Option<String>,
+}
+
+impl Signal {
+    /// One without an id, from nobody in particular.
+    pub fn new(name: impl Into<String>, payload: Payload) -> Self {
+        Self { name: name.into(), id: None, payload, by: None }
+    }
+
+    /// The signal that an event is about.
+    pub fn of(event: &Event) -> Option<Self> {
+        if let Event::SignalReceived { name, id, payload, by } = event.clone() {
+            Some(Self { name, id, payload, by })
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn received(self) -> Event {
+        let Self { name, id, payload, by } = self;
+        Event::SignalReceived { name, id, payload, by }
+    }
+}
+
+impl Run {
+    pub(super) fn remember_act(&mut self, act: &Act) {
+        if self.acts.len() >= ACTS_MAX {
+            self.acts.drain(..=self.acts.len() - ACTS_MAX);
+        }
+        self.acts.push(act.clone());
+    }
+}

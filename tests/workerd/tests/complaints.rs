@@ -1,5 +1,6 @@
 //! What people complain about in systems of this kind, each as a fact about this one.
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 use stepwell_workerd_tests::{
     TestResult,
@@ -126,5 +127,20 @@ async fn code_that_no_longer_matches_pauses_its_runs_and_fails_none() -> TestRes
     engine.deploy_app("test-app").await?;
     client.resume(&run).await?.json()?;
     assert_eq!(client.show(&run, 15).await?.json()?["output"], "original");
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_sends_somewhat_too_much_is_told_so() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    let body = format!("\"{}\"", "x".repeat(4_000_000));
+    for round in 0..10 {
+        // A server that closes the connection before it has read the body is seen as a broken pipe, now and then.
+        let asked = (0..8).map(|_| client.send_post("/api/workflows/ten/start", &body));
+        for answer in join_all(asked).await {
+            assert_eq!(answer?.problem()?, (413, "payload_too_large".into()), "round {round}");
+        }
+    }
     Ok(())
 }

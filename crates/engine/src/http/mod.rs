@@ -42,9 +42,14 @@ use worker::{Env, Headers, Request, Response, Result, Url, worker_sys::web_sys};
 use self::error::Refusal;
 pub use self::forward::Front;
 use self::keys::Asked;
+use crate::runtime;
 
 /// The largest body of a request: a payload and a little around it.
 const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 8_192;
+
+/// The largest body that is read although it is too large. Whoever is still sending when the connection is closed
+/// sees that, and not the answer.
+const WASTED_BYTES_MAX: usize = 16_000_000;
 
 thread_local! {
     // Built once for each isolate; a clone is cheap.
@@ -277,6 +282,12 @@ async fn read_body(request: &mut Request) -> std::result::Result<String, Refusal
     let length = request.headers().get("content-length").ok().flatten();
     let announced = length.and_then(|length| length.parse::<usize>().ok()).unwrap_or_default();
     let bytes = if announced > BODY_BYTES_MAX {
+        if announced <= WASTED_BYTES_MAX
+            && let Ok(whole) = request.inner().array_buffer()
+        {
+            // What becomes of it makes no difference.
+            let _ = runtime::settle(whole.into()).await;
+        }
         Vec::new()
     } else {
         request

@@ -11,7 +11,6 @@ use stepwell_protocol::{
     Epoch, Failure,
     program::{Activation, Answer, Command, Commit, News, Page, Then},
     rest::Bulk,
-    stream::Published,
 };
 use wasm_bindgen::prelude::*;
 use worker::Delay;
@@ -102,18 +101,9 @@ async fn say(
     command: Option<&Command>,
     then: Then,
 ) -> Result<Answer, JsValue> {
-    let commit = Commit {
-        epoch,
-        base: bulk.known(),
-        commands: command.cloned().into_iter().collect(),
-        patches: Vec::new(),
-        progress: command.map(|command| Box::new(bulk.progress(command))),
-        attributes: [].into(),
-        published: Published::default(),
-        then,
-        foresees: None,
-        turn: 0,
-    };
+    let progress = command.map(|command| Box::new(bulk.progress(command)));
+    let commands = command.cloned().into_iter().collect();
+    let commit = Commit { progress, ..Commit::new(epoch, bulk.known(), commands, then) };
     let text = serde_json::to_string(&commit).expect("a commit holds only what JSON can say");
     receive(session.commit(&text)).await
 }

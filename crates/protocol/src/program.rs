@@ -198,6 +198,22 @@ pub struct Commit {
 }
 
 impl Commit {
+    /// One that says what was done and what comes next, and nothing else.
+    pub fn new(epoch: Epoch, base: Seq, commands: Vec<Command>, then: Then) -> Self {
+        Self {
+            epoch,
+            base,
+            commands,
+            patches: Vec::new(),
+            progress: None,
+            attributes: BTreeMap::new(),
+            published: Published::default(),
+            then,
+            foresees: None,
+            turn: 0,
+        }
+    }
+
     /// How many of its commands come back as news: who foresees has gone on with them already.
     pub fn told(&self) -> usize {
         if self.foresees.is_some() { 0 } else { self.commands.len() }

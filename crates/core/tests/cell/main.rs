@@ -16,7 +16,6 @@ use stepwell_core::window::READY_MAX;
 use stepwell_protocol::{
     Epoch, Op, OpKind, Payload, Place, RunId, Seq, Timestamp,
     program::{Answer, Command, Commit, Dispatch, Open, Then},
-    stream::Published,
 };
 
 use memory::Memory;
@@ -43,18 +42,7 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
 
 /// A commit of whichever activation sends it.
 fn said(base: Seq, commands: Vec<Command>, then: Then) -> Commit {
-    Commit {
-        epoch: Epoch(0),
-        base,
-        commands,
-        patches: vec![],
-        progress: None,
-        attributes: [].into(),
-        published: Published::default(),
-        then,
-        foresees: None,
-        turn: 0,
-    }
+    Commit::new(Epoch(0), base, commands, then)
 }
 
 #[test]

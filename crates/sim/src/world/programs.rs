@@ -17,7 +17,6 @@ use stepwell_core::{
 use stepwell_protocol::{
     Code, Epoch, Event as JournalEvent, Failure, Op, OpKind, Payload, Problem, RunId, Seq,
     program::{Activation, Answer, Commit, Page, RawPage, Then},
-    stream::Published,
 };
 
 use super::{
@@ -460,7 +459,7 @@ impl World {
             _ => Then::Continue { open: None },
         };
         self.cover(cell, id, number, crate::coverage::then(&then));
-        let commit = word(epoch, run.head, then);
+        let commit = Commit::new(epoch, run.head, Vec::new(), then);
         let answered = self.turn(cell, id, Cause::Request, |machine, store, now| {
             machine.commit(store, now, number, epoch, commit, 0)
         });
@@ -477,7 +476,7 @@ impl World {
         let (cell, id, number, epoch) = (program.cell, program.instance, program.run.number, program.epoch);
         let Some(instance) = self.sites[cell].instance(id) else { return };
         let Some(run) = instance.store.peek(number) else { return };
-        let commit = word(epoch, run.head, Then::Yield { open: None });
+        let commit = Commit::new(epoch, run.head, Vec::new(), Then::Yield { open: None });
         self.check.yielded(cell, number);
         self.cover(cell, id, number, "yield");
         // A run that was cancelled or taken from it refuses this, as it does anything else.
@@ -501,7 +500,7 @@ impl World {
             1 => (run.head, Then::Suspend { open: Vec::new() }),
             _ => (run.head, Then::Suspend { open }),
         };
-        let commit = word(Epoch(epoch.0 + 9), base, then);
+        let commit = Commit::new(Epoch(epoch.0 + 9), base, Vec::new(), then);
         self.addressed.insert(number);
         let answered = self.turn(cell, id, Cause::Program(name), |machine, store, now| {
             machine.commit(store, now, number, epoch, commit, 0)
@@ -529,21 +528,5 @@ fn short(answer: &Answer) -> &'static str {
         Answer::Go { .. } => "go",
         Answer::Stop => "stop",
         Answer::Refused { .. } => "refused",
-    }
-}
-
-/// A commit that reports nothing.
-fn word(epoch: Epoch, base: Seq, then: Then) -> Commit {
-    Commit {
-        epoch,
-        base,
-        commands: Vec::new(),
-        patches: Vec::new(),
-        progress: None,
-        attributes: [].into(),
-        published: Published::default(),
-        then,
-        foresees: None,
-        turn: 0,
     }
 }

@@ -15,7 +15,6 @@ mod yields;
 use stepwell_protocol::{
     Code, Epoch, Event, Failure, Op, OpKind, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
     program::{Command, Commit, Dispatch, Open, Retry, Then},
-    stream::Published,
 };
 
 use super::*;
@@ -175,7 +174,7 @@ impl Bench {
     /// A commit that continues the journal as it is.
     fn next_commit(&mut self, commands: Vec<Command>, then: Then) -> (Commit, u64) {
         self.hashes += 1;
-        (said(self.run.epoch, self.run.last_counted(), commands, then), self.hashes)
+        (Commit::new(self.run.epoch, self.run.last_counted(), commands, then), self.hashes)
     }
 
     fn commit(&mut self, commands: Vec<Command>, then: Then) -> Result<Reply, Rejection> {
@@ -211,22 +210,6 @@ impl Bench {
 
     fn events(&self) -> Vec<&Event> {
         self.journal.iter().map(|(record, _)| &record.event).collect()
-    }
-}
-
-/// A commit that says nothing beside its commands.
-fn said(epoch: Epoch, base: Seq, commands: Vec<Command>, then: Then) -> Commit {
-    Commit {
-        epoch,
-        base,
-        commands,
-        patches: vec![],
-        progress: None,
-        attributes: [].into(),
-        published: Published::default(),
-        then,
-        foresees: None,
-        turn: 0,
     }
 }
 

@@ -253,7 +253,7 @@ impl World {
     }
 
     fn commit_for(&mut self, act: Act) -> Commit {
-        let mut commit = said(self.program.epoch, self.program.known, vec![], go_on());
+        let mut commit = Commit::new(self.program.epoch, self.program.known, vec![], go_on());
         match act {
             Act::Patch(n) => commit.patches.push(format!("patch {n}")),
             Act::Progress => {

@@ -35,6 +35,11 @@ const LOG_SHOWN: usize = 4_000;
 /// How long runs may take to end after the last kill.
 const HEALED_WITHIN: Duration = Duration::from_secs(60);
 
+/// The pauses of a client that gets no answer: twice as long each time. Thousands that ask all the time would keep
+/// what they wait for from coming back.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_millis(800);
+
 /// Runs under kills, then the verdict; with the end of workerd's log if it is a bad one.
 pub async fn run(form: Form, build: Build, plan: &Plan) -> Result<Report> {
     let engine = Arc::new(Mutex::new(Target::start(form, build, plan).await?));
@@ -114,7 +119,7 @@ async fn one_run(
     let input = wish.input.to_string();
     let headers = [("idempotency-key", key.as_str())];
     let start = || client.request_with(Method::POST, &path, &headers, &input);
-    let (mut starts, mut id, mut last) = (0, None::<String>, String::new());
+    let (mut starts, mut id, mut last, mut pause) = (0, None::<String>, String::new(), PAUSE);
     let began = Instant::now();
     while id.is_none() {
         ensure!(began.elapsed() < patience, "start {number} was never acknowledged; the last answer: {last}");
@@ -130,7 +135,8 @@ async fn one_run(
             }
             Err(error) => last = error.to_string(),
         }
-        sleep(Duration::from_millis(50)).await;
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
     let id = id.context("acknowledged")?;
     // The same key again must give the same run, in whatever state engine and run are by now.
@@ -162,7 +168,7 @@ async fn repeat<F>(patience: Duration, ask: impl Fn() -> F) -> Result<String>
 where
     F: Future<Output = Result<crate::Answer>>,
 {
-    let began = Instant::now();
+    let (began, mut pause) = (Instant::now(), PAUSE);
     loop {
         ensure!(began.elapsed() < patience, "no answer in {patience:?}");
         match ask().await {
@@ -172,7 +178,8 @@ where
             Ok(answer) => ensure!(answer.status >= 500, "{} {}", answer.status, answer.body),
             Err(_) => {}
         }
-        sleep(Duration::from_millis(50)).await;
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 

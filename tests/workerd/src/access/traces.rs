@@ -1,6 +1,6 @@
 //! Whether a key or a token was ever written anywhere.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use anyhow::Result;
 
@@ -27,23 +27,11 @@ impl Secrets {
     /// How often any of them is found in the storage files and the log; counts the files.
     pub fn look_for_traces(&self, workerd: &Workerd, files: &mut usize) -> Result<usize> {
         let mut found = self.count(workerd.log().as_bytes());
-        let mut folders = vec![workerd.disk()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder)? {
-                let path = entry?.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else {
-                    *files += 1;
-                    found += self.count_in(&path)?;
-                }
-            }
+        for path in workerd.files()? {
+            *files += 1;
+            found += self.count(&fs::read(path)?);
         }
         Ok(found)
-    }
-
-    fn count_in(&self, path: &Path) -> Result<usize> {
-        Ok(self.count(&fs::read(path)?))
     }
 
     /// How often any of them is found in some bytes.

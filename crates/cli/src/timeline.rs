@@ -134,7 +134,7 @@ impl Timeline {
                 mark: Mark::Signalled,
                 pieces: vec![(edge, at, Piece::Rest)],
                 attempts: 0,
-                note: format!("{}{}", words::short(payload, LABEL_MAX), sent_by(by.as_deref())),
+                note: format!("{}{}", words::short(payload, LABEL_MAX), words::by(by.as_deref())),
                 goes_on: None,
                 is_over: true,
             }),
@@ -319,16 +319,11 @@ pub fn tell(record: &Record) -> (char, Style, String) {
         Event::TimerFired { op } => (Mark::Slept, format!("{} is over", named(op))),
         Event::SignalReceived { name, payload, by, .. } => {
             let (name, payload) = (words::plain(name), words::short(payload, 60));
-            (Mark::Signalled, format!("signal {name}: {payload}{}", sent_by(by.as_deref())))
+            (Mark::Signalled, format!("signal {name}: {payload}{}", words::by(by.as_deref())))
         }
     };
     let (symbol, style) = mark.drawn();
     (symbol, style, text)
-}
-
-/// Who has sent a signal, if it was somebody in particular.
-fn sent_by(by: Option<&str>) -> String {
-    by.map(|by| format!(", by {}", words::plain(by))).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -9,6 +9,11 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// Who has done something, to be said after it; nothing, if it was nobody in particular.
+pub fn by(who: Option<&str>) -> String {
+    who.map(|who| format!(", by {}", plain(who))).unwrap_or_default()
+}
+
 /// A JSON value on one line, cut where the line would get too long.
 pub fn short(payload: &Payload, characters_max: usize) -> String {
     cut(&plain(payload.text()), characters_max)

@@ -100,7 +100,8 @@ impl Pool {
         } else if place.generation > self.latest() {
             Found::Unknown
         } else {
-            Found::of(&self.cells(), place)
+            let cells = self.generation(place.generation).map_or(0, |generation| generation.cells);
+            if place.cell < cells { Found::Yes } else { Found::No }
         }
     }
 

@@ -75,7 +75,7 @@ fn heading(run: &RunView, input: Option<&Payload>) {
     let workflow = words::plain(&run.workflow);
     anstream::println!("{bold}{workflow}{bold:#} {} {}", run.id, words::status(run.status));
     let now = words::now();
-    let by = run.started_by.as_ref().map(|by| format!(", by {}", words::plain(by))).unwrap_or_default();
+    let by = words::by(run.started_by.as_deref());
     field(
         "started",
         &format!("{}, {}{by}", words::date(run.created_at), words::distance(run.created_at, now)),
@@ -89,7 +89,7 @@ fn heading(run: &RunView, input: Option<&Payload>) {
             Deed::Restart => "restarted",
         };
         let (date, distance) = (words::date(*at), words::distance(*at, now));
-        field(done, &format!("{date}, {distance}, by {}", words::plain(by)));
+        field(done, &format!("{date}, {distance}{}", words::by(Some(by))));
     }
     if let Some(ended) = run.ended_at {
         let took = words::length(words::between(run.created_at, ended));

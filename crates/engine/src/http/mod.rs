@@ -49,7 +49,7 @@ const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 8_192;
 
 /// The largest body that is read although it is too large. Whoever is still sending when the connection is closed
 /// sees that, and not the answer.
-const WASTED_BYTES_MAX: usize = 16_000_000;
+const WASTED_BYTES_MAX: usize = 5_000_000;
 
 thread_local! {
     // Built once for each isolate; a clone is cheap.

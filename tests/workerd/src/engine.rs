@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::{Answer, Config, Http, Worker, Workerd, bundle};
 
-/// The key of every engine that the tests start.
-pub const KEY: &str = "test-key";
+/// The key of every engine that the tests start. As long as a real one has to be.
+pub const KEY: &str = "test-key-0123456789abcdef0123456789abcdef";
 
 /// Where the clock strikes.
 const STRIKE: &str = "/strike";

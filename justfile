@@ -109,6 +109,11 @@ streams *ARGUMENTS: test-bundles
 size WHAT *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin size -- {{WHAT}} {{ARGUMENTS}}
 
+# Runs the findings of hostile reviews on workerd, a line for each with its figure; `--full` at their full sizes.
+hardening *ARGUMENTS:
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt
+    cargo run --quiet --locked -p stepwell-workerd-tests --bin hardening -- {{ARGUMENTS}}
+
 # Runs SEEDS small worlds in which everything breaks, from the first seed on or from `--first S`.
 sim SEEDS *ARGUMENTS:
     cargo run --quiet --locked --release -p stepwell-sim -- run --seeds {{SEEDS}} {{ARGUMENTS}}

@@ -84,6 +84,12 @@ impl Engine {
         Self::start_build(form, Build::Abort, cells).await
     }
 
+    /// Starts one whose answers say how many rows its cells write and read. All others run as users have them: with the
+    /// meter off.
+    pub async fn start_metered(form: Form, cells: u32) -> Result<Self> {
+        Self::start_with(form, &[("STEPWELL_CELLS", &cells.to_string()), ("STEPWELL_METER", "1")]).await
+    }
+
     /// Starts one with these variables.
     pub async fn start_with(form: Form, variables: &[(&str, &str)]) -> Result<Self> {
         Self::assemble(form, Build::Abort, variables, &|config| config).await
@@ -139,8 +145,7 @@ impl Engine {
             let worker = Worker::bundle("engine", &build.bundle(name)?)
                 .durable_object("CELL", "Cell")
                 .durable_object("CATALOG", "Catalog")
-                .text("STEPWELL_KEY", KEY)
-                .text("STEPWELL_METER", "1");
+                .text("STEPWELL_KEY", KEY);
             Ok(variables.iter().fold(worker, |worker, (name, value)| worker.text(name, value)))
         };
         match form {

@@ -26,6 +26,7 @@ pub mod engine;
 mod failure;
 pub mod following;
 pub mod growth;
+pub mod hardening;
 mod http;
 pub mod kill;
 mod listener;
@@ -36,6 +37,7 @@ mod probe;
 mod process;
 pub mod readme;
 pub mod size;
+pub mod sqlite;
 pub mod streams;
 
 pub use config::{COMPATIBILITY_DATE, Config, Worker};

@@ -123,7 +123,7 @@ impl Miniflare {
     fn write(&self) -> Result<()> {
         let Setup { form, build, cells, window } = self.setup;
         let texts = json!({
-            "STEPWELL_KEY": KEY, "STEPWELL_METER": "1",
+            "STEPWELL_KEY": KEY,
             "STEPWELL_CELLS": cells.to_string(), "STEPWELL_WINDOW": window.to_string(),
         });
         let worker = |name: &str, from: &str, services: Value| -> Result<Value> {

@@ -28,7 +28,7 @@ async fn a_run_goes_from_start_to_result_in_one_request() -> TestResult {
 #[tokio::test]
 async fn a_ten_step_run_writes_at_most_16_rows_and_two_more_for_a_tag() -> TestResult {
     for form in FORMS {
-        let engine = Engine::start(form, 1).await?;
+        let engine = Engine::start_metered(form, 1).await?;
         let client = engine.client();
         let rows = async |client: &Client, tags: &str| -> anyhow::Result<u64> {
             let (path, wait) = (format!("/api/workflows/ten/start{tags}"), [("prefer", "wait=10")]);

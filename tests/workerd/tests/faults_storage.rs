@@ -3,8 +3,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
-    process::Command,
+    path::Path,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -13,15 +12,11 @@ use serde_json::{Value, json};
 use stepwell_workerd_tests::{
     TestResult, Workerd,
     engine::{Client, Engine, Form},
+    sqlite::{cells, databases, sql},
 };
 use tokio::time::sleep;
 
 const FORMS: [Form; 2] = [Form::AllInOne, Form::Split];
-
-/// Where workerd keeps the cells' databases.
-fn cells(workerd: &Workerd) -> PathBuf {
-    workerd.disk().join("Cell")
-}
 
 /// Deletes the alarms of all cells, while workerd is down.
 fn lose_alarms(workerd: &Workerd) -> Result<()> {
@@ -122,19 +117,6 @@ async fn the_sweep_writes_nothing_into_empty_cells() -> TestResult {
     Ok(())
 }
 
-/// The databases of the cells, one for each.
-fn databases(workerd: &Workerd) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(cells(workerd))? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.ends_with(".sqlite") && name != "metadata.sqlite" {
-            found.push(path);
-        }
-    }
-    Ok(found)
-}
-
 /// How many events all runs of all cells have, without asking the engine.
 fn journals(workerd: &Workerd) -> Result<usize> {
     let mut events = 0;
@@ -144,24 +126,6 @@ fn journals(workerd: &Workerd) -> Result<usize> {
         }
     }
     Ok(events)
-}
-
-/// Reads a copy of a database, so that nobody who has it open notices. By Python, which every machine has: another
-/// SQLite in the tests would be one more thing to build.
-fn sql(path: &Path, query: &str) -> Result<String> {
-    let folder = tempfile::tempdir()?;
-    let copied = folder.path().join("copy.sqlite");
-    fs::copy(path, &copied)?;
-    let log = path.with_extension("sqlite-wal");
-    if log.exists() {
-        fs::copy(log, folder.path().join("copy.sqlite-wal"))?;
-    }
-    let script = "import sqlite3, sys\n\
-                  rows = sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchall()\n\
-                  print('\\n'.join('|'.join(str(value) for value in row) for row in rows))";
-    let output = Command::new("python3").arg("-c").arg(script).arg(&copied).arg(query).output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 #[tokio::test]
@@ -253,7 +217,7 @@ async fn why(client: &Client, run: &str) -> Result<Value> {
 async fn a_year_long_sleep_leaves_no_open_work() -> TestResult {
     const YEAR_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
     for form in FORMS {
-        let engine = Engine::start(form, 1).await?;
+        let engine = Engine::start_metered(form, 1).await?;
         let client = engine.client();
         let run = client.start_id("nap", json!(YEAR_MS)).await?;
         let view = client.until(&run, "sleeping").await?;

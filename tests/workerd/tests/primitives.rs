@@ -147,7 +147,7 @@ async fn runs_are_found_by_workflow_status_and_tag_in_a_stable_order() -> TestRe
 
 #[tokio::test]
 async fn the_meter_of_a_run_counts_what_the_platform_counts() -> TestResult {
-    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let engine = Engine::start_metered(Form::AllInOne, 1).await?;
     let client = engine.client();
     // The first run also writes the tables, and arms the alarm.
     client.start("ten", &Value::Null, None, 10).await?.json()?;

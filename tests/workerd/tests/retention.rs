@@ -38,7 +38,7 @@ async fn ended(client: &Client, workflow: &str, input: &Value, key: Option<&str>
 #[tokio::test]
 async fn a_ten_step_run_is_deleted_with_one_row_for_each_of_its_own() -> TestResult {
     const RUNS: u32 = 20;
-    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let engine = Engine::start_metered(Form::AllInOne, 1).await?;
     let client = engine.client();
     // The first one makes the tables.
     until_gone(&client, &ended(&client, "soon_gone", &Value::Null, None).await?).await?;
@@ -64,7 +64,7 @@ async fn a_ten_step_run_is_deleted_with_one_row_for_each_of_its_own() -> TestRes
 #[tokio::test]
 async fn a_long_run_is_deleted_in_slices_while_others_go_on() -> TestResult {
     const STEPS: u32 = 2_300;
-    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let engine = Engine::start_metered(Form::AllInOne, 1).await?;
     let client = engine.client();
     let long = ended(&client, "soon_gone_long", &json!(STEPS), Some("long")).await?;
     let expires_at = client.show(&long, 0).await?.json()?["expires_at"].as_u64();

@@ -247,7 +247,7 @@ async fn a_stream_of_all_runs_shows_only_what_was_asked_for() -> TestResult {
 
 #[tokio::test]
 async fn a_run_that_tells_something_pays_one_row_and_one_that_does_not_pays_none() -> TestResult {
-    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let engine = Engine::start_metered(Form::AllInOne, 1).await?;
     let client = engine.client();
     let first = client.start_id("ten", json!(null)).await?;
     client.until(&first, "completed").await?;
@@ -299,7 +299,7 @@ async fn a_reader_that_does_not_follow_gets_no_more_than_its_window() -> TestRes
 
 #[tokio::test]
 async fn what_a_run_has_told_is_deleted_with_it() -> TestResult {
-    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let engine = Engine::start_metered(Form::AllInOne, 1).await?;
     let client = engine.client();
     let kept = client.start_id("wait", json!(60_000)).await?;
     let written = || async {

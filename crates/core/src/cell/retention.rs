@@ -80,7 +80,7 @@ impl Cell {
                 before = None;
             }
             let trimmed = rows.trim(run.id.number, *room).map_err(Fault::Storage)?;
-            room.rows = room.rows.saturating_sub(trimmed.rows);
+            room.take(trimmed.rows);
             if !trimmed.is_all {
                 return Ok(false);
             }
@@ -89,9 +89,16 @@ impl Cell {
         }
         let removed = rows.remove(run).map_err(|error| self.lose_count(error))?;
         self.recount(run, before, None);
-        room.rows = room.rows.saturating_sub(removed);
+        room.take(removed);
         room.bytes -= bytes.min(room.bytes);
         Ok(true)
+    }
+}
+
+impl Slice {
+    /// Uses up some of its rows. At least one: however a storage counts, a slice ends.
+    fn take(&mut self, rows: usize) {
+        self.rows = self.rows.saturating_sub(rows.max(1));
     }
 }
 

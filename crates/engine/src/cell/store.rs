@@ -57,6 +57,8 @@ const RECORDS_MAX: usize = 1_000;
 /// How many events that were looked for are read at once.
 const FOUND_MAX: u32 = 16;
 
+const DELETE_LABEL: &str = "DELETE FROM tags WHERE tag = ? AND run = ?";
+
 /// The cell's rows.
 pub struct Store {
     pub(super) tables: Tables,
@@ -162,13 +164,6 @@ impl Store {
         Ok(!rows.is_empty())
     }
 
-    /// Does something, and says how many rows it has written.
-    pub(super) fn counted(&self, act: impl FnOnce() -> Result<(), StoreError>) -> Result<usize, StoreError> {
-        let before = self.rows_written();
-        act()?;
-        Ok(usize::try_from(self.rows_written() - before).unwrap_or(usize::MAX))
-    }
-
     fn write(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry]) -> Result<(), StoreError> {
         let (mut result, mut ended, mut reopened) = (None, false, false);
         for entry in entries {
@@ -225,7 +220,7 @@ impl Store {
     }
 
     fn delete_label(&self, label: &str, run: u64) -> Result<(), StoreError> {
-        self.tables.execute("DELETE FROM tags WHERE tag = ? AND run = ?", &[label.into(), number(run)])
+        self.tables.execute(DELETE_LABEL, &[label.into(), number(run)])
     }
 
     fn update_ended(&self, run: &Run, result: Option<String>) -> Result<(), StoreError> {
@@ -379,57 +374,60 @@ impl Rows for Store {
             last = Some(row.seq(0));
         }
         let events = match last {
-            Some(last) => self.counted(|| {
+            Some(last) => {
                 let query = "DELETE FROM journal WHERE run = ? AND seq <= ?";
-                self.tables.execute(query, &[number(run), last.0.into()])
-            })?,
+                self.tables.execute_counted(query, &[number(run), last.0.into()])?
+            }
             None => 0,
         };
         if !is_all {
             return Ok(Trimmed { rows: events, is_all });
         }
-        let told = self.trim_told(run, room.rows - events)?;
-        let left = room.rows - events - told;
-        let ids = self.counted(|| {
-            self.tables.execute(
-                "DELETE FROM signals WHERE run = ?1
-                   AND id IN (SELECT id FROM signals WHERE run = ?1 ORDER BY id LIMIT ?2)",
-                &[number(run), number(left as u64)],
-            )
-        })?;
+        let told = self.trim_told(run, room.rows.saturating_sub(events))?;
+        let left = room.rows.saturating_sub(events + told);
+        let ids = self.tables.execute_counted(
+            "DELETE FROM signals WHERE run = ?1
+               AND id IN (SELECT id FROM signals WHERE run = ?1 ORDER BY id LIMIT ?2)",
+            &[number(run), number(left as u64)],
+        )?;
         Ok(Trimmed { rows: events + told + ids, is_all: ids < left })
     }
 
     fn remove(&self, run: &Run) -> Result<usize, StoreError> {
         let of_run = [number(run.id.number)];
-        self.counted(|| {
-            self.tables.transaction(|| {
-                self.tables.execute("DELETE FROM journal WHERE run = ?", &of_run)?;
-                self.tables.execute("DELETE FROM signals WHERE run = ?", &of_run)?;
-                self.remove_told(run.id.number)?;
-                for tag in &run.tags {
-                    self.delete_label(tag, run.id.number)?;
-                }
-                for (name, value) in &run.attributes {
-                    self.delete_label(&list::label(name, value), run.id.number)?;
-                }
-                if let Some(key) = &run.key {
-                    // By now it may be another run's.
-                    let values = [key.as_str().into(), number(run.id.number)];
-                    self.tables.execute("DELETE FROM keys WHERE key = ? AND run = ?", &values)?;
-                }
-                let later = self.tables.rows("SELECT 1 FROM runs WHERE number > ? LIMIT 1", &of_run)?;
-                if later.is_empty() {
-                    self.tables.execute(
-                        "INSERT INTO meta VALUES('last_number', ?) ON CONFLICT(key) DO UPDATE
-                           SET value = excluded.value
-                           WHERE CAST(value AS INTEGER) < CAST(excluded.value AS INTEGER)",
-                        &[run.id.number.to_string().into()],
-                    )?;
-                }
-                self.tables.execute("DELETE FROM runs WHERE number = ?", &of_run)
-            })
-        })
+        let removed = Slot::new(0);
+        let delete = |query, bindings: &[JsValue]| {
+            removed.set(removed.get() + self.tables.execute_counted(query, bindings)?);
+            Ok::<_, StoreError>(())
+        };
+        self.tables.transaction(|| {
+            removed.set(0);
+            delete("DELETE FROM journal WHERE run = ?", &of_run)?;
+            delete("DELETE FROM signals WHERE run = ?", &of_run)?;
+            if self.has_told()? {
+                delete("DELETE FROM told WHERE run = ?", &of_run)?;
+            }
+            let attributes = run.attributes.iter().map(|(name, value)| list::label(name, value));
+            for label in run.tags.iter().cloned().chain(attributes) {
+                delete(DELETE_LABEL, &[label.into(), number(run.id.number)])?;
+            }
+            if let Some(key) = &run.key {
+                // By now it may be another run's.
+                let values = [key.as_str().into(), number(run.id.number)];
+                delete("DELETE FROM keys WHERE key = ? AND run = ?", &values)?;
+            }
+            let later = self.tables.rows("SELECT 1 FROM runs WHERE number > ? LIMIT 1", &of_run)?;
+            if later.is_empty() {
+                delete(
+                    "INSERT INTO meta VALUES('last_number', ?) ON CONFLICT(key) DO UPDATE
+                       SET value = excluded.value
+                       WHERE CAST(value AS INTEGER) < CAST(excluded.value AS INTEGER)",
+                    &[run.id.number.to_string().into()],
+                )?;
+            }
+            delete("DELETE FROM runs WHERE number = ?", &of_run)
+        })?;
+        Ok(removed.get())
     }
 
     fn tally(&self, after: u64, limit: usize) -> Result<Tally, StoreError> {

@@ -59,9 +59,18 @@ impl Tables {
     pub fn execute(&self, query: &'static str, bindings: &[JsValue]) -> Result<(), StoreError> {
         let cursor = self.sql.exec(&self.statement(query), &array(bindings))?;
         if self.counts {
-            self.count_written(cursor.rows_written());
+            self.count_rows(whole(cursor.rows_written()));
         }
         Ok(())
+    }
+
+    /// Runs a statement that writes and returns how many rows it wrote, whether or not the meter is on: for
+    /// callers whose next decision depends on the number.
+    pub fn execute_counted(&self, query: &'static str, bindings: &[JsValue]) -> Result<usize, StoreError> {
+        let cursor = self.sql.exec(&self.statement(query), &array(bindings))?;
+        let rows = whole(cursor.rows_written());
+        self.count_rows(rows);
+        Ok(usize::try_from(rows).unwrap_or(usize::MAX))
     }
 
     /// Runs the statement that inserts a record into a journal.
@@ -77,18 +86,10 @@ impl Tables {
         let (run, at) = (run as f64, at.as_millis() as f64);
         self.with_statement(query, |query| {
             let sql = &self.sql;
-            self.count_written(runtime::insert_record(sql, query, self.counts, run, seq.0, at, event, mark)?);
+            let rows = runtime::insert_record(sql, query, self.counts, run, seq.0, at, event, mark)?;
+            self.count_rows(whole(rows));
             Ok(())
         })
-    }
-
-    fn count_written(&self, rows: f64) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a count of rows is whole, positive and small"
-        )]
-        self.count_rows(rows as u64);
     }
 
     /// All rows of a query at once: a cursor must not be read across an await.
@@ -101,12 +102,7 @@ impl Tables {
         let cursor = self.sql.exec(query, &array(bindings))?;
         let rows = cursor.raw()?.to_array()?;
         if self.counts {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a count of rows is whole, positive and below 2^53"
-            )]
-            self.rows_read.set(self.rows_read.get() + cursor.rows_read() as u64);
+            self.rows_read.set(self.rows_read.get() + whole(cursor.rows_read()));
         }
         Ok(rows.iter().map(|row| Row(row.into())).collect())
     }
@@ -122,15 +118,10 @@ impl Tables {
 
     /// The bytes of the database.
     pub fn bytes(&self) -> Result<u64, StoreError> {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a size is whole, positive and below 2^53"
-        )]
-        Ok(self.sql.database_size().map(|bytes| bytes as u64)?)
+        Ok(self.sql.database_size().map(whole)?)
     }
 
-    /// Rows that this instance has written.
+    /// Rows that this instance has written. Complete only while the meter is on: never decide by it.
     pub fn rows_written(&self) -> u64 {
         self.rows_written.get()
     }
@@ -144,6 +135,16 @@ impl Tables {
     pub fn count_rows(&self, rows: u64) {
         self.rows_written.set(self.rows_written.get() + rows);
     }
+}
+
+/// A count or a size as the runtime gives it.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counts and sizes are whole, positive and below 2^53"
+)]
+fn whole(number: f64) -> u64 {
+    number as u64
 }
 
 /// Values for a statement; a few of them cross over at once.

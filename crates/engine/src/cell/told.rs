@@ -90,20 +90,11 @@ impl Store {
         if !self.has_told()? {
             return Ok(0);
         }
-        self.counted(|| {
-            self.tables.execute(
-                "DELETE FROM told WHERE run = ?1
-                   AND last IN (SELECT last FROM told WHERE run = ?1 ORDER BY last LIMIT ?2)",
-                &[number(run), number(limit as u64)],
-            )
-        })
-    }
-
-    pub(super) fn remove_told(&self, run: u64) -> Result<(), StoreError> {
-        if self.has_told()? {
-            self.tables.execute("DELETE FROM told WHERE run = ?", &[number(run)])?;
-        }
-        Ok(())
+        self.tables.execute_counted(
+            "DELETE FROM told WHERE run = ?1
+               AND last IN (SELECT last FROM told WHERE run = ?1 ORDER BY last LIMIT ?2)",
+            &[number(run), number(limit as u64)],
+        )
     }
 
     pub(super) fn changed_since(&self, from: u64, limit: usize) -> Result<Vec<Change>, StoreError> {
@@ -127,7 +118,7 @@ impl Store {
     }
 
     /// Whether any run of this cell has published anything.
-    fn has_told(&self) -> Result<bool, StoreError> {
+    pub(super) fn has_told(&self) -> Result<bool, StoreError> {
         if let Some(known) = self.has_told.get() {
             return Ok(known);
         }

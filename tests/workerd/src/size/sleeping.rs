@@ -33,7 +33,7 @@ pub struct Report {
 
 /// Puts so many runs to sleep in one cell, kills workerd, and asks it for something.
 pub async fn run(runs: u32) -> Result<Report> {
-    let mut engine = Engine::start(Form::AllInOne, 1).await?;
+    let mut engine = Engine::start_metered(Form::AllInOne, 1).await?;
     let client = engine.client();
     let began = Instant::now();
     start_many(&client, "nap", &json!(24 * 60 * 60 * 1_000), runs).await?;

@@ -27,7 +27,7 @@ pub struct Idle {
 /// Leaves streams alone for a while, and looks whether the cell was loaded anew: it counts the rows that an instance
 /// has written.
 pub async fn asleep() -> Result<Idle> {
-    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let engine = Engine::start_metered(Form::AllInOne, 1).await?;
     let (client, http) = (engine.client(), engine.engine.http());
     let run = client.start_id("wait", json!(60_000)).await?;
     client.until(&run, "waiting").await?;

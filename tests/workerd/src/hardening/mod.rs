@@ -1,0 +1,63 @@
+//! The findings of hostile reviews, each as a scenario on the real workerd with default settings. A scenario returns the
+//! figure that it measured and fails when a bound is broken.
+//!
+//! To add one: a file in this folder with `pub async fn run(size: Size) -> Result<String>`, and a line in [`SCENARIOS`].
+
+mod deletion;
+mod seed;
+
+use std::{pin::Pin, time::Duration};
+
+use anyhow::{Result, ensure};
+
+use crate::engine::{Engine, Form};
+
+/// How large a scenario is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// For CI: all scenarios together take less than three minutes.
+    Small,
+    /// The sizes that the findings name: less than 25 minutes.
+    Full,
+}
+
+impl Size {
+    /// The size for CI, or the full one.
+    fn pick<T>(self, small: T, full: T) -> T {
+        match self {
+            Self::Small => small,
+            Self::Full => full,
+        }
+    }
+}
+
+/// A scenario that runs.
+type Running = Pin<Box<dyn Future<Output = Result<String>>>>;
+
+/// A scenario: its name on the command line, what it shows, and how to run it.
+pub struct Scenario {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What must hold.
+    pub shows: &'static str,
+    /// Runs it and returns its figure.
+    pub run: fn(Size) -> Running,
+}
+
+/// All scenarios, in the order in which they run.
+pub const SCENARIOS: [Scenario; 1] = [Scenario {
+    name: "deletion",
+    shows: "expired runs are deleted in bounded slices while the meter is off",
+    run: |size| Box::pin(deletion::run(size)),
+}];
+
+/// An engine with one cell, as users have it.
+async fn one_cell() -> Result<Engine> {
+    Engine::start(Form::AllInOne, 1).await
+}
+
+/// Fails if something took longer than it may.
+fn within(what: &str, took: Duration, limit: Duration) -> Result<()> {
+    ensure!(took <= limit, "{what} took {} ms; the limit is {} ms", took.as_millis(), limit.as_millis());
+    Ok(())
+}

@@ -114,9 +114,9 @@ hardening *ARGUMENTS:
     scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt
     cargo run --quiet --locked -p stepwell-workerd-tests --bin hardening -- {{ARGUMENTS}}
 
-# Runs SEEDS small worlds in which everything breaks, from the first seed on or from `--first S`.
+# Runs SEEDS small worlds in which everything breaks. Half of the seeds are new for each change of the sources; `--first S` runs them from S on.
 sim SEEDS *ARGUMENTS:
-    cargo run --quiet --locked --release -p stepwell-sim -- run --seeds {{SEEDS}} {{ARGUMENTS}}
+    cargo run --quiet --locked --release -p stepwell-sim -- run --seeds {{SEEDS}} --tree "$(scripts/source-hash)" {{ARGUMENTS}}
 
 # Runs one world again and prints what happened in it; a world that breaks a rule is made smaller first.
 sim-seed SEED:

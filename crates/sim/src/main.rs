@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::{Parser, Subcommand};
 use stepwell_sim::{
     Sabotage, Script, World, coverage, shrink, simulate,
-    sweep::{Sweep, sweep},
+    sweep::{Seeds, Sweep, sweep},
 };
 
 /// Small worlds in which everything breaks, and the rules that must hold in them.
@@ -23,9 +23,12 @@ enum Command {
         /// How many.
         #[arg(long, default_value_t = 1_000)]
         seeds: u64,
-        /// The first one.
-        #[arg(long, default_value_t = 1)]
-        first: u64,
+        /// The first one; all others follow from it.
+        #[arg(long)]
+        first: Option<u64>,
+        /// Makes half of them new: this text, the hash of the sources, decides which.
+        #[arg(long)]
+        tree: Option<String>,
         /// How many at a time.
         #[arg(long, default_value_t = 2)]
         threads: usize,
@@ -57,7 +60,13 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
-        Command::Run { seeds, first, threads } => run(first, seeds, threads),
+        Command::Run { seeds, first, tree, threads } => {
+            let seeds = match (first, tree) {
+                (None, Some(tree)) => Seeds::of_tree(&tree, seeds),
+                (first, _) => Seeds::from(first.unwrap_or(1), seeds),
+            };
+            run(seeds, threads)
+        }
         Command::Seed { seed, whole } => one(seed, whole),
         Command::Planted { seeds } => planted(seeds),
         Command::Survey { seeds, first } => {
@@ -67,11 +76,16 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-fn run(first: u64, seeds: u64, threads: usize) -> anyhow::Result<()> {
-    let began = Instant::now();
-    let sum = sweep(first, seeds, threads, None, |done| {
+fn run(seeds: Seeds, threads: usize) -> anyhow::Result<()> {
+    let (began, count) = (Instant::now(), seeds.count());
+    let ((first, fixed), (fresh, new)) = (seeds.fixed, seeds.fresh);
+    println!("{fixed} seeds from {first} on");
+    if new > 0 {
+        println!("{new} seeds of this tree from {fresh} on: `just sim {new} --first {fresh}` runs them again");
+    }
+    let sum = sweep(seeds, threads, None, |done| {
         if done.is_multiple_of(250) {
-            eprint!("\r{done} of {seeds} seeds, {:.0} s ", began.elapsed().as_secs_f64());
+            eprint!("\r{done} of {count} seeds, {:.0} s ", began.elapsed().as_secs_f64());
         }
     });
     eprintln!();
@@ -116,7 +130,7 @@ fn print(sum: &Sweep, seconds: f64) {
 fn planted(seeds: u64) -> anyhow::Result<()> {
     let mut missed = 0;
     for sabotage in Sabotage::ALL {
-        match sweep(1, seeds, 2, Some(sabotage), |_| ()).failure {
+        match sweep(Seeds::from(1, seeds), 2, Some(sabotage), |_| ()).failure {
             Some((seed, violation)) => println!("{sabotage:?}: seed {seed}: {}", violation.rule),
             None => {
                 missed += 1;

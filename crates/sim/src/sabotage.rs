@@ -8,6 +8,8 @@
 pub enum Sabotage {
     /// A commit counts for the run's latest activation, whoever sends it.
     NoFence,
+    /// A program reads the journal whether its activation is over or not.
+    PagesUnfenced,
     /// An identical repeat of a commit is not known as one.
     RepeatUnknown,
     /// An identical repeat of a commit is recorded a second time.
@@ -80,8 +82,9 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::NoFence,
+        Self::PagesUnfenced,
         Self::RepeatUnknown,
         Self::RepeatRecorded,
         Self::NewsSkipped,

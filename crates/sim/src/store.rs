@@ -332,7 +332,7 @@ impl Rows for Store {
         self.may_read()?;
         let inner = self.inner.borrow();
         let skipped = usize::from(self.is(Sabotage::PageSkipped) && after.0 > 0);
-        let rest = inner.view.journal(number).get(after.0 as usize + skipped..).unwrap_or_default();
+        let rest = inner.view.journal_after(number, after).get(skipped..).unwrap_or_default();
         let forgets = self.is(Sabotage::AttemptsForgotten) && inner.is_second;
         let events = rest.iter().take(self.page_events);
         let events = events.filter(|row| !forgets || !row.event.contains("step_retrying")).map(|row| {
@@ -347,20 +347,14 @@ impl Rows for Store {
     fn records(&self, number: u64, after: Seq, through: Seq) -> Result<Vec<Record>, Refused> {
         self.may_read()?;
         let inner = self.inner.borrow();
-        let journal = inner.view.journal(number);
-        let through = journal.len().min(through.0 as usize);
-        Ok(journal
-            .get(after.0 as usize..through)
-            .unwrap_or_default()
-            .iter()
-            .map(JournalRow::record)
-            .collect())
+        let rest = inner.view.journal_after(number, after).iter();
+        Ok(rest.take_while(|row| row.seq <= through).map(JournalRow::record).collect())
     }
 
     fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Refused> {
         self.may_read()?;
         let inner = self.inner.borrow();
-        let rest = inner.view.journal(number).get(after.0 as usize..).unwrap_or_default();
+        let rest = inner.view.journal_after(number, after);
         let found = rest.iter().map(JournalRow::record).filter(|record| what.fits(&record.event));
         Ok(found.take(self.page_events).collect())
     }

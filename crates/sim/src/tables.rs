@@ -218,6 +218,12 @@ impl Tables {
         self.journal.get(&number).map(Vec::as_slice).unwrap_or_default()
     }
 
+    /// What of a run's journal comes after a position. A journal that is being deleted does not begin with 1.
+    pub fn journal_after(&self, number: u64, after: Seq) -> &[JournalRow] {
+        let journal = self.journal(number);
+        &journal[journal.partition_point(|row| row.seq <= after)..]
+    }
+
     /// A run's state, as a fresh instance would read it.
     pub fn run(&self, place: &Place, number: u64) -> Option<Run> {
         let row = self.runs.get(&number)?;

@@ -1,10 +1,13 @@
 //! A couple of hundred worlds, the same each time.
 
-use stepwell_sim::{Script, Violation, World, shrink, simulate, sweep::sweep};
+use stepwell_sim::{
+    Script, Violation, World, shrink, simulate,
+    sweep::{Seeds, sweep},
+};
 
 #[test]
 fn two_hundred_worlds_break_no_rule() {
-    let sum = sweep(1, 200, 2, None, |_| ());
+    let sum = sweep(Seeds::from(1, 200), 2, None, |_| ());
     assert_eq!(sum.failure, None, "run `just sim-seed SEED`");
     assert!(sum.transitions_min >= 200, "a world had {} transitions", sum.transitions_min);
     assert!(sum.faults_min >= 20, "a world had {} faults", sum.faults_min);

@@ -169,8 +169,9 @@ impl Cell {
         self.drive(rows, now, number, |_| Input::Activate(slot))?;
         self.dispatch(rows, now);
         // It may have been too late for it.
-        if self.run(rows, number)?.is_leased() {
-            Ok(Claim::Yours(Box::new(self.activation(rows, clock, number)?)))
+        let run = self.run(rows, number)?;
+        if run.is_leased() {
+            Ok(Claim::Yours(Box::new(self.activation(rows, clock, number, run.epoch)?)))
         } else {
             Ok(Claim::Nothing)
         }
@@ -198,7 +199,7 @@ impl Cell {
         after: Seq,
     ) -> Result<RawPage, Fault<R::Error>> {
         self.beat(rows, clock, number, epoch)?;
-        self.page(rows, number, after)
+        self.page(rows, number, epoch, after)
     }
 
     /// What people are told of a run that waits for a consumer.

@@ -1,7 +1,7 @@
 //! What a program may ask for its run, and for no other.
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Outcome, PROTOCOL, Problem, Record, Seq, Timestamp,
+    Epoch, Event, Outcome, PROTOCOL, Record, Seq, Timestamp,
     program::{Activation, Answer, Commit, News, RawPage},
 };
 
@@ -9,22 +9,27 @@ use super::{Cell, Fault, Rows};
 use crate::run::{Entry, Input, Reply, Run};
 
 impl Cell {
-    /// What a program is called with.
+    /// What a program is called with. Refused if its run has ended, was paused, or was activated again since the call
+    /// was ordered.
     pub fn activation<R: Rows>(
         &mut self,
         rows: &R,
         clock: Timestamp,
         number: u64,
+        epoch: Epoch,
     ) -> Result<Activation<RawPage>, Fault<R::Error>> {
         let now = self.now(clock);
         let run = self.run(rows, number)?;
+        if !run.is_held_by(epoch) {
+            return Err(run.stale(epoch).into());
+        }
         // Of a run that has just been started everything is known: no row has to be read.
         let input = match self.inputs.remove(&number) {
             Some(input) => input,
             None => rows.input(number).map_err(Fault::Storage)?,
         };
         let mut journal =
-            if run.head == Seq(0) { RawPage::default() } else { self.page(rows, number, Seq(0))? };
+            if run.head == Seq(0) { RawPage::default() } else { read_page(rows, &run, Seq(0))? };
         // A program that cannot be reached, and one that kills what it runs in, look the same. Asked to fetch
         // the rest of its journal first, the second one is heard of before it dies.
         journal.more |= run.has_losses();
@@ -44,20 +49,18 @@ impl Cell {
         })
     }
 
-    /// The journal after a position, without what does not count any more.
-    pub fn page<R: Rows>(&self, rows: &R, number: u64, after: Seq) -> Result<RawPage, Fault<R::Error>> {
+    /// The journal after a position, for an activation that may still report. Any other could be shown a journal that
+    /// is being deleted: it would take what is left for all of it, and run recorded steps again.
+    pub fn page<R: Rows>(
+        &self,
+        rows: &R,
+        number: u64,
+        epoch: Epoch,
+        after: Seq,
+    ) -> Result<RawPage, Fault<R::Error>> {
         let run = self.run(rows, number)?;
-        let mut after = after;
-        loop {
-            let mut page = rows.page(number, after).map_err(Fault::Storage)?;
-            let last = page.events.last().map(|record| record.seq);
-            page.events.retain(|record| run.counts(record.seq));
-            match last {
-                // A page of nothing would look like the end.
-                Some(last) if page.events.is_empty() && page.more => after = last,
-                Some(_) | None => return Ok(page),
-            }
-        }
+        run.check_reporter(epoch)?;
+        read_page(rows, &run, after)
     }
 
     /// A program has said something: if its connection breaks now, and not for the first time, that may be its own
@@ -128,14 +131,25 @@ impl Cell {
     ) -> Result<Answer, Fault<R::Error>> {
         let now = self.now(clock);
         let run = self.run(rows, number)?;
-        // A program that was at work when its run was paused may end what it does, and listen meanwhile.
-        if !run.is_held_by(epoch) && !run.is_drained_by(epoch) {
-            let detail = format!("The run is {} at activation {}.", run.status().as_str(), run.epoch.0);
-            return Err(Problem::new(Code::StaleEpoch, detail).into());
-        }
+        run.check_reporter(epoch)?;
         let news = rows.records(number, after, run.head).map_err(Fault::Storage)?;
         let news = news.into_iter().filter(|record| run.counts(record.seq));
         Ok(Answer::Go { now, news: news.map(News::Record).collect() })
+    }
+}
+
+/// The journal after a position, without what was cut.
+fn read_page<R: Rows>(rows: &R, run: &Run, after: Seq) -> Result<RawPage, Fault<R::Error>> {
+    let mut after = after;
+    loop {
+        let mut page = rows.page(run.id.number, after).map_err(Fault::Storage)?;
+        let last = page.events.last().map(|record| record.seq);
+        page.events.retain(|record| run.counts(record.seq));
+        match last {
+            // An empty page would look like the end.
+            Some(last) if page.events.is_empty() && page.more => after = last,
+            Some(_) | None => return Ok(page),
+        }
     }
 }
 

@@ -291,7 +291,7 @@ impl Run {
         Err(Problem::new(Code::InvalidRequest, detail))
     }
 
-    pub(super) fn stale(&self, epoch: Epoch) -> Rejection {
+    pub(crate) fn stale(&self, epoch: Epoch) -> Rejection {
         let detail = format!(
             "This is activation {}; the run is {} at activation {}.",
             epoch.0,

@@ -551,6 +551,12 @@ impl Run {
         self.draining && self.epoch == epoch
     }
 
+    /// Refuses an activation that may no longer report: a newer one replaced it, or the run has ended. The activation
+    /// at work when a run was paused may finish what it does.
+    pub(crate) fn check_reporter(&self, epoch: Epoch) -> Result<(), Rejection> {
+        if self.is_held_by(epoch) || self.is_drained_by(epoch) { Ok(()) } else { Err(self.stale(epoch)) }
+    }
+
     /// Whether it should be activated with nothing else under way.
     pub fn wants_to_be_alone(&self) -> bool {
         self.current_trouble().suspicion >= SUSPICION_ALONE

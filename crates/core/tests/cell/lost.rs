@@ -22,11 +22,11 @@ fn breaks_again_and_again(says_something: bool) -> (u32, Status) {
     cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
     for activation in 1..60 {
         let now = at(u64::from(activation) * 100_000);
-        let activated = cell.activation(&rows, now, 1).expect("it is there");
+        let activated = cell.activation(&rows, now, 1, Epoch(activation)).expect("it is there");
         // One that was lost before has to fetch its journal, which is how it is heard of.
         if says_something && activated.journal.more {
             cell.heard_from(1, Epoch(activation));
-            assert!(!cell.page(&rows, 1, Seq(0)).expect("it can be read").more);
+            assert!(!cell.page(&rows, 1, Epoch(activation), Seq(0)).expect("it can be read").more);
         }
         cell.call_ended(&rows, now, 1, Epoch(activation), lost()).expect("it is recorded");
         if rows.get(1).status() != Status::Pending {

@@ -1,6 +1,7 @@
 //! A cell on rows in memory: activations of one run that overlap, and runs that are stopped and taken back.
 
 mod counts;
+mod fences;
 mod growth;
 mod lost;
 mod memory;

@@ -44,7 +44,7 @@ impl Host {
     }
 
     async fn until_it_ends(self: &Rc<Self>, number: u64, epoch: Epoch) -> CallEnd {
-        let called = self.turn(|machine, store, now| Ok(machine.activation(store, now, number)?)).and_then(
+        let called = self.turn(|machine, store, now| Ok(machine.activation(store, now, number, epoch)?)).and_then(
             |activation| {
                 let text =
                     serde_json::to_string(&activation).expect("an activation holds only what JSON can say");

@@ -63,8 +63,11 @@ impl Host {
                 Ok(self.breathe(1, answer))
             }
             runtime::PAGE => {
-                let page = self.machine.borrow().page(&self.store, number, after);
-                Ok(self.breathe(BREATH_EVERY, text(&page.map_err(|fault| thrown(fault.into()))?)))
+                let page = self.machine.borrow().page(&self.store, number, epoch, after).map_err(Fault::from);
+                if let Err(Fault::Store(_)) = &page {
+                    self.blameless.borrow_mut().insert((number, epoch));
+                }
+                Ok(self.breathe(BREATH_EVERY, text(&page.map_err(thrown)?)))
             }
             runtime::LISTEN => {
                 let host = self.clone();

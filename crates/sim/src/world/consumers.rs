@@ -105,12 +105,10 @@ impl World {
 
     /// What a planted bug gives a consumer that comes second.
     fn claim_anyway(&mut self, cell: usize, id: u64, number: u64) -> Option<Box<Activation<RawPage>>> {
-        let is_leased = self.sites[cell].instance(id)?.store.peek(number).is_some_and(|run| run.is_leased());
-        if !is_leased {
-            return None;
-        }
-        let activation =
-            self.turn(cell, id, Cause::Request, |machine, store, now| machine.activation(store, now, number));
+        let run = self.sites[cell].instance(id)?.store.peek(number).filter(Run::is_leased)?;
+        let activation = self.turn(cell, id, Cause::Request, |machine, store, now| {
+            machine.activation(store, now, number, run.epoch)
+        });
         activation.ok().map(Box::new)
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use stepwell::drive;
 use stepwell_core::{
-    cell::Fault,
+    cell::{Fault, Rows as _},
     run::{BEAT_MS, CallEnd, Run},
 };
 use stepwell_protocol::{
@@ -90,7 +90,7 @@ impl World {
     pub(super) fn call_program(&mut self, cell: usize, id: u64, number: u64, epoch: Epoch, cause: Cause) {
         self.addressed.insert(number);
         let activation =
-            self.turn(cell, id, cause, |machine, store, now| machine.activation(store, now, number));
+            self.turn(cell, id, cause, |machine, store, now| machine.activation(store, now, number, epoch));
         if self.sites[cell].instance(id).is_none() {
             return;
         }
@@ -324,8 +324,8 @@ impl World {
                 self.on_commit(from, asked, 0, &text);
             }
             Message::Page(after) => {
-                let Some(instance) = self.sites[cell].instance(id) else { return };
-                let received = match instance.machine.page(&instance.store, number, after) {
+                let Some(page) = self.page_of(From { cell, id, name, number, epoch }, after) else { return };
+                let received = match page {
                     Ok(page) => {
                         let text = serde_json::to_string(&page).expect("a page is JSON");
                         let page: Page = serde_json::from_str(&text).expect("it was written as one");
@@ -351,6 +351,17 @@ impl World {
                 self.send(cell, id, Outgoing::ToProgram(name, asked, Received::Answer(answer)));
             }
         }
+    }
+
+    /// What a program is shown of its journal; nothing, if the instance is gone.
+    fn page_of(&mut self, from: From, after: Seq) -> Option<Result<RawPage, Fault<Refused>>> {
+        let unfenced = self.is(Sabotage::PagesUnfenced);
+        let instance = self.sites[from.cell].instance(from.id)?;
+        Some(if unfenced {
+            instance.store.page(from.number, after).map_err(Fault::Storage)
+        } else {
+            instance.machine.page(&instance.store, from.number, from.epoch, after)
+        })
     }
 
     /// A listener looks again after it was told.
@@ -437,7 +448,8 @@ impl World {
         });
     }
 
-    /// An activation that is over has a last word about some run: nothing of it may be recorded.
+    /// An activation that is over has a last word about some run, and asks for its journal: nothing of it may be
+    /// recorded, and nothing may be shown.
     pub(super) fn old_word(&mut self, cell: usize) -> bool {
         let numbers: Vec<_> = self.sites[cell].disk.runs.keys().copied().collect();
         let Some(id) = self.sites[cell].live.as_ref().map(|live| live.id) else { return false };
@@ -465,6 +477,10 @@ impl World {
         });
         if answered.is_ok() {
             let detail = format!("cell {cell}, run {number}: activation {} had a last word", epoch.0);
+            self.fail("6 a superseded activation is refused", detail);
+        }
+        if let Some(Ok(_)) = self.page_of(From { cell, id, name: 0, number, epoch }, Seq(0)) {
+            let detail = format!("cell {cell}, run {number}: activation {} was shown the journal", epoch.0);
             self.fail("6 a superseded activation is refused", detail);
         }
         true

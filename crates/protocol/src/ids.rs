@@ -109,6 +109,11 @@ impl RunId {
     /// How many characters the random part has: 60 bits.
     pub const SUFFIX_LENGTH: usize = 12;
 
+    /// Whether a text can be the random part.
+    pub fn is_suffix(text: &str) -> bool {
+        text.len() == Self::SUFFIX_LENGTH && text.bytes().all(|b| Self::ALPHABET.contains(&b))
+    }
+
     /// The random part made of 60 of the given bits.
     #[expect(clippy::cast_possible_truncation, reason = "five bits of it are used")]
     pub fn suffix_from(random: u64) -> String {
@@ -140,8 +145,7 @@ impl FromStr for RunId {
         let (pool, generation, cell, number, suffix) = (part()?, part()?, part()?, part()?, part()?);
         if parts.next().is_some()
             || !Place::is_pool_name(pool)
-            || suffix.len() != Self::SUFFIX_LENGTH
-            || !suffix.bytes().all(|b| Self::ALPHABET.contains(&b))
+            || !Self::is_suffix(suffix)
         {
             return Err(NotARunId);
         }

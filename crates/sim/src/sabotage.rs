@@ -44,7 +44,9 @@ pub enum Sabotage {
     PageSkipped,
     /// An idempotency key is not stored.
     KeyLost,
-    /// A signal's id is not looked up.
+    /// A fresh instance does not look which calls its predecessor has followed.
+    NonceForgotten,
+    /// A signal's id or nonce is not looked up.
     SignalIdLost,
     /// A crash loses the last row of a journal.
     JournalRowLost,
@@ -82,7 +84,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -102,6 +104,7 @@ impl Sabotage {
         Self::CancelLost,
         Self::PageSkipped,
         Self::KeyLost,
+        Self::NonceForgotten,
         Self::SignalIdLost,
         Self::JournalRowLost,
         Self::GateOpen,

@@ -107,6 +107,8 @@ pub enum Fault {
     CrashBeforeCommit(usize),
     /// It dies after its next commit is durable, before anything leaves.
     CrashAfterCommit(usize),
+    /// It dies after a commit that a client's answer waits for; the platform delivers that call again.
+    DeliveredAgain(usize),
     /// It dies, and the next instance with its first commit.
     CrashInRecovery(usize),
     /// The next write is done, but answered with an error; the instance is reset.
@@ -160,6 +162,7 @@ impl Fault {
             Self::Crash(_) => "crash",
             Self::CrashBeforeCommit(_) => "crash before a commit",
             Self::CrashAfterCommit(_) => "crash after a commit",
+            Self::DeliveredAgain(_) => "crash before an answer",
             Self::CrashInRecovery(_) => "crash in recovery",
             Self::CommitThenError(_) => "commit done, error returned",
             Self::RefuseWrites(..) => "writes refused",
@@ -207,6 +210,7 @@ impl Script {
         let delete_slice = keep_for_a_while(seed, &mut actions);
         let mut faults = faults(&mut rng, cells, heal_at_ms, &actions);
         let queue = queue(seed, &mut actions, &mut faults, heal_at_ms);
+        deliver_again(seed, cells, &mut faults, heal_at_ms);
         Self {
             cells,
             window: usize::try_from(rng.between(2, 6)).expect("small"),
@@ -380,6 +384,16 @@ fn queue(seed: u64, actions: &mut [(u64, Action)], faults: &mut Vec<(u64, Fault)
         }
     }
     has_queue
+}
+
+/// Calls that the platform delivers to the next instance because the last one died before it could answer.
+fn deliver_again(seed: u64, cells: usize, faults: &mut Vec<(u64, Fault)>, heal_at_ms: u64) {
+    let mut rng = Rng::new(hash(&format!("again {seed}")));
+    for _ in 0..rng.below(5) {
+        let at = if rng.percent(40) { rng.between(0, 60) } else { rng.between(1, heal_at_ms * 2 / 3) };
+        let cell = usize::try_from(rng.below(cells as u64)).expect("small");
+        faults.push((at, Fault::DeliveredAgain(cell)));
+    }
 }
 
 /// The cell that a key belongs to.

@@ -220,6 +220,16 @@ impl Rows for Store {
         Ok(view.runs.last_key_value().map_or(0, |(number, _)| *number).max(view.last_number))
     }
 
+    fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, Refused> {
+        self.may_read()?;
+        if self.is(Sabotage::NonceForgotten) {
+            return Ok(Vec::new());
+        }
+        let inner = self.inner.borrow();
+        let runs = inner.view.runs.iter().rev().take(limit);
+        Ok(runs.map(|(number, row)| (*number, row.suffix.to_string())).collect())
+    }
+
     fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), Refused> {
         let columns = run.to_row();
         let row = Row {
@@ -250,6 +260,8 @@ impl Rows for Store {
                 if let Event::SignalReceived { id: Some(id), .. } = &record.event {
                     signal_ids.push(id.clone());
                 }
+            } else if let Entry::SignalNoted(nonce) = entry {
+                signal_ids.push(nonce.clone());
             } else if let Entry::Completed { output, .. } = entry {
                 result = Some(output.text().into());
             } else if let Entry::Failed { failure, .. } = entry {

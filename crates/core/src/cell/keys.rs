@@ -43,17 +43,22 @@ impl Cell {
             Some(StoredKey::Moved(place)) => return Err(Fault::Moved(place)),
             Some(StoredKey::Run(run)) => run,
         };
-        let run = match self.runs.get(&number) {
-            Some(run) => Some(run.clone()),
-            None => rows.run(number).map_err(Fault::Storage)?,
-        };
         // A key is known for as long as its run is.
-        let Some(run) = run.filter(|run| !run.deleting) else { return Ok(None) };
+        let Some(run) = self.kept(rows, number)? else { return Ok(None) };
         if fingerprint != key.fingerprint {
             let detail = "This Idempotency-Key has started a run with another workflow or input. Use a new \
                           key for a new request.";
             return Err(Problem::new(Code::IdempotencyKeyReused, detail).into());
         }
         Ok(Some(run))
+    }
+
+    /// A run, unless it is gone or being deleted.
+    pub(super) fn kept<R: Rows>(&self, rows: &R, number: u64) -> Result<Option<Run>, Fault<R::Error>> {
+        let run = match self.runs.get(&number) {
+            Some(run) => Some(run.clone()),
+            None => rows.run(number).map_err(Fault::Storage)?,
+        };
+        Ok(run.filter(|run| !run.deleting))
     }
 }

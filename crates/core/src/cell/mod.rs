@@ -17,6 +17,7 @@ mod counts;
 mod drive;
 mod keys;
 mod queued;
+mod recent;
 mod requests;
 mod retention;
 mod room;
@@ -35,6 +36,7 @@ pub use counts::{COUNT_SLICE, Counted, Tally};
 pub use drive::no_such_run;
 pub use keys::Reserved;
 pub use queued::{Claim, NUDGE_AGAIN_MS, OVERFLOW_MS, QUEUED_MAX};
+pub use recent::{LOOK_BACK, NONCES_MAX};
 pub use requests::{NewRun, Started};
 pub use retention::DELETE_SLICE;
 pub use room::FULL_PERCENT;
@@ -85,6 +87,8 @@ pub struct Cell {
     found: Option<Timestamp>,
     /// The number of the latest run.
     last_number: Option<u64>,
+    /// The latest runs by their nonces.
+    recent: recent::Recent,
     /// The room for new runs.
     room: room::Room,
     /// Runs whose time is over, to be deleted.
@@ -152,6 +156,7 @@ impl Cell {
             repaired: false,
             found: None,
             last_number: None,
+            recent: recent::Recent::default(),
             room: room::Room::default(),
             expired: BTreeSet::new(),
             more_expired: false,

@@ -10,7 +10,7 @@ use crate::run::{Input, Run, Signal, Start};
 pub struct NewRun {
     /// Where this cell is.
     pub place: Place,
-    /// The random part of the run's id.
+    /// The random part of the run's id. A start without a key is known by it when it is delivered again.
     pub suffix: String,
     /// Where its random numbers will come from.
     pub seed: u64,
@@ -37,12 +37,12 @@ pub struct NewRun {
 pub struct Started {
     /// The run.
     pub run: Run,
-    /// Whether it is new.
+    /// Whether this request has started it. Also so if the request was delivered before, and nobody got the answer.
     pub created: bool,
 }
 
 impl Cell {
-    /// Starts a run, unless its key has started one.
+    /// Starts a run, unless its key has started one, or this very request has.
     pub fn start<R: Rows>(
         &mut self,
         rows: &R,
@@ -50,10 +50,12 @@ impl Cell {
         new: NewRun,
     ) -> Result<Started, Fault<R::Error>> {
         let now = self.now(clock);
-        if let Some(key) = &new.key
-            && let Some(run) = self.keyed(rows, key)?
-        {
-            return Ok(Started { run, created: false });
+        let before = match &new.key {
+            Some(key) => self.keyed(rows, key)?,
+            None => self.started_by_nonce(rows, &new.suffix)?,
+        };
+        if let Some(run) = before {
+            return Ok(Started { run, created: new.key.is_none() });
         }
         self.check_room(rows)?;
         let number = self.next_number(rows)?;
@@ -74,6 +76,7 @@ impl Cell {
         run.spend_start(new.key.is_some());
         self.watching.stamp_start(now, &mut run);
         rows.insert(&run, &new.input, new.key.as_ref()).map_err(|error| self.lose_count(error))?;
+        self.note_start(&run.id);
         self.recount(&run, None, counts_as(&run));
         self.tell_start(&run);
         self.settle(now, &run, &decision);
@@ -101,7 +104,8 @@ impl Cell {
         Ok(why)
     }
 
-    /// Sends a run a signal. Says whether it was new.
+    /// Sends a run a signal. Says whether its sender sends it for the first time: a request that is delivered again is
+    /// known by its nonce, and changes nothing.
     pub fn signal<R: Rows>(
         &mut self,
         rows: &R,
@@ -111,10 +115,10 @@ impl Cell {
     ) -> Result<bool, Fault<R::Error>> {
         let now = self.now(clock);
         self.find(rows, to)?;
-        if let Some(id) = &signal.id
+        if let Some(id) = signal.known_by()
             && rows.has_signal(to.number, id).map_err(Fault::Storage)?
         {
-            return Ok(false);
+            return Ok(signal.id.is_none());
         }
         self.drive(rows, now, to.number, |slot| Input::Signal { signal, slot })?;
         self.dispatch(rows, now);

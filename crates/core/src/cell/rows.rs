@@ -21,6 +21,9 @@ pub trait Rows {
     /// The largest number of any run that there is or was; 0 if there was none.
     fn last_number(&self) -> Result<u64, Self::Error>;
 
+    /// The latest runs, newest first: their numbers and the random parts of their ids. At most so many.
+    fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, Self::Error>;
+
     /// Stores a new run with its input, and its key if it has one.
     fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), Self::Error>;
 

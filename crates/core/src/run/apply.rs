@@ -10,6 +10,8 @@ impl Run {
                 self.head = record.seq;
                 self.mark = mark.or(self.mark);
             }
+            // Its row alone knows it.
+            Entry::SignalNoted(_) => {}
             Entry::Marked(mark) => self.mark = Some(*mark),
             Entry::OpenChanged(open) => self.open.clone_from(open),
             Entry::Troubled(trouble) => self.trouble = *trouble,

@@ -127,9 +127,12 @@ impl Run {
         }
         // The oldest wait gets the signal; the program's replay follows the same rule.
         let answered = self.open.iter().position(|open| open.signal.as_deref() == Some(&signal.name));
+        // An id is stored with the event.
+        let nonce = signal.nonce.clone().filter(|_| signal.id.is_none());
         let record = self.next_record(now, signal.received());
         let mut decision =
             Decision { entries: vec![Entry::Recorded { record, mark: None }], ..Decision::default() };
+        decision.entries.extend(nonce.map(Entry::SignalNoted));
         match (&self.phase, answered) {
             (Phase::Suspended, Some(index)) => {
                 let mut open = self.open.clone();

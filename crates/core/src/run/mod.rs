@@ -342,6 +342,8 @@ pub enum Entry {
         /// On the last record of a commit: that commit.
         mark: Option<Mark>,
     },
+    /// The signal just recorded came with this nonce.
+    SignalNoted(String),
     /// A commit without a record of its own was accepted.
     Marked(Mark),
     /// What it waits for has changed.
@@ -430,8 +432,8 @@ impl Entry {
     /// Whether the run row has to be written for it.
     pub fn changes_row(&self) -> bool {
         match self {
-            // A record is a row of its own. A lease begins anew with whoever loads the row next.
-            Self::Recorded { .. } | Self::Leased { .. } => false,
+            // A record and a nonce are rows of their own. A lease begins anew with whoever loads the row next.
+            Self::Recorded { .. } | Self::SignalNoted(_) | Self::Leased { .. } => false,
             Self::Marked(_)
             | Self::OpenChanged(_)
             | Self::Troubled(_)

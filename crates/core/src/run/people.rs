@@ -14,6 +14,8 @@ pub struct Signal {
     pub name: String,
     /// The sender's id for it.
     pub id: Option<String>,
+    /// What tells two requests apart if the sender gave no id.
+    pub nonce: Option<String>,
     /// What comes with it.
     pub payload: Payload,
     /// Who has sent it; nobody in particular, if that is not said.
@@ -23,20 +25,25 @@ pub struct Signal {
 impl Signal {
     /// One without an id, from nobody in particular.
     pub fn new(name: impl Into<String>, payload: Payload) -> Self {
-        Self { name: name.into(), id: None, payload, by: None }
+        Self { name: name.into(), id: None, nonce: None, payload, by: None }
     }
 
     /// The signal that an event is about.
     pub fn of(event: &Event) -> Option<Self> {
         if let Event::SignalReceived { name, id, payload, by } = event.clone() {
-            Some(Self { name, id, payload, by })
+            Some(Self { name, id, nonce: None, payload, by })
         } else {
             None
         }
     }
 
+    /// What it is known by if it comes again.
+    pub fn known_by(&self) -> Option<&str> {
+        self.id.as_deref().or(self.nonce.as_deref())
+    }
+
     pub(super) fn received(self) -> Event {
-        let Self { name, id, payload, by } = self;
+        let Self { name, id, payload, by, nonce: _ } = self;
         Event::SignalReceived { name, id, payload, by }
     }
 }

@@ -63,7 +63,7 @@ impl Run {
 
 /// The rows of an entry besides the run's own.
 fn other_rows(entry: &Entry) -> u32 {
-    let is_reopened = matches!(entry, Entry::Reopened { .. });
+    let is_one = matches!(entry, Entry::Reopened { .. } | Entry::SignalNoted(_));
     let of_record = entry.record().map_or(0, |record| {
         // The id of a signal is a row of its own.
         1 + u32::from(matches!(&record.event, Event::SignalReceived { id: Some(_), .. }))
@@ -71,7 +71,7 @@ fn other_rows(entry: &Entry) -> u32 {
     // What it is found by is a row of its own, and so is what it was found by before.
     let of_attribute =
         if let Entry::Attributed { before, .. } = entry { 1 + u32::from(before.is_some()) } else { 0 };
-    u32::from(is_reopened) + of_record + of_attribute
+    u32::from(is_one) + of_record + of_attribute
 }
 
 /// Whether a consumer was there: it has claimed the run, or was heard of.
@@ -80,6 +80,7 @@ fn is_word(entry: &Entry) -> bool {
         Entry::Activated { slot, .. } => slot.session == Session::Token,
         Entry::Leased { .. } => true,
         Entry::Recorded { .. }
+        | Entry::SignalNoted(_)
         | Entry::Marked(_)
         | Entry::OpenChanged(_)
         | Entry::Troubled(_)

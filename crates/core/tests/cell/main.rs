@@ -6,10 +6,13 @@ mod growth;
 mod lost;
 mod memory;
 mod queued;
+mod repeats;
 mod retention;
 mod room;
 mod streams;
 mod taken_back;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stepwell_core::cell::{CALLS_MAX, Cell, NewRun, Order};
 use stepwell_core::run::{CallEnd, Signal, Trouble};
@@ -25,10 +28,12 @@ fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(1_700_000_000_000 + ms)
 }
 
+/// Each is a request of its own.
 fn new_run(timeout_ms: Option<u64>) -> NewRun {
+    static REQUESTS: AtomicU64 = AtomicU64::new(7);
     NewRun {
         place: Place { pool: "default".into(), generation: 1, cell: 0 },
-        suffix: RunId::suffix_from(7),
+        suffix: RunId::suffix_from(REQUESTS.fetch_add(1, Ordering::Relaxed)),
         seed: 1,
         workflow: "w".into(),
         input: Payload::null(),

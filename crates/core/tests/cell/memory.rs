@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell as Slot, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     convert::Infallible,
 };
 
@@ -12,7 +12,7 @@ use stepwell_core::{
     stream::{Change, ToldMark, ToldPage, ToldRow},
 };
 use stepwell_protocol::{
-    Payload, Place, Record, Seq, Timestamp,
+    Event, Payload, Place, Record, Seq, Timestamp,
     program::{RawPage, RawRecord},
 };
 
@@ -21,6 +21,7 @@ use stepwell_protocol::{
 pub struct Memory {
     rows: RefCell<BTreeMap<u64, Stored>>,
     keys: RefCell<BTreeMap<String, StoredKey>>,
+    signals: RefCell<BTreeSet<(u64, String)>>,
     last_number: Slot<u64>,
     /// How many bytes each event has.
     pub event_bytes: Slot<u64>,
@@ -87,6 +88,12 @@ impl Rows for Memory {
         Ok(self.rows.borrow().keys().last().copied().unwrap_or_default().max(self.last_number.get()))
     }
 
+    fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, Infallible> {
+        let rows = self.rows.borrow();
+        let runs = rows.iter().rev().take(limit);
+        Ok(runs.map(|(number, stored)| (*number, stored.run.id.suffix.clone())).collect())
+    }
+
     fn insert(&self, run: &Run, _: &Payload, key: Option<&KeyRow>) -> Result<(), Infallible> {
         if let Some(KeyRow { key, fingerprint }) = key.cloned() {
             let stored = StoredRun { number: run.id.number, fingerprint };
@@ -103,6 +110,11 @@ impl Rows for Memory {
         for entry in entries {
             if let Entry::Recorded { record, mark } = entry {
                 stored.journal.push((record.clone(), *mark));
+                if let Event::SignalReceived { id: Some(id), .. } = &record.event {
+                    self.signals.borrow_mut().insert((run.id.number, id.clone()));
+                }
+            } else if let Entry::SignalNoted(nonce) = entry {
+                self.signals.borrow_mut().insert((run.id.number, nonce.clone()));
             }
         }
         if entries.iter().any(Entry::changes_row) {
@@ -166,8 +178,8 @@ impl Rows for Memory {
         Ok(self.bytes.get())
     }
 
-    fn has_signal(&self, _: u64, _: &str) -> Result<bool, Infallible> {
-        Ok(false)
+    fn has_signal(&self, number: u64, id: &str) -> Result<bool, Infallible> {
+        Ok(self.signals.borrow().contains(&(number, id.to_owned())))
     }
 
     fn input(&self, _: u64) -> Result<Payload, Infallible> {

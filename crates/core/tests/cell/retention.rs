@@ -25,8 +25,7 @@ impl Bench {
 
     fn start(&mut self, ms: u64, retention_ms: Option<u64>, key: Option<&str>) -> RunId {
         let key = key.map(|key| KeyRow { key: key.into(), fingerprint: "f".into() });
-        let suffix = RunId::suffix_from(ms);
-        let new = NewRun { retention_ms, key, suffix, ..new_run(None) };
+        let new = NewRun { retention_ms, key, ..new_run(None) };
         // As with every request.
         self.cell.repair(&self.rows, at(ms)).expect("the rows can be read");
         self.cell.start(&self.rows, at(ms), new).expect("it is accepted").run.id

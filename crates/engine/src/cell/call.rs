@@ -53,6 +53,10 @@ pub enum Operation {
         input: Payload,
         /// The idempotency key.
         key: Option<String>,
+        /// The random part of the run's id, drawn once for each client request: a call that is delivered again is
+        /// known by it.
+        #[serde(default)]
+        nonce: Option<String>,
         /// How its program is called.
         #[serde(default)]
         dispatch: Dispatch,
@@ -145,6 +149,9 @@ pub enum Operation {
         name: String,
         /// The sender's id for it.
         id: Option<String>,
+        /// Drawn once for each client request: a call that is delivered again is known by it.
+        #[serde(default)]
+        nonce: Option<String>,
         /// What comes with it.
         payload: Payload,
     },

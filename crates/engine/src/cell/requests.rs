@@ -148,6 +148,7 @@ impl Host {
                 workflow,
                 input,
                 key,
+                nonce,
                 dispatch,
                 timeout_ms,
                 retention_ms,
@@ -164,7 +165,7 @@ impl Host {
                     None => (timeout_ms, retention_ms),
                 };
                 let key = key.map(|key| KeyRow { key, fingerprint: fingerprint(&workflow, &input) });
-                let (suffix, seed) = (RunId::suffix_from(runtime::random()), runtime::random());
+                let (suffix, seed) = (suffix_of(nonce), runtime::random());
                 let new = NewRun {
                     place,
                     suffix,
@@ -211,9 +212,9 @@ impl Host {
             Operation::History { number, suffix, after, replay } => {
                 self.history(&RunId { place, number, suffix }, after, replay)
             }
-            Operation::Signal { number, suffix, name, id, payload } => {
+            Operation::Signal { number, suffix, name, id, nonce, payload } => {
                 let to = RunId { place, number, suffix };
-                let signal = Signal { name, id, payload, by: grant.map(|grant| grant.actor.clone()) };
+                let signal = Signal { name, id, nonce, payload, by: grant.map(|grant| grant.actor.clone()) };
                 let is_new = self.turn(|machine, store, now| Ok(machine.signal(store, now, &to, signal)?))?;
                 Ok(Answered::new(if is_new { 202 } else { 200 }, &SignalReceipt { duplicate: !is_new }))
             }
@@ -358,6 +359,12 @@ impl Host {
         }
         self.view(&run.id)
     }
+}
+
+/// The random part of a new run's id: what the front has drawn, if it has.
+fn suffix_of(nonce: Option<String>) -> String {
+    let nonce = nonce.filter(|nonce| RunId::is_suffix(nonce));
+    nonce.unwrap_or_else(|| RunId::suffix_from(runtime::random()))
 }
 
 /// What a key stands for: the same key with another workflow or input is a mistake.

@@ -169,6 +169,8 @@ impl Store {
         for entry in entries {
             if let Entry::Recorded { record, mark } = entry {
                 self.insert_record(run.id.number, record, *mark)?;
+            } else if let Entry::SignalNoted(nonce) = entry {
+                self.insert_signal(run.id.number, nonce)?;
             } else if let Entry::Completed { output, .. } = entry {
                 (result, ended) = (Some(output.text().to_owned()), true);
             } else if let Entry::Failed { failure, .. } = entry {
@@ -200,9 +202,14 @@ impl Store {
         let query = "INSERT INTO journal VALUES(?, ?, ?, ?, ?)";
         self.tables.insert_record(query, run, place, &event, mark.as_deref())?;
         if let Event::SignalReceived { id: Some(id), .. } = &record.event {
-            self.tables.execute("INSERT INTO signals VALUES(?, ?)", &[number(run), id.as_str().into()])?;
+            self.insert_signal(run, id)?;
         }
         Ok(())
+    }
+
+    /// What a signal is known by if it comes again.
+    fn insert_signal(&self, run: u64, id: &str) -> Result<(), StoreError> {
+        self.tables.execute("INSERT INTO signals VALUES(?, ?)", &[number(run), id.into()])
     }
 
     fn write_attribute(
@@ -286,6 +293,12 @@ impl Rows for Store {
             &[],
         )?;
         rows.first().map_or(Ok(0), |row| row.number(0, "number"))
+    }
+
+    fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, StoreError> {
+        let query = "SELECT number, suffix FROM runs ORDER BY number DESC LIMIT ?";
+        let rows = self.tables.rows(query, &[number(limit as u64)])?;
+        rows.iter().map(|row| Ok((row.number(0, "number")?, row.text(1, "suffix")?))).collect()
     }
 
     fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), StoreError> {
@@ -577,7 +590,10 @@ fn statements(entries: &[Entry]) -> usize {
         if let Entry::Recorded { record, .. } = entry {
             1 + usize::from(matches!(record.event, Event::SignalReceived { id: Some(_), .. }))
         } else {
-            usize::from(matches!(entry, Entry::Reopened { .. } | Entry::Attributed { .. }))
+            usize::from(matches!(
+                entry,
+                Entry::Reopened { .. } | Entry::Attributed { .. } | Entry::SignalNoted(_)
+            ))
         }
     });
     each.sum::<usize>() + usize::from(entries.iter().any(Entry::changes_row))

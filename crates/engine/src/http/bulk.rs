@@ -33,6 +33,7 @@ pub async fn start(
         workflow: BULK_WORKFLOW.into(),
         input: Payload::encode(&bulk).expect("what was read from JSON can be written as JSON"),
         key: idempotency_key(&headers)?,
+        nonce: starts::nonce(),
         terms: front.own_terms(),
         tags: Vec::new(),
         wait_ms: wait_ms(&headers)?,

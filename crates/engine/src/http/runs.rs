@@ -60,7 +60,7 @@ pub async fn start(
     let key = idempotency_key(&headers)?;
     let terms = front.check_workflow(&workflow).await?;
     let wait_ms = wait_ms(&headers)?;
-    starts::start(&front, &Wanted { workflow, input, key, terms, tags, wait_ms }).await
+    starts::start(&front, &Wanted { workflow, input, key, nonce: starts::nonce(), terms, tags, wait_ms }).await
 }
 
 /// `GET /api/executions/{id}`
@@ -108,8 +108,8 @@ pub async fn signal(
     check_name("signal", &name)?;
     let payload = payload(body)?;
     let id = idempotency_key(&headers)?;
-    let (number, suffix) = (run.number, run.suffix);
-    front.ask(&run.place, Operation::Signal { number, suffix, name, id, payload }).await
+    let (number, suffix, nonce) = (run.number, run.suffix, Some(starts::nonce()));
+    front.ask(&run.place, Operation::Signal { number, suffix, name, id, nonce, payload }).await
 }
 
 /// `POST /api/executions/{id}/cancel`

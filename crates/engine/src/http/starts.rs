@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use axum::{body::to_bytes, response::Response};
 use http::StatusCode;
 use stepwell_core::pools::{Ask, Walk};
-use stepwell_protocol::{Code, Payload, Place};
+use stepwell_protocol::{Code, Payload, Place, RunId};
 
 use super::{
     error::Refusal,
@@ -31,6 +31,8 @@ pub struct Wanted {
     pub input: Payload,
     /// The idempotency key.
     pub key: Option<String>,
+    /// What this request is known by if it is delivered to a cell twice: see [`nonce`].
+    pub nonce: String,
     /// How it is treated.
     pub terms: Terms,
     /// What people call it by.
@@ -45,6 +47,7 @@ impl Wanted {
             workflow: self.workflow.clone(),
             input: self.input.clone(),
             key: self.key.clone(),
+            nonce: Some(self.nonce.clone()),
             dispatch: self.terms.dispatch,
             timeout_ms: self.terms.timeout_ms,
             retention_ms: self.terms.retention_ms,
@@ -54,6 +57,12 @@ impl Wanted {
             wait_ms: self.wait_ms,
         }
     }
+}
+
+/// What a client request is known by. To be drawn once for each: if the connection to a cell breaks, the runtime may
+/// deliver the same call again, and what it does must happen once.
+pub fn nonce() -> String {
+    RunId::suffix_from(runtime::random())
 }
 
 /// Starts a run, or finds the one that its key has started.

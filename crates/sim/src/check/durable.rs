@@ -20,6 +20,9 @@ impl Checker {
         after: &Run,
         latest: Timestamp,
     ) -> Checked {
+        if write.is_new {
+            self.is_first(cell, after)?;
+        }
         let known = self.runs.entry((cell, write.number)).or_default();
         let about = |text: String| format!("cell {cell}, run {}: {text}", write.number);
         if write.entries.iter().any(|entry| matches!(entry, Entry::Reopened { .. })) {
@@ -47,6 +50,14 @@ impl Checker {
             }
             known.head = record.seq;
             known.journal = mix(known.journal ^ crate::rng::hash64(&row.event));
+        }
+        for entry in &write.entries {
+            if let Entry::SignalNoted(nonce) = entry
+                && !known.signal_ids.insert(nonce.clone())
+            {
+                let text = format!("one request has sent a signal twice ({nonce})");
+                return Err(("16 a signal counts once", about(text)));
+            }
         }
         if before.is_none_or(|before| before.epoch < after.epoch)
             && before.is_some_and(|before| after.epoch != before.epoch.next())
@@ -84,6 +95,22 @@ impl Checker {
             | Phase::Running { .. }
             | Phase::Paused { .. }
             | Phase::Ended { .. } => Ok(()),
+        }
+    }
+}
+
+impl Checker {
+    /// One request starts one run, however often it is delivered; another, once that run is deleted.
+    fn is_first(&mut self, cell: usize, run: &Run) -> Checked {
+        let nonce = (cell, run.id.suffix.clone());
+        let before = self.nonces.insert(nonce, run.id.number);
+        let is_kept = |number| !self.runs.get(&(cell, number)).is_some_and(|known| known.deleted);
+        match before.filter(|number| is_kept(*number)) {
+            Some(number) => {
+                let text = format!("cell {cell}: one request has started runs {number} and {}", run.id.number);
+                Err(("3 duplicates create one run", text))
+            }
+            None => Ok(()),
         }
     }
 }

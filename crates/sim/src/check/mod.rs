@@ -28,6 +28,8 @@ pub struct Checker {
     runs: BTreeMap<(usize, u64), Known>,
     /// What a key stands for, and the run that its clients were told of.
     keys: BTreeMap<String, (String, RunId)>,
+    /// The runs that requests have started, by the nonce of the request.
+    nonces: BTreeMap<(usize, String), u64>,
     acked: Vec<(usize, RunId)>,
     signals: Vec<(RunId, Option<String>, u64)>,
     cancelled: Vec<RunId>,
@@ -85,6 +87,7 @@ impl Checker {
         Self {
             runs: BTreeMap::new(),
             keys: BTreeMap::new(),
+            nonces: BTreeMap::new(),
             acked: Vec::new(),
             signals: Vec::new(),
             cancelled: Vec::new(),

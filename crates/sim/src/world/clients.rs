@@ -14,6 +14,7 @@ use super::{
     events::{Event, Outgoing, Response},
 };
 use crate::{
+    rng::hash64,
     sabotage::Sabotage,
     script::{Action, Manage},
     store::Refused,
@@ -49,6 +50,7 @@ enum Ask {
     Manage(RunId, Manage),
     Start {
         key: Option<String>,
+        nonce: String,
         workflow: &'static str,
         input: Payload,
         timeout_ms: Option<u64>,
@@ -59,6 +61,7 @@ enum Ask {
         run: RunId,
         name: &'static str,
         id: Option<String>,
+        nonce: String,
         payload: u64,
     },
     Cancel(RunId),
@@ -75,17 +78,19 @@ impl World {
     pub(super) fn act(&mut self, index: usize, times: u32) {
         let action = self.script.actions[index].1.clone();
         let run_of = |start: usize| self.clients.runs.get(&start).cloned();
+        // The front draws one for each request of a client.
+        let nonce = RunId::suffix_from(hash64(&format!("{index} {times}")));
         let (cell, ask) = match action {
             Action::Start { cell, key, workflow, job, timeout_ms, retention_ms, dispatch } => {
                 let input = Payload::encode(&job).expect("a job is JSON");
-                (cell, Some(Ask::Start { key, workflow, input, timeout_ms, retention_ms, dispatch }))
+                (cell, Some(Ask::Start { key, nonce, workflow, input, timeout_ms, retention_ms, dispatch }))
             }
             Action::Manage { start, how } => match run_of(start) {
                 Some((cell, run)) => (cell, Some(Ask::Manage(run, how))),
                 None => (0, None),
             },
             Action::Signal { start, name, id, payload } => match run_of(start) {
-                Some((cell, run)) => (cell, Some(Ask::Signal { run, name, id, payload })),
+                Some((cell, run)) => (cell, Some(Ask::Signal { run, name, id, nonce, payload })),
                 None => (0, None),
             },
             Action::Cancel { start } => match run_of(start) {
@@ -138,12 +143,9 @@ impl World {
         let due = site.disk.runs.get(&run.number).and_then(|row| row.wake_at);
         let at_ms =
             due.map_or(self.now_ms, |due| site.world_time(due)).clamp(self.now_ms, self.now_ms + 5_000);
-        let id = Some(format!("tick{index}"));
-        let asks = if self.rng.percent(50) {
-            vec![Ask::Signal { run: run.clone(), name: "go", id, payload: 7 }, Ask::Cancel(run)]
-        } else {
-            vec![Ask::Signal { run, name: "go", id, payload: 7 }]
-        };
+        let (id, nonce) = (Some(format!("tick{index}")), String::new());
+        let signal = Ask::Signal { run: run.clone(), name: "go", id, nonce, payload: 7 };
+        let asks = if self.rng.percent(50) { vec![signal, Ask::Cancel(run)] } else { vec![signal] };
         for ask in asks {
             let request = self.open_request(cell, None, ask);
             self.put_at(at_ms, Event::Request(request));
@@ -241,7 +243,7 @@ impl World {
                 self.manage(cell, id, &run, how)?;
                 Ok(Some(Response::Managed))
             }
-            Ask::Start { key, workflow, input, timeout_ms, retention_ms, dispatch } => {
+            Ask::Start { key, nonce, workflow, input, timeout_ms, retention_ms, dispatch } => {
                 let fingerprint = fingerprint(workflow, &input);
                 if let Some(key) = &key
                     && let Some(instance) = self.sites[cell].instance(id)
@@ -251,7 +253,7 @@ impl World {
                 }
                 let new = NewRun {
                     place: self.sites[cell].place.clone(),
-                    suffix: RunId::suffix_from(self.rng.bits()),
+                    suffix: nonce,
                     seed: self.rng.bits(),
                     workflow: workflow.to_owned(),
                     input,
@@ -266,14 +268,15 @@ impl World {
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;
                 Ok(Some(Response::Started(started.run.id)))
             }
-            Ask::Signal { run, name, id: signal_id, payload } => {
+            Ask::Signal { run, name, id: signal_id, nonce, payload } => {
                 if self.is(Sabotage::EarlySignalDropped) && !self.waits_for(cell, id, &run, name) {
                     return Ok(Some(Response::Signalled));
                 }
                 self.cover(cell, id, run.number, "signal");
                 let payload = Payload::encode(&payload).expect("a number is JSON");
                 self.turn(cell, id, Cause::Request, |machine, store, now| {
-                    let signal = Signal { name: name.to_owned(), id: signal_id, payload, by: None };
+                    let (name, nonce) = (name.to_owned(), Some(nonce));
+                    let signal = Signal { name, id: signal_id, nonce, payload, by: None };
                     machine.signal(store, now, &run, signal)
                 })?;
                 Ok(Some(Response::Signalled))

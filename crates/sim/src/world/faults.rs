@@ -26,6 +26,7 @@ impl World {
             Fault::Crash(cell) => self.crash_live(cell),
             Fault::CrashBeforeCommit(cell) => self.trap(cell, Trap::Before),
             Fault::CrashAfterCommit(cell) => self.trap(cell, Trap::After),
+            Fault::DeliveredAgain(cell) => self.trap(cell, Trap::Unanswered),
             Fault::CrashInRecovery(cell) => {
                 self.sites[cell].crash_in_recovery = true;
                 self.crash_live(cell)

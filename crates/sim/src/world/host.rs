@@ -258,15 +258,21 @@ impl World {
             self.crash(cell, id);
             return;
         }
-        let trap = if is_stale { None } else { site.trap.take() };
+        let unanswered = instance.unanswered();
+        let springs = |trap: &mut Trap| *trap != Trap::Unanswered || !unanswered.is_empty();
+        let trap = if is_stale { None } else { site.trap.take_if(springs) };
         if trap == Some(Trap::Before) {
             self.crash(cell, id);
             return;
         }
         self.make_durable(cell, id);
-        if trap == Some(Trap::After) {
-            self.crash(cell, id);
-            return;
+        match trap {
+            Some(Trap::After) => return self.crash(cell, id),
+            Some(Trap::Unanswered) => {
+                self.crash(cell, id);
+                return self.deliver_again(&unanswered);
+            }
+            Some(Trap::Before) | None => {}
         }
         let Some(instance) = self.sites[cell].instance(id) else { return };
         let flushed = instance.flushed;
@@ -279,6 +285,15 @@ impl World {
         }
         if !is_stale {
             self.check_alarm(cell, id);
+        }
+    }
+
+    /// The platform saw the connection break, and delivers calls to whichever instance is next.
+    fn deliver_again(&mut self, requests: &[u32]) {
+        for request in requests {
+            self.count("call delivered again to the next instance");
+            let delay_ms = self.rng.between(1, 40);
+            self.put(delay_ms, Event::Request(*request));
         }
     }
 

@@ -65,6 +65,9 @@ pub enum Trap {
     Before,
     /// The instance dies after.
     After,
+    /// The instance dies after the first one that an answer to a client waits for. The platform delivers the call that
+    /// got no answer again, to the next instance.
+    Unanswered,
 }
 
 /// An instance of a cell: the machine, and what is lost when it dies.
@@ -93,6 +96,21 @@ pub struct Instance {
     pub ending: Vec<(u64, u64)>,
     /// The latest that it has seen.
     pub latest: Timestamp,
+}
+
+impl Instance {
+    /// The requests of clients whose answers wait for a commit.
+    pub fn unanswered(&self) -> Vec<u32> {
+        let held = self.held.iter().map(|(_, outgoing)| outgoing);
+        held.filter_map(|outgoing| match outgoing {
+            Outgoing::Response(request, _) => Some(*request),
+            Outgoing::ToProgram(..)
+            | Outgoing::Begin(_)
+            | Outgoing::Nudge(..)
+            | Outgoing::Dropped(_) => None,
+        })
+        .collect()
+    }
 }
 
 /// A clock that may be set back needs room.

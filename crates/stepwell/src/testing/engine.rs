@@ -314,6 +314,7 @@ impl Engine {
                 Entry::Cancelled { .. } => self.result = Some(Ended::Cancelled),
                 Entry::Reopened { .. } => self.result = None,
                 Entry::Rewound(_)
+                | Entry::SignalNoted(_)
                 | Entry::Marked(_)
                 | Entry::OpenChanged(_)
                 | Entry::Troubled(_)

@@ -23,6 +23,8 @@ pub struct Desk {
     latest: Timestamp,
     /// When the alarm is set for, as far as this instance knows.
     armed: Option<Timestamp>,
+    /// Whether an alarm could not be set: the next turn sets one, and tells the cells that are behind.
+    arm_again: bool,
     /// How much of the namespace's requests were made here.
     requests: Bucket,
     orders: Vec<Order>,
@@ -75,6 +77,11 @@ impl Desk {
             // The instance before may have died before everybody was told. Its alarm is armed, but the next one to be
             // set would take its place.
             self.tell(self.latest);
+        }
+        if std::mem::take(&mut self.arm_again) {
+            self.tell(self.latest);
+            // What is over may have to be forgotten too: the alarm sees to both.
+            self.arm_by(self.latest, self.latest.plus_millis(TELL_AGAIN_MS));
         }
         Ok(self.catalog.as_ref().expect("it was just read"))
     }
@@ -164,6 +171,12 @@ impl Desk {
         let tidied = self.drive(rows, clock, "", Input::Tidy);
         self.tell(now);
         tidied
+    }
+
+    /// The alarm could not be set: what was ordered does not hold.
+    pub fn not_armed(&mut self) {
+        self.armed = None;
+        self.arm_again = true;
     }
 
     /// What the host has to do now. To be asked for after every call, whether it failed or not.

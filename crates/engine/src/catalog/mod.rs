@@ -128,21 +128,31 @@ struct Telling {
 
 impl Host {
     /// Lets the machine do something, and performs what it orders; whom to tell is left to the caller. No await in
-    /// here: rows and alarm are one commit.
+    /// here: rows and alarm are one commit. If the alarm cannot be set, the cells are told all the same: the next turn
+    /// sets another alarm, but nobody knows when that is.
     fn turn<T>(
-        &self,
+        self: &Rc<Self>,
         act: impl FnOnce(&mut Desk, &Store, Timestamp) -> Result<T, MachineFault<StoreError>>,
     ) -> Result<(T, Telling), Fault> {
         let result = act(&mut self.desk.borrow_mut(), &self.store, runtime::clock());
         let (orders, mut telling) = (self.desk.borrow_mut().take_orders(), Telling::default());
+        let mut not_armed = None;
         for order in orders {
             match order {
                 Order::Arm(at) => {
                     #[expect(clippy::cast_precision_loss, reason = "times are below 2^53")]
-                    let _written = self.storage.set_alarm(at.as_millis() as f64)?;
+                    let at_ms = at.as_millis() as f64;
+                    if let Err(thrown) = self.storage.set_alarm(at_ms) {
+                        self.desk.borrow_mut().not_armed();
+                        not_armed = Some(thrown);
+                    }
                 }
                 Order::Tell { cells, version } => telling = Telling { cells, version },
             }
+        }
+        if let Some(thrown) = not_armed {
+            self.state.wait_until(self.clone().tell(telling));
+            return Err(thrown.into());
         }
         match result {
             Ok(value) => Ok((value, telling)),
@@ -205,7 +215,7 @@ impl Host {
         }
     }
 
-    fn heard(&self, cell: String, version: u64) {
+    fn heard(self: &Rc<Self>, cell: String, version: u64) {
         let heard = self.turn(|desk, store, now| desk.drive(store, now, "", Input::Heard { cell, version }));
         if let Err(fault) = heard {
             worker::console_error!("stepwell: {fault}");

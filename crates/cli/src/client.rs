@@ -7,7 +7,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use stepwell_protocol::{
     Payload, Record,
-    rest::{RunView, Why},
+    rest::{HistoryEvent, RunView, Why},
 };
 use ureq::{Agent, Body, BodyReader, RequestBuilder, http::Response, typestate};
 
@@ -76,8 +76,10 @@ pub struct Journal {
     pub input: Option<Payload>,
     /// What a replay needs besides.
     pub replay: Option<Payload>,
-    /// All events.
+    /// All events that count.
     pub events: Vec<Record>,
+    /// How many do not: a retry or restart took the run back to before them.
+    pub cut: usize,
     /// The same as they came.
     pub raw: Vec<Payload>,
 }
@@ -135,7 +137,13 @@ impl Client {
             }
         }
         for event in &journal.raw {
-            journal.events.push(event.decode().map_err(|error| self.unknown(&error))?);
+            let HistoryEvent { seq, at, event, cut } =
+                event.decode().map_err(|error| self.unknown(&error))?;
+            if cut {
+                journal.cut += 1;
+            } else {
+                journal.events.push(Record { seq, at, event });
+            }
         }
         Ok(journal)
     }

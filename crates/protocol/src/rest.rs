@@ -332,18 +332,33 @@ pub struct TroubleView {
 /// A run's history, as `GET /api/executions/{id}/history` shows it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct History<R = crate::Record> {
+pub struct History<E = crate::Event> {
     /// What the run was started with; on the first page only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Payload>,
     /// Events in order.
-    pub events: Vec<R>,
+    pub events: Vec<HistoryEvent<E>>,
     /// Where to go on, with `?after=`; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Seq>,
     /// What a replay needs besides; on the first page only, and only if it was asked for with `?replay=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayFacts>,
+}
+
+/// An event of a run's history.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryEvent<E = crate::Event> {
+    /// Its position.
+    pub seq: Seq,
+    /// When the engine recorded it.
+    pub at: Timestamp,
+    /// What happened.
+    pub event: E,
+    /// Whether a retry or restart took the run back to before it: it no longer counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
 }
 
 /// Where a run shall be taken back to, for `POST /api/executions/{id}/restart`.

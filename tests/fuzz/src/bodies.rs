@@ -1,7 +1,7 @@
 //! Bodies of the REST interface: what clients send, and what they get.
 
 use stepwell_protocol::{
-    Problem, Record, Timestamp,
+    Problem, Timestamp,
     access::{
         AuditPage, CreatedKey, CreatedNamespace, Issuer, KeyList, Limits, NewKey, NewNamespace,
         OpenedSession, Rotation, RunSettings, Settings,
@@ -48,7 +48,7 @@ pub fn server_answer(data: &[u8]) {
         assert!(problem.code.page().ends_with(&format!("{}.md", problem.code.as_str())));
     }
     json::check::<RunList>(text);
-    json::check::<History<Record>>(text);
+    json::check::<History>(text);
     json::check::<Why>(text);
     json::check::<Metrics>(text);
     json::check::<WorkflowList>(text);

@@ -58,6 +58,12 @@ impl Show {
         for line in lines {
             anstream::println!("{line}");
         }
+        if journal.cut > 0 {
+            let (dim, count) = (Style::new().dimmed(), words::count(journal.cut, "earlier event"));
+            anstream::println!(
+                "{dim}A retry or restart took back {count}; `--json` marks them as `cut`.{dim:#}"
+            );
+        }
         Ok(())
     }
 }

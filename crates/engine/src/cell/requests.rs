@@ -23,7 +23,8 @@ use stepwell_core::{
 use stepwell_protocol::{
     Code, Payload, Place, Problem, RunId, Seq,
     access::Scope,
-    rest::{BulkAction, Filter, History, RunView, SignalReceipt},
+    program::RawRecord,
+    rest::{BulkAction, Filter, History, HistoryEvent, RunView, SignalReceipt},
 };
 use wasm_bindgen::JsValue;
 use worker::Delay;
@@ -335,7 +336,11 @@ impl Host {
         let next = page.more.then(|| page.events.last().map(|record| record.seq)).flatten();
         let input = if after == Seq(0) { Some(self.store.input(id.number)?) } else { None };
         let replay = (replay && after == Seq(0)).then(|| run.replay_facts());
-        Ok(Answered::new(200, &History { input, events: page.events, next, replay }))
+        let events = page.events.into_iter().map(|RawRecord { seq, at, event }| {
+            let cut = !run.counts(seq);
+            HistoryEvent { seq, at, event, cut }
+        });
+        Ok(Answered::new(200, &History { input, events: events.collect(), next, replay }))
     }
 
     pub(super) fn find(&self, id: &RunId) -> Result<Run, Fault> {

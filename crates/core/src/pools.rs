@@ -110,6 +110,11 @@ impl Pool {
         self.generation(self.latest()).map_or(1, |generation| generation.cells)
     }
 
+    /// How many cells a generation has, if there is one of this number.
+    pub fn cells_of(&self, generation: u32) -> Option<u32> {
+        self.generation(generation).map(|generation| generation.cells)
+    }
+
     /// A cell of the latest generation.
     pub fn any(&self, random: u64) -> Place {
         self.home(self.latest(), random)

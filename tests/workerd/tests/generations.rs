@@ -147,6 +147,36 @@ async fn a_number_that_was_changed_starts_no_run_in_the_wrong_cells() -> TestRes
 }
 
 #[tokio::test]
+async fn a_single_number_that_was_changed_is_refused() -> TestResult {
+    let mut engine = Engine::start_with(Form::AllInOne, &[("STEPWELL_CELLS", "2")]).await?;
+    let client = engine.client();
+    let mut runs = Vec::new();
+    for n in 0..8 {
+        let key = format!("k{n}");
+        runs.push(client.start("ten", &Value::Null, Some(&key), 0).await?.json()?["id"].clone());
+    }
+    for (before, after) in [("2", "1"), ("1", "3"), ("3", "3,4")] {
+        redeploy(&mut engine, before, after).await?;
+        let why = "has 2 cells".replace('2', &after[..1]);
+        let refused = [
+            client.start("ten", &Value::Null, Some("k1"), 0).await?,
+            client.get("/api/executions").await?,
+            client.get("/api/metrics").await?,
+        ];
+        for answer in refused {
+            let is_loud = answer.body.contains(&why) && answer.body.contains("started with 2.");
+            assert_eq!((answer.status, is_loud), (500, true), "{after}: {}", answer.body);
+        }
+    }
+    redeploy(&mut engine, "3,4", "2").await?;
+    for (n, run) in runs.iter().enumerate() {
+        let again = client.start("ten", &Value::Null, Some(&format!("k{n}")), 0).await?;
+        assert_eq!((again.status, &again.json()?["id"]), (200, run));
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_pool_does_not_grow_without_a_catalog() -> TestResult {
     let mut engine = Engine::start_with(Form::AllInOne, &[("STEPWELL_CELLS", "2")]).await?;
     rewrite(&mut engine, "name = \"CATALOG\"", "name = \"OTHER\"").await?;

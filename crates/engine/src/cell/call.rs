@@ -237,6 +237,26 @@ impl Operation {
         }
     }
 
+    /// Whether it makes sense only if the pool has the cells that it always had.
+    pub fn depends_on_cells(&self) -> bool {
+        match self {
+            Self::Start { .. }
+            | Self::Reserve { .. }
+            | Self::List { .. }
+            | Self::ActOnAll { .. }
+            | Self::Count => true,
+            Self::Touch
+            | Self::Get { .. }
+            | Self::Why { .. }
+            | Self::History { .. }
+            | Self::Signal { .. }
+            | Self::Act { .. }
+            | Self::Follow { .. }
+            | Self::ForgetKeys { .. }
+            | Self::Consume { .. } => false,
+        }
+    }
+
     /// The workflow that it names.
     pub fn workflow(&self) -> Option<&str> {
         if let Self::Start { workflow, .. } = self { Some(workflow) } else { None }

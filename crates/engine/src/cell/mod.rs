@@ -9,6 +9,7 @@ mod access;
 mod call;
 mod fault;
 mod listeners;
+mod pool;
 mod programs;
 mod queued;
 mod requests;
@@ -79,6 +80,8 @@ struct Host {
     readers: Readers,
     /// Calls in which the storage has failed: whatever becomes of them is not their program's fault.
     blameless: RefCell<BTreeSet<(u64, Epoch)>>,
+    /// Whether the number of cells is the one that this cell began with, once that was looked at.
+    cells_are_right: std::cell::Cell<bool>,
     /// Commits since the runtime has last looked at its sockets.
     session_calls: std::cell::Cell<u32>,
     /// The function that all sessions call.
@@ -110,6 +113,7 @@ impl Cell {
             listeners: RefCell::default(),
             readers: Readers::default(),
             blameless: RefCell::default(),
+            cells_are_right: std::cell::Cell::new(false),
             session_calls: std::cell::Cell::new(0),
             session_call: OnceCell::new(),
         };

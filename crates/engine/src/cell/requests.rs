@@ -137,6 +137,7 @@ impl Host {
         self.repair().await?;
         let place = call.place();
         let grant = self.admit(&call, &place).await?;
+        self.check_cells(&place, &call.operation)?;
         let namespace = call.namespace;
         match call.operation {
             Operation::Touch => Ok(Answered::new(200, &())),
@@ -289,7 +290,7 @@ impl Host {
         is_strict: bool,
         wait_ms: u64,
     ) -> Result<Answered, Fault> {
-        self.store.prepare(namespace, &new.place)?;
+        self.store.prepare(namespace, &new.place, || self.cells_of(&new.place))?;
         let Started { run, created } =
             self.turn(|machine, store, now| Ok(machine.start(store, now, new)?))?;
         if wait_ms == 0 && created {
@@ -323,7 +324,7 @@ impl Host {
     ) -> Result<Answered, Fault> {
         let to: Place =
             to.parse().map_err(|_| Problem::new(Code::InvalidRequest, "The key's next home is no place."))?;
-        self.store.prepare(namespace, place)?;
+        self.store.prepare(namespace, place, || self.cells_of(place))?;
         match self.turn(|machine, store, _| Ok(machine.reserve(store, key, &to)?))? {
             Reserved::Moved(to) => Ok(Answered::moved(&to)),
             Reserved::Run(run) => Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?)),

@@ -77,17 +77,27 @@ impl Store {
         }
     }
 
-    /// Creates the tables if there are none, and remembers where this cell is.
-    pub fn prepare(&self, namespace: &str, place: &Place) -> Result<(), StoreError> {
+    /// Creates the tables if there are none, and remembers where this cell is, and among how many.
+    pub fn prepare(
+        &self,
+        namespace: &str,
+        place: &Place,
+        cells: impl FnOnce() -> Option<u32>,
+    ) -> Result<(), StoreError> {
         if self.has_schema()? {
             return Ok(());
         }
+        let cells = cells();
         self.tables.transaction(|| {
             for statement in SCHEMA {
                 self.tables.execute(statement, &[])?;
             }
             for (key, value) in [("schema", SCHEMA_VERSION), ("place", &place.to_string())] {
                 self.tables.execute("INSERT INTO meta VALUES(?, ?)", &[key.into(), value.into()])?;
+            }
+            if let Some(cells) = cells {
+                let query = "INSERT INTO meta VALUES('cells', ?)";
+                self.tables.execute(query, &[cells.to_string().into()])?;
             }
             if namespace != DEFAULT_NAMESPACE {
                 let query = "INSERT INTO meta VALUES('namespace', ?)";
@@ -106,6 +116,15 @@ impl Store {
         }
         let rows = self.tables.rows("SELECT value FROM meta WHERE key = 'place'", &[])?;
         rows.first().map(|row| place(&row.text(0, "place")?)).transpose()
+    }
+
+    /// How many cells its generation had when this cell got its first run.
+    pub fn cells(&self) -> Result<Option<u32>, StoreError> {
+        if !self.has_schema()? {
+            return Ok(None);
+        }
+        let rows = self.tables.rows("SELECT value FROM meta WHERE key = 'cells'", &[])?;
+        Ok(rows.first().and_then(|row| row.optional_text(0)?.parse().ok()))
     }
 
     /// The namespace of this cell. Those of the default one do not store it.

@@ -143,10 +143,7 @@ impl FromStr for RunId {
         let mut parts = text.split('-');
         let mut part = || parts.next().ok_or(NotARunId);
         let (pool, generation, cell, number, suffix) = (part()?, part()?, part()?, part()?, part()?);
-        if parts.next().is_some()
-            || !Place::is_pool_name(pool)
-            || !Self::is_suffix(suffix)
-        {
+        if parts.next().is_some() || !Place::is_pool_name(pool) || !Self::is_suffix(suffix) {
             return Err(NotARunId);
         }
         let id = Self {

@@ -187,6 +187,10 @@ pub struct Commit {
     pub published: Published,
     /// What the program does next.
     pub then: Then,
+    /// If the workflow failed: the first position from which on steps failed and nothing was begun. A retry takes all
+    /// of these steps back, because the workflow has gone on from none of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_since: Option<Seq>,
     /// The program has gone on as if its commands were recorded next to the base, with this time. If they cannot be,
     /// they are recorded all the same, but what it does next does not count: the run is activated again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -209,6 +213,7 @@ impl Commit {
             attributes: BTreeMap::new(),
             published: Published::default(),
             then,
+            failed_since: None,
             foresees: None,
             turn: 0,
         }
@@ -332,7 +337,8 @@ pub enum Command {
 /// What a program does after a commit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Then {
-    /// It goes on: steps are under way.
+    /// It goes on: steps are under way. The times that an earlier activation has set come only after the first commit
+    /// of this one.
     #[serde(rename = "continue")]
     Continue {
         /// What it waits for besides; absent when that has not changed. Not recorded when there is news

@@ -147,10 +147,10 @@ routes! {
     /// Lets a paused run go on.
     ResumeRun: Post "/api/executions/{id}/resume" Write Run [RunNotFound RunEnded],
     /// Lets a failed run go on from the step that failed.
-    RetryRun: Post "/api/executions/{id}/retry" Write Run [RunNotFound WrongStatus],
+    RetryRun: Post "/api/executions/{id}/retry" Write Run [RunNotFound WrongStatus TooMany],
     /// Takes a run back to before a step, and lets it go on from there.
     RestartRun: Post "/api/executions/{id}/restart" Write Run
-        [InvalidRequest RunNotFound StepNotFound WrongStatus],
+        [InvalidRequest RunNotFound StepNotFound WrongStatus TooMany],
     /// Sends a run a signal.
     SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
         [InvalidRequest RunNotFound RunEnded PayloadTooLarge],

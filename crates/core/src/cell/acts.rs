@@ -1,12 +1,14 @@
 //! What people do to a run: end it, stop it for a while, take it back. The run remembers who it was.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Event, Op, OpKind, Problem, Record, RunId, Seq, Timestamp,
     rest::{Act, Deed, Status, StepName},
 };
 
-use super::{Cell, Fault, Rows, Sought};
+use super::{Cell, Fault, Rows, Sought, rows::op_of};
 use crate::run::{Cut, Input, Run, Signal};
 
 /// What somebody wants to be done to a run.
@@ -73,28 +75,41 @@ impl Cell {
         Ok(())
     }
 
-    /// Back to the step that failed, with all its attempts; or to where it was, if no step did.
+    /// Back to the step that failed, or to the steps that failed side by side, with all their attempts; or to where it
+    /// was, if no step did.
     fn retry<R: Rows>(&mut self, rows: &R, run: &Run, act: Act) -> Result<(), Fault<R::Error>> {
         if run.status() != Status::Failed {
             let detail = format!("The run is {}. Only a failed run can be retried.", run.status().as_str());
             return Err(Problem::new(Code::WrongStatus, detail).into());
         }
-        let (mut failed, mut cuts) = (None, Vec::new());
+        // Steps that failed side by side are all taken back: otherwise the workflow meets the other failures again.
+        let is_beside = |seq: Seq| run.failed_since.is_some_and(|since| since <= seq);
+        let (mut failed, mut cuts) = (BTreeMap::new(), Vec::new());
+        let mut last = None;
         each(rows, run, Sought::FailedSteps, Seq(0), |record| {
             if let Event::StepFinished { op, .. } = record.event {
-                failed = Some((op, record.seq));
+                if !last.is_some_and(is_beside) {
+                    failed.clear();
+                }
+                failed.insert(op, record.seq);
+                last = Some(record.seq);
             }
         })?;
-        if let Some((op, seq)) = failed {
-            // Its earlier attempts too, one by one: what happened beside them still counts.
-            each(rows, run, Sought::Of(&op), Seq(0), |record| {
-                if record.seq < seq {
-                    cuts.push(Cut::only(record.seq));
-                }
-            })?;
-            cuts.push(Cut { after: Seq(seq.0 - 1), through: run.head });
+        // Their earlier attempts too, one by one: what happened beside them still counts.
+        let mut cut = |record: Record| {
+            if op_of(&record.event).and_then(|op| failed.get(op)).is_some_and(|seq| record.seq <= *seq) {
+                cuts.push(Cut::only(record.seq));
+            }
+        };
+        match failed.first_key_value() {
+            Some((op, _)) if failed.len() == 1 => each(rows, run, Sought::Of(op), Seq(0), &mut cut)?,
+            Some(_) => each(rows, run, Sought::Any, Seq(0), &mut cut)?,
+            None => {}
         }
-        self.take_back(rows, run, cuts, act)
+        if let Some(last) = last {
+            cuts.push(Cut { after: Seq(last.0 - 1), through: run.head });
+        }
+        self.take_back(rows, run, cuts, true, act)
     }
 
     /// Back to before a step, if the run has ended or is paused; to its beginning, if no step is named.
@@ -114,7 +129,7 @@ impl Cell {
             return Err(Problem::new(Code::StepNotFound, detail).into());
         }
         let cuts = first.map(|seq| Cut { after: Seq(seq.0 - 1), through: run.head }).into_iter().collect();
-        self.take_back(rows, run, cuts, act)
+        self.take_back(rows, run, cuts, false, act)
     }
 
     fn take_back<R: Rows>(
@@ -122,6 +137,7 @@ impl Cell {
         rows: &R,
         run: &Run,
         cuts: Vec<Cut>,
+        keeps_progress: bool,
         act: Act,
     ) -> Result<(), Fault<R::Error>> {
         let mut signals = Vec::new();
@@ -131,8 +147,8 @@ impl Cell {
                 signals.extend(Signal::of(&record.event).filter(|_| is_cut));
             })?;
         }
-        self.drive_by(rows, act.at, run.id.number, Some(act), |slot| Input::Restart { cuts, signals, slot })
-            .map(drop)
+        let restart = |slot| Input::Restart { cuts, signals, keeps_progress, slot };
+        self.drive_by(rows, act.at, run.id.number, Some(act), restart).map(drop)
     }
 }
 

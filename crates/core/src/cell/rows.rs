@@ -125,7 +125,7 @@ impl Sought<'_> {
 }
 
 /// The step, sleep or wait that an event is about.
-fn op_of(event: &Event) -> Option<&Op> {
+pub(super) fn op_of(event: &Event) -> Option<&Op> {
     match event {
         Event::StepFinished { op, .. }
         | Event::StepBegun { op }

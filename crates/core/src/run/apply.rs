@@ -1,6 +1,6 @@
 //! Makes the state follow what was recorded. Total: whatever was stored can be applied.
 
-use super::{End, Entry, LEASE_MS, PauseWhy, Phase, Run, Session, Trouble, row};
+use super::{Cut, End, Entry, LEASE_MS, PauseWhy, Phase, Run, Session, Trouble, cuts};
 
 impl Run {
     /// Follows one entry.
@@ -47,15 +47,21 @@ impl Run {
                 }
             }
             Entry::Progressed(progress) => self.progress = Some(progress.clone()),
+            Entry::ProgressForgotten => self.progress = None,
+            Entry::FailingSince(seq) => self.failed_since = Some(*seq),
             Entry::Attributed { name, value, .. } => {
                 self.attributes.insert(name.clone(), value.clone());
             }
-            Entry::Rewound(cuts) => {
-                self.cuts.extend(cuts);
+            Entry::Rewound(more) => {
+                self.cuts.extend(more);
+                self.cuts = Cut::joined(std::mem::take(&mut self.cuts));
                 // If the last commit is among what was cut, no program that goes on from here has made it.
-                self.mark = self.mark.filter(|mark| row::counts(&self.cuts, mark.through));
+                self.mark = self.mark.filter(|mark| cuts::counts(&self.cuts, mark.through));
             }
-            Entry::Reopened { deadline } => self.deadline = *deadline,
+            Entry::Reopened { deadline } => {
+                self.deadline = *deadline;
+                self.failed_since = None;
+            }
             Entry::Paused(why) => {
                 let at_work = matches!(self.phase, Phase::Running { .. });
                 self.draining = at_work && *why == PauseWhy::Request;

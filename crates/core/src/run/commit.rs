@@ -8,8 +8,8 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Decision, Effect, Entry, Mark, OPEN_MAX, OpenOp, PATCHES_MAX, PROGRESS_MESSAGE_LENGTH_MAX, PauseWhy,
-    Phase, Rejection, Reply, Run,
+    Decision, Effect, Entry, Mark, OPEN_BYTES_MAX, OPEN_MAX, OpenOp, PATCHES_MAX,
+    PROGRESS_MESSAGE_LENGTH_MAX, PauseWhy, Phase, Rejection, Reply, Run,
     decide::{check_op, leased, too_large},
     delay_ms,
 };
@@ -89,6 +89,8 @@ impl Run {
         let foreseen = commit.foresees.filter(|at| !has_news && (self.created_at..=now).contains(at));
         // It has gone another way than whoever reads the journal will: what follows from that must not be recorded.
         let erred = foreseen != commit.foresees;
+        let is_unheard = !commit.patches.is_empty() && (has_news || erred);
+        let unheard = is_unheard.then(|| open_of(&commit.then).unwrap_or_default().to_vec());
         let then = if erred { Then::Yield { open: None } } else { commit.then };
         let recorded_at = foreseen.unwrap_or(now);
         let count = u32::try_from(commit.commands.len()).expect("a message holds fewer commands than 2^32");
@@ -117,19 +119,8 @@ impl Run {
         }
         // What is said beside has to be known as said, too: a copy that comes late must not take it back.
         let marks_aside = count == 0 && has_asides;
-        if !commit.patches.is_empty() {
-            entries.push(Entry::Patched(commit.patches));
-        }
-        if let Some(progress) = commit.progress {
-            entries.push(Entry::Progressed(self.dated(now, *progress)));
-        }
-        for (name, value) in commit.attributes {
-            let before = self.attributes.get(&name).cloned();
-            // A program that got no answer says it again.
-            if before.as_ref() != Some(&value) {
-                entries.push(Entry::Attributed { name, value, before });
-            }
-        }
+        let Commit { patches, progress, attributes, failed_since, .. } = commit;
+        entries.extend(self.beside(now, unheard, patches, progress, attributes));
         let (effects, reply) = match then {
             // What the program has not seen may have answered some of what it says it waits for: a sleep that
             // is over would begin again. It will say it again.
@@ -183,6 +174,7 @@ impl Run {
                 (vec![Effect::TellEnd], Reply::Stop)
             }
             Then::Fail { failure } => {
+                entries.extend(failed_since.map(Entry::FailingSince));
                 entries.extend([Entry::Marked(mark), Entry::Failed { failure: failure.cut(), at: now }]);
                 (vec![Effect::TellEnd], Reply::Stop)
             }
@@ -192,6 +184,39 @@ impl Run {
             }
         };
         Decision { entries, effects, reply }
+    }
+
+    /// What a program says beside its steps. `unheard` is what it waits for with a new patch, if that cannot be recorded
+    /// yet and will be said once more.
+    fn beside(
+        &self,
+        now: Timestamp,
+        unheard: Option<Vec<Open>>,
+        patches: Vec<String>,
+        progress: Option<Box<Progress>>,
+        attributes: BTreeMap<String, String>,
+    ) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        if !patches.is_empty() {
+            // Until then, nothing may happen that the way before the patch waited for: the code does not know of it any
+            // more.
+            if let Some(open) = unheard {
+                let waits_on = |known: &&OpenOp| open.iter().any(|open| *open.op() == known.op);
+                entries.push(Entry::OpenChanged(self.open.iter().filter(waits_on).cloned().collect()));
+            }
+            entries.push(Entry::Patched(patches));
+        }
+        if let Some(progress) = progress {
+            entries.push(Entry::Progressed(self.dated(now, *progress)));
+        }
+        for (name, value) in attributes {
+            let before = self.attributes.get(&name).cloned();
+            // A program that got no answer says it again.
+            if before.as_ref() != Some(&value) {
+                entries.push(Entry::Attributed { name, value, before });
+            }
+        }
+        entries
     }
 
     /// Its program wants to be activated again. That is progress if the journal has grown under it; if it has not,
@@ -337,17 +362,24 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
             Command::StepBegun { op } | Command::StepFailed { op, .. } => check_op(op)?,
         }
     }
-    let open = match &commit.then {
-        Then::Continue { open } | Then::Yield { open } => open.as_deref().unwrap_or_default(),
-        Then::Suspend { open } => open,
-        Then::Complete { output } if output.size() > PAYLOAD_BYTES_MAX => {
-            return Err(too_large("The run's output", output.size()));
-        }
-        Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => &[],
-    };
+    if let Then::Complete { output } = &commit.then
+        && output.size() > PAYLOAD_BYTES_MAX
+    {
+        return Err(too_large("The run's output", output.size()));
+    }
+    let open = open_of(&commit.then).unwrap_or_default();
     if open.len() > OPEN_MAX {
         let detail = format!("The run waits for {} things at once; the most is {OPEN_MAX}.", open.len());
         return Err(Problem::new(Code::InvalidRequest, detail));
+    }
+    let open_bytes: usize = open.iter().map(open_bytes).sum();
+    if open_bytes > OPEN_BYTES_MAX {
+        let detail = format!(
+            "The names of the {} things that the run waits for have {open_bytes} bytes; the most is {OPEN_BYTES_MAX}. \
+             Give them shorter names, or wait for fewer at once.",
+            open.len()
+        );
+        return Err(Problem::new(Code::PayloadTooLarge, detail));
     }
     if matches!(&commit.then, Then::Suspend { open } if open.is_empty()) {
         let detail = "A run that waits for nothing would never wake again.";
@@ -362,4 +394,22 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
         return Err(Problem::new(Code::InvalidRequest, detail));
     }
     open.iter().try_for_each(|open| check_op(open.op()))
+}
+
+/// What a program says that it waits for, if it says anything about it.
+fn open_of(then: &Then) -> Option<&[Open]> {
+    match then {
+        Then::Continue { open } | Then::Yield { open } => open.as_deref(),
+        Then::Suspend { open } => Some(open),
+        Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => None,
+    }
+}
+
+/// What something that a run waits for takes in the run's row, apart from its times.
+fn open_bytes(open: &Open) -> usize {
+    let signal = match open {
+        Open::Wait { signal, .. } => signal.len(),
+        Open::Sleep { .. } | Open::SleepUntil { .. } | Open::Retry { .. } => 0,
+    };
+    open.op().name.len() + signal
 }

@@ -58,6 +58,7 @@ impl Run {
             key: start.key,
             patches: Vec::new(),
             cuts: Vec::new(),
+            failed_since: None,
             progress: None,
             stamps: Stamps::default(),
             tags: start.tags,
@@ -82,7 +83,9 @@ impl Run {
             Input::Cancel => self.cancel(now),
             Input::Pause => self.pause(),
             Input::Resume { slot } => self.resume(now, slot),
-            Input::Restart { cuts, signals, slot } => self.restart(now, cuts, signals, slot),
+            Input::Restart { cuts, signals, keeps_progress, slot } => {
+                self.restart(now, cuts, signals, keeps_progress, slot)
+            }
             Input::Wake { slot } => Ok(self.wake(now, slot)),
             Input::ActivationEnded { epoch, end } => Ok(self.activation_ended(now, epoch, &end)),
             Input::Reload => Ok(self.reload(now)),
@@ -183,6 +186,8 @@ impl Run {
             Phase::Running { lease: Some(until), alone, since, .. } if until <= now => {
                 self.end_lease(now, alone, since)
             }
+            // See `next_due`.
+            Phase::Running { .. } if !self.has_reported() => Decision::default(),
             Phase::Running { .. } => {
                 let (mut decision, any) = self.fire_due(now);
                 if any {

@@ -10,6 +10,7 @@
 
 mod apply;
 mod commit;
+mod cuts;
 mod decide;
 mod expiry;
 mod hex;
@@ -33,6 +34,7 @@ use stepwell_protocol::{
     rest::{Act, Status},
 };
 
+pub use cuts::{CUTS_MAX, Cut};
 pub use decide::Start;
 pub use expiry::EXPIRY_ROUND_MS;
 pub use mark::Mark;
@@ -67,6 +69,9 @@ pub const PROGRESS_MESSAGE_LENGTH_MAX: usize = Progress::MESSAGE_LENGTH_MAX;
 
 /// The most things that one run may wait for at once.
 pub const OPEN_MAX: usize = 10_000;
+
+/// How many bytes the names of these things may have. They are in the run's row, beside its input.
+pub const OPEN_BYTES_MAX: usize = 512 << 10;
 
 /// What the caller did wrong, with a code.
 pub type Rejection = Problem;
@@ -106,8 +111,10 @@ pub struct Run {
     pub key: Option<String>,
     /// The patches that its code applies.
     pub patches: Vec<String>,
-    /// Parts of its journal that do not count any more.
+    /// Parts of its journal that do not count any more, in order and apart from each other.
     pub cuts: Vec<Cut>,
+    /// If its workflow failed: the first position from which on steps failed and nothing was begun.
+    pub failed_since: Option<Seq>,
     /// How far it has come, as its program says.
     pub progress: Option<Progress>,
     /// When its status and its progress last changed.
@@ -175,23 +182,6 @@ pub enum PauseWhy {
     /// Its program cannot go on.
     #[serde(rename = "problem")]
     Problem(Problem),
-}
-
-/// A part of a journal that does not count any more, because the run was taken back to before it. It stays
-/// in the history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cut {
-    /// The last position before it.
-    pub after: Seq,
-    /// Its last position.
-    pub through: Seq,
-}
-
-impl Cut {
-    /// A cut of a single event.
-    pub fn only(seq: Seq) -> Self {
-        Self { after: Seq(seq.0 - 1), through: seq }
-    }
 }
 
 /// The way in which a run ended. The result itself is in the row.
@@ -284,6 +274,8 @@ pub enum Input {
         cuts: Vec<Cut>,
         /// The signals in them: they are received again.
         signals: Vec<Signal>,
+        /// Whether what it has said of its progress still holds.
+        keeps_progress: bool,
         /// Whether it could be activated at once.
         slot: Option<Slot>,
     },
@@ -375,6 +367,8 @@ pub enum Entry {
     Patched(Vec<String>),
     /// It has come this far.
     Progressed(Progress),
+    /// How far it had come no longer holds.
+    ProgressForgotten,
     /// It can be found by this.
     Attributed {
         /// The attribute's name.
@@ -386,6 +380,8 @@ pub enum Entry {
     },
     /// Parts of its journal do not count any more.
     Rewound(Vec<Cut>),
+    /// Its workflow has failed: steps failed from this position on, and nothing was begun.
+    FailingSince(Seq),
     /// It goes on although it had ended or was paused, with this deadline.
     Reopened {
         /// When it is failed if it has not ended by then.
@@ -442,6 +438,8 @@ impl Entry {
             | Self::Suspended
             | Self::Patched(_)
             | Self::Progressed(_)
+            | Self::ProgressForgotten
+            | Self::FailingSince(_)
             | Self::Attributed { .. }
             | Self::Rewound(_)
             | Self::Reopened { .. }
@@ -511,6 +509,11 @@ impl Run {
         }
     }
 
+    /// Whether its present activation has reported anything yet.
+    pub fn has_reported(&self) -> bool {
+        self.mark.is_some_and(|mark| mark.epoch == self.epoch)
+    }
+
     /// When its cell must look at it again even if nothing happens. For a run at work that is a time in
     /// the past: a cell that comes back finds it at once.
     pub fn wake_at(&self) -> Option<Timestamp> {
@@ -528,14 +531,12 @@ impl Run {
         self.open.iter().filter_map(|open| open.until).min()
     }
 
-    /// The earliest time at which something happens to it by itself.
+    /// The earliest time at which something happens to it by itself. What an earlier activation waited for does not
+    /// happen to a program that has not reported yet: its code may have gone another way, and not know of it.
     pub fn next_due(&self) -> Option<Timestamp> {
-        [self.next_open(), self.deadline].into_iter().flatten().min()
-    }
-
-    /// Whether an event of its journal still counts.
-    pub fn counts(&self, seq: Seq) -> bool {
-        row::counts(&self.cuts, seq)
+        let is_unheard = matches!(self.phase, Phase::Running { .. }) && !self.has_reported();
+        let open = if is_unheard { None } else { self.next_open() };
+        [open, self.deadline].into_iter().flatten().min()
     }
 
     /// Whether this activation may still write.
@@ -567,24 +568,6 @@ impl Run {
     /// Whether its program could not be reached of late.
     pub fn has_losses(&self) -> bool {
         self.current_trouble().losses > 0
-    }
-
-    /// The last position that counts: what a program that knows everything knows.
-    pub fn last_counted(&self) -> Seq {
-        let mut seq = self.head;
-        while let Some(cut) = self.cuts.iter().find(|cut| cut.after < seq && seq <= cut.through) {
-            seq = cut.after;
-        }
-        seq
-    }
-
-    /// The last position from which on nothing counts until after this one: where to look for what comes after it.
-    pub(crate) fn skip_cuts(&self, after: Seq) -> Seq {
-        let mut seq = after;
-        while let Some(cut) = self.cuts.iter().find(|cut| cut.after <= seq && seq < cut.through) {
-            seq = cut.through;
-        }
-        seq
     }
 
     /// The position up to which the program itself has written.

@@ -3,7 +3,7 @@
 use stepwell_protocol::{Code, Problem, Record, Seq, Timestamp};
 
 use super::{
-    Cut, Decision, Effect, Entry, PauseWhy, Phase, Rejection, Reply, Run, Signal, Slot, Trouble,
+    CUTS_MAX, Cut, Decision, Effect, Entry, PauseWhy, Phase, Rejection, Reply, Run, Signal, Slot, Trouble,
     decide::deadline,
 };
 
@@ -49,6 +49,7 @@ impl Run {
         now: Timestamp,
         cuts: Vec<Cut>,
         signals: Vec<Signal>,
+        keeps_progress: bool,
         slot: Option<Slot>,
     ) -> Result<Decision, Rejection> {
         match self.phase {
@@ -61,6 +62,14 @@ impl Run {
                 return Err(Problem::new(Code::WrongStatus, detail));
             }
         }
+        let parts = Cut::joined(self.cuts.iter().chain(&cuts).copied().collect()).len();
+        if parts > CUTS_MAX {
+            let detail = format!(
+                "The journal would be cut in {parts} places; the most is {CUTS_MAX}. Restart the run from an earlier \
+                 step, or from its beginning."
+            );
+            return Err(Problem::new(Code::TooMany, detail));
+        }
         // Whoever was at work when it was paused must hear that it is over.
         let mut decision = Decision { effects: vec![Effect::TellProgram], ..Decision::default() };
         if !cuts.is_empty() {
@@ -72,6 +81,9 @@ impl Run {
             let event = Signal { id: None, ..signal }.received();
             let record = Record { seq: Seq(seq), at: now, event };
             decision.entries.push(Entry::Recorded { record, mark: None });
+        }
+        if !keeps_progress && self.progress.is_some() {
+            decision.entries.push(Entry::ProgressForgotten);
         }
         decision.entries.push(Entry::OpenChanged(Vec::new()));
         decision.entries.push(Entry::Troubled(Trouble::default()));

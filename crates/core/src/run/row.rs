@@ -12,7 +12,7 @@ use stepwell_protocol::{
     rest::Act,
 };
 
-use super::{Cut, End, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trouble, hex};
+use super::{Cut, End, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trouble, cuts::counts, hex};
 
 /// The columns of a run row that follow from its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +97,8 @@ struct State {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     cuts: Vec<Cut>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    failed_since: Option<Seq>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     progress: Option<Progress>,
     #[serde(default, skip_serializing_if = "Stamps::are_none")]
     stamps: Stamps,
@@ -176,6 +178,7 @@ impl Run {
             key: self.key.clone(),
             patches: self.patches.clone(),
             cuts: self.cuts.clone(),
+            failed_since: self.failed_since,
             progress: self.progress.clone(),
             stamps: self.stamps,
             tags: self.tags.clone(),
@@ -233,6 +236,7 @@ impl Run {
             key: state.key,
             patches: state.patches,
             cuts: state.cuts,
+            failed_since: state.failed_since,
             progress: state.progress,
             stamps: state.stamps,
             tags: state.tags,
@@ -248,11 +252,6 @@ impl Run {
             phase,
         })
     }
-}
-
-/// Whether a position is outside of all cuts.
-pub(super) fn counts(cuts: &[Cut], seq: Seq) -> bool {
-    !cuts.iter().any(|cut| cut.after < seq && seq <= cut.through)
 }
 
 /// The later of the row's and the journal's mark. At the same epoch and base it is the journal's: after a

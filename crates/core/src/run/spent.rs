@@ -88,6 +88,8 @@ fn is_word(entry: &Entry) -> bool {
         | Entry::Suspended
         | Entry::Patched(_)
         | Entry::Progressed(_)
+        | Entry::ProgressForgotten
+        | Entry::FailingSince(_)
         | Entry::Attributed { .. }
         | Entry::Rewound(_)
         | Entry::Reopened { .. }

@@ -6,7 +6,7 @@ use stepwell_core::{
 };
 use stepwell_protocol::{
     Code, Epoch, Event, Failure, Op, OpKind, Payload, RunId, Seq,
-    program::{Answer, Command, Open, Retry, Then},
+    program::{Answer, Command, Commit, Open, Progress, Retry, Then},
     rest::{Deed, Status, StepName},
 };
 
@@ -63,6 +63,16 @@ impl Bench {
     fn fail(&mut self) {
         assert_eq!(self.commit(vec![], Then::Fail { failure: Failure::new("no") }), Answer::Stop);
         let epoch = self.rows.get(1).epoch;
+        self.cell.call_ended(&self.rows, at(self.now_ms), 1, epoch, CallEnd::Returned).expect("it is known");
+        let _ = self.cell.take_orders();
+    }
+
+    fn fail_since(&mut self, failed_since: Option<Seq>) {
+        let base = Seq(self.counted().last().copied().unwrap_or_default());
+        let epoch = self.rows.get(1).epoch;
+        let commit = said(base, vec![], Then::Fail { failure: Failure::new("no") });
+        let commit = Commit { failed_since, ..commit };
+        self.cell.commit(&self.rows, at(self.now_ms), 1, epoch, commit, 99).expect("it is in turn");
         self.cell.call_ended(&self.rows, at(self.now_ms), 1, epoch, CallEnd::Returned).expect("it is known");
         let _ = self.cell.take_orders();
     }
@@ -157,6 +167,61 @@ fn a_retried_run_forgets_the_attempts_of_its_failed_step_and_nothing_beside_them
             matches!(bench.commit(vec![ok("charge")], go_on()), Answer::Go { news, .. } if news.len() == 1)
         );
         assert_eq!(bench.rows.history(1).len(), 8, "the history keeps all of it");
+    }
+}
+
+/// Fails because `left` and `right` did, side by side; `lost` had failed before, and the run went on without it.
+fn failed_side_by_side(failed_since: Option<Seq>) -> Bench {
+    let mut bench = Bench::start(None);
+    bench.commit(vec![no("lost", 2)], go_on());
+    bench.commit(vec![ok("price")], go_on());
+    bench.commit(vec![no("left", 1)], go_on());
+    bench.commit(vec![no("right", 1)], go_on());
+    bench.commit(vec![no("left", 2)], go_on());
+    bench.commit(vec![ok("middle")], go_on());
+    bench.commit(vec![no("right", 2)], go_on());
+    bench.fail_since(failed_since);
+    bench
+}
+
+#[test]
+fn a_retry_takes_back_all_steps_that_failed_side_by_side() {
+    let mut bench = failed_side_by_side(Some(Seq(5)));
+    bench.retry().expect("it has failed");
+    bench.crash();
+    // The failure that it went on without, the price, the middle: none of them is run again.
+    assert_eq!(bench.counted(), [1, 2, 6]);
+    // It fails in the same way, and is retried again.
+    for name in ["left", "right"] {
+        bench.commit(vec![no(name, 2)], go_on());
+    }
+    bench.fail_since(Some(Seq(8)));
+    bench.retry().expect("it has failed");
+    assert_eq!(bench.counted(), [1, 2, 6]);
+}
+
+#[test]
+fn a_retry_takes_back_the_last_failed_step_if_the_program_does_not_say_more() {
+    let mut bench = failed_side_by_side(None);
+    bench.retry().expect("it has failed");
+    assert_eq!(bench.counted(), [1, 2, 3, 5, 6]);
+}
+
+#[test]
+fn a_restarted_run_forgets_its_progress_and_a_retried_one_does_not() {
+    for forgets in [false, true] {
+        let mut bench = Bench::start(None);
+        let progress = Some(Box::new(Progress { percent: 50.0, ..Progress::default() }));
+        let commit = Commit { progress, ..said(Seq(0), vec![ok("price"), no("charge", 2)], go_on()) };
+        bench.cell.commit(&bench.rows, at(1), 1, Epoch(1), commit, 77).expect("it is in turn");
+        bench.fail();
+        if forgets {
+            bench.restart(Some(&step("charge"))).expect("it has ended");
+        } else {
+            bench.retry().expect("it has failed");
+        }
+        bench.crash();
+        assert_eq!(bench.rows.get(1).progress.is_none(), forgets);
     }
 }
 

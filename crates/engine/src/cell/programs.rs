@@ -44,13 +44,13 @@ impl Host {
     }
 
     async fn until_it_ends(self: &Rc<Self>, number: u64, epoch: Epoch) -> CallEnd {
-        let called = self.turn(|machine, store, now| Ok(machine.activation(store, now, number, epoch)?)).and_then(
-            |activation| {
+        let called = self
+            .turn(|machine, store, now| Ok(machine.activation(store, now, number, epoch)?))
+            .and_then(|activation| {
                 let text =
                     serde_json::to_string(&activation).expect("an activation holds only what JSON can say");
                 self.activate(&activation.workflow, &text, &self.session(number, epoch))
-            },
-        );
+            });
         let answer = match called {
             Ok(answer) => runtime::settle(answer).await,
             // The storage's fault, not the program's.

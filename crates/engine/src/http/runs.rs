@@ -60,7 +60,8 @@ pub async fn start(
     let key = idempotency_key(&headers)?;
     let terms = front.check_workflow(&workflow).await?;
     let wait_ms = wait_ms(&headers)?;
-    starts::start(&front, &Wanted { workflow, input, key, nonce: starts::nonce(), terms, tags, wait_ms }).await
+    starts::start(&front, &Wanted { workflow, input, key, nonce: starts::nonce(), terms, tags, wait_ms })
+        .await
 }
 
 /// `GET /api/executions/{id}`

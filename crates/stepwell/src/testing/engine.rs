@@ -323,6 +323,8 @@ impl Engine {
                 | Entry::Leased { .. }
                 | Entry::Patched(_)
                 | Entry::Progressed(_)
+                | Entry::ProgressForgotten
+                | Entry::FailingSince(_)
                 | Entry::Attributed { .. }
                 | Entry::ActedOn(_)
                 | Entry::Expired

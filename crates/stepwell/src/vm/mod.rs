@@ -445,6 +445,14 @@ impl Vm {
             }
             (state.asides().take(), state.telling().send_with_commit())
         };
+        let failed_since = match &then {
+            Then::Fail { .. } => self.state.borrow().failed_since(),
+            Then::Continue { .. }
+            | Then::Suspend { .. }
+            | Then::Yield { .. }
+            | Then::Complete { .. }
+            | Then::Pause { .. } => None,
+        };
         let (epoch, base, foresees) = match early {
             Some((base, at)) => (self.epoch, base, Some(at)),
             None => (self.epoch, self.known, None),
@@ -465,6 +473,7 @@ impl Vm {
             attributes,
             published,
             then,
+            failed_since,
             foresees,
             turn: 0,
         })

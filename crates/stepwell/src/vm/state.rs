@@ -7,7 +7,7 @@ use std::{
 };
 
 use stepwell_protocol::{
-    Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Timestamp,
+    Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Seq, Timestamp,
     program::{Budget, Command, Open, Retry},
 };
 
@@ -40,6 +40,9 @@ pub(crate) struct State {
     deferred: Vec<Waker>,
     /// How many were ever polled: the order in which waits get signals.
     begun: u64,
+    /// The first of the steps that failed since something was last begun: where its failure is recorded, and how many
+    /// were begun by then.
+    failing: Option<(Seq, u64)>,
     /// Signals that nobody has taken.
     signals: BTreeMap<String, VecDeque<Payload>>,
     outbox: Vec<Command>,
@@ -156,6 +159,7 @@ impl State {
             inside: None,
             deferred: Vec::new(),
             begun: 0,
+            failing: None,
             signals: BTreeMap::new(),
             outbox: Vec::new(),
             live: false,
@@ -365,6 +369,11 @@ impl State {
         self.now = self.now.max(record.at);
         match record.event {
             Event::StepFinished { op, outcome, .. } => {
+                if let Outcome::Err(_) = outcome
+                    && self.failed_since().is_none()
+                {
+                    self.failing = Some((record.seq, self.begun));
+                }
                 self.deliver_to(&op, workflow_ended, |what| {
                     if let What::Step { stage, .. } = what {
                         *stage = Stage::Finished(outcome);
@@ -398,6 +407,11 @@ impl State {
                 }
             }
         }
+    }
+
+    /// The first position from which on steps failed and nothing was begun.
+    pub fn failed_since(&self) -> Option<Seq> {
+        self.failing.filter(|(_, begun)| *begun == self.begun).map(|(seq, _)| seq)
     }
 
     /// Lets steps run.

@@ -427,3 +427,36 @@ fn what_was_foreseen_may_be_recorded_further_on() {
     let second = bench.commit();
     assert_eq!((second.base, second.foresees), (Seq(5), Some(at(0))));
 }
+
+/// Goes on without its first step if that fails; then it takes two, side by side.
+fn side_by_side() -> Definition<()> {
+    Definition::new("w", |ctx: Ctx, ()| async move {
+        let _ = ctx.step("first", pending::<Result<()>>).await;
+        let (left, right) =
+            (ctx.step("left", pending::<Result<()>>), ctx.step("right", pending::<Result<()>>));
+        let (left, right) = futures::future::join(left, right).await;
+        left?;
+        right?;
+        Ok(Payload::null())
+    })
+}
+
+#[test]
+fn a_workflow_that_fails_says_which_steps_failed_side_by_side() {
+    let ended = |name: &str, outcome: Outcome| {
+        let op = Op { kind: OpKind::Step, name: name.into(), occurrence: 0 };
+        Event::StepFinished { op, attempt: 1, outcome }
+    };
+    let failed = |name| ended(name, Outcome::Err(Failure::new("no")));
+    let fine = |name| ended(name, Outcome::Ok(Payload::null()));
+    for (events, since) in [
+        (vec![failed("first"), failed("left"), failed("right")], 2),
+        (vec![failed("first"), failed("right"), fine("left")], 2),
+        (vec![failed("first"), fine("left"), failed("right")], 3),
+        (vec![fine("first"), failed("left"), failed("right")], 2),
+    ] {
+        let commit = Bench::new(side_by_side, events).commit();
+        assert!(matches!(commit.then, Then::Fail { .. }), "{:?}", commit.then);
+        assert_eq!(commit.failed_since, Some(Seq(since)));
+    }
+}

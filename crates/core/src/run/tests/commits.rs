@@ -309,3 +309,21 @@ fn whoever_foresaw_something_else_is_activated_again() {
         assert_eq!(bench.run.head, Seq(head.0 + 1));
     }
 }
+
+#[test]
+fn names_that_would_not_fit_into_the_runs_row_are_refused_with_a_code() {
+    let mut bench = Bench::running();
+    let name = "x".repeat(Op::NAME_LENGTH_MAX);
+    let most = OPEN_BYTES_MAX / name.len();
+    let open = |count: usize| {
+        let sleeps = (0..count).map(|n| Open::Sleep {
+            op: Op { kind: OpKind::Sleep, name: name.clone(), occurrence: u32::try_from(n).expect("few") },
+            ms: 1,
+        });
+        sleeps.collect::<Vec<_>>()
+    };
+    let (commit, hash) = bench.next_commit(vec![], Then::Suspend { open: open(most + 1) });
+    assert_eq!(bench.refused(&commit, hash), Code::PayloadTooLarge);
+    bench.commit(vec![], Then::Suspend { open: open(most) }).expect("these fit");
+    assert!(bench.row.state.len() < 1 << 20, "{} bytes", bench.row.state.len());
+}

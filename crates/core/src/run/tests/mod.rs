@@ -4,6 +4,7 @@
 mod commits;
 mod life;
 mod pairs;
+mod patches;
 mod pauses;
 mod restarts;
 mod suspension;

@@ -35,7 +35,11 @@ fn a_sleep_fires_once_however_often_the_cell_looks() {
         bench.crash();
     }
     bench.activate(SLOT);
-    bench.give(Input::Wake { slot: None }).expect("it is never refused");
+    bench.commit(vec![], Then::Continue { open: Some(vec![sleep(1, 200)]) }).expect("in turn");
+    for _ in 0..2 {
+        bench.pass(1);
+        bench.give(Input::Wake { slot: None }).expect("it is never refused");
+    }
     assert_eq!(timer_fired(&bench), ["sleep:0:sleep", "sleep:1:sleep"]);
 }
 
@@ -134,6 +138,8 @@ fn a_wait_that_was_answered_does_not_time_out() {
     bench.signal("s", None).expect("it is open");
     bench.pass(1_000);
     bench.activate(SLOT);
+    bench.commit(vec![], Then::Continue { open: Some(vec![sleep(0, 900)]) }).expect("in turn");
+    bench.pass(1);
     bench.give(Input::Wake { slot: None }).expect("it is never refused");
     assert_eq!(timer_fired(&bench), ["sleep:0:sleep"]);
 }

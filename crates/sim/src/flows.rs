@@ -8,7 +8,7 @@ use std::pin::pin;
 
 use futures::{
     StreamExt,
-    future::{Either, join3, select},
+    future::{Either, join, join3, select},
     stream::FuturesUnordered,
 };
 use stepwell::prelude::*;
@@ -51,6 +51,10 @@ pub const NAMES: [&str; 16] = [
     "thrower",
 ];
 
+/// Workflows that use what the others do not: steps that run at most once, time-outs of steps, patches, steps that fail
+/// side by side.
+pub const SPECIAL: [&str; 4] = ["payment", "impatient", "upgraded", "ruined"];
+
 /// One build of the app.
 pub fn build(number: usize) -> App {
     let app = App::new()
@@ -67,12 +71,20 @@ pub fn build(number: usize) -> App {
         .workflow(three_ways)
         .workflow(stuck)
         .workflow(poison)
-        .workflow(thrower);
+        .workflow(thrower)
+        .workflow(payment)
+        .workflow(impatient)
+        .workflow(ruined);
     match number {
-        0 => app.workflow(sequential).workflow(looping),
-        1 => app.workflow(sequential_2).workflow(looping_2),
-        _ => app.workflow(sequential_3).workflow(looping_3),
+        0 => app.workflow(sequential).workflow(looping).workflow(upgraded),
+        1 => app.workflow(sequential_2).workflow(looping_2).workflow(upgraded_2),
+        _ => app.workflow(sequential_3).workflow(looping_3).workflow(upgraded_2),
     }
+}
+
+/// Whether a build has the patch of `upgraded`. One that has not cannot go on with a run that has applied it.
+pub fn has_patch(build: usize) -> bool {
+    build > 0
 }
 
 /// Whether a run of this workflow may find that its journal is another build's.
@@ -282,4 +294,71 @@ async fn poison(ctx: Ctx, job: Job) -> Result<u64> {
 async fn thrower(ctx: Ctx, job: Job) -> Result<u64> {
     one(&ctx, "calm", takes(job.ms)).await?;
     one(&ctx, "throw", Work { ms: 50, deed: Deed::Throws, ..Work::default() }).await
+}
+
+/// Steps that must not run twice, whatever happens: one that was cut short says so.
+#[workflow]
+async fn payment(ctx: Ctx, job: Job) -> Result<String> {
+    let mut texts = Vec::new();
+    for _ in 0..job.n.min(3) {
+        let todo = Work { ms: job.ms, limit: 1, is_once: true, ..Work::default() };
+        let step = ctx.step_with("pay", async move |info| work(info, todo).await).at_most_once();
+        texts.push(step.await.map_or_else(|error| error.to_string(), |value| value.to_string()));
+    }
+    Ok(texts.join(";"))
+}
+
+/// A step whose first attempts never end: only its time-out gets it any further.
+#[workflow]
+async fn impatient(ctx: Ctx, job: Job) -> Result<String> {
+    let todo = Work { ms: job.ms, hangs_first: job.fails.min(3), limit: 3, ..Work::default() };
+    let step = ctx.step_with("slow", async move |info| work(info, todo).await).retry(quick(3));
+    let slow = step.timeout(Duration::from_millis(job.ms * 2)).await;
+    let end = one(&ctx, "end", takes(1)).await?;
+    Ok(format!("{} {end}", slow.map_or_else(|error| error.to_string(), |value| value.to_string())))
+}
+
+/// Sleeps beside a wait, so that a signal wakes it while the sleep goes on.
+#[workflow]
+async fn upgraded(ctx: Ctx, job: Job) -> Result<String> {
+    let way = pin!(old_way(&ctx, &job));
+    both(&ctx, &job, way).await
+}
+
+/// Does not sleep any more. A run that has come past here before sleeps all the same.
+#[workflow(name = "upgraded")]
+async fn upgraded_2(ctx: Ctx, job: Job) -> Result<String> {
+    let way = pin!(async {
+        if ctx.patched("no sleep") {
+            one(&ctx, "new", takes(job.ms)).await
+        } else {
+            old_way(&ctx, &job).await
+        }
+    });
+    both(&ctx, &job, way).await
+}
+
+async fn old_way(ctx: &Ctx, job: &Job) -> Result<u64> {
+    ctx.sleep(Duration::from_millis(job.ms * 20)).await;
+    one(ctx, "old", takes(job.ms)).await
+}
+
+async fn both(ctx: &Ctx, job: &Job, way: impl Future<Output = Result<u64>>) -> Result<String> {
+    let wait = ctx.wait::<u64>("go").timeout(Duration::from_millis(job.ms * 60));
+    let (answer, value) = join(wait, way).await;
+    Ok(format!("{:?} {}", answer.ok(), value?))
+}
+
+/// Two steps fail side by side, and one between them does not.
+#[workflow]
+async fn ruined(ctx: Ctx, job: Job) -> Result<u64> {
+    one(&ctx, "fine", takes(job.ms)).await?;
+    let doom = |ms| Work { ms, is_terminal: true, ..Work::default() };
+    let (left, middle, right) = join3(
+        one(&ctx, "left", doom(job.ms)),
+        one(&ctx, "middle", takes(job.ms * 2)),
+        one(&ctx, "right", doom(job.ms * 3)),
+    )
+    .await;
+    Ok(left? + middle? + right?)
 }

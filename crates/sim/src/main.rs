@@ -81,7 +81,9 @@ fn run(seeds: Seeds, threads: usize) -> anyhow::Result<()> {
     let ((first, fixed), (fresh, new)) = (seeds.fixed, seeds.fresh);
     println!("{fixed} seeds from {first} on");
     if new > 0 {
-        println!("{new} seeds of this tree from {fresh} on: `just sim {new} --first {fresh}` runs them again");
+        println!(
+            "{new} seeds of this tree from {fresh} on: `just sim {new} --first {fresh}` runs them again"
+        );
     }
     let sum = sweep(seeds, threads, None, |done| {
         if done.is_multiple_of(250) {

@@ -12,7 +12,10 @@ use std::{
     task::{Poll, Waker},
 };
 
-use stepwell::{Error, Result, StepInfo, Terminal, drive, vm::Clock};
+use stepwell::{
+    Error, Result, StepInfo, Terminal, drive,
+    vm::{Clock, Timer},
+};
 use stepwell_protocol::{
     Seq,
     program::{Answer, Commit, Page},
@@ -37,6 +40,7 @@ struct Outside {
     work: Vec<(u64, u32, Waker)>,
     answers: BTreeMap<(u32, u32), Received>,
     listening: BTreeMap<(u32, u32), Waker>,
+    timers_are_lost: bool,
 }
 
 /// What a program sends to its cell.
@@ -83,6 +87,8 @@ pub struct Effect {
     pub attempt: u32,
     /// The most attempts that its policy allows.
     pub limit: u32,
+    /// Whether it must not begin twice.
+    pub is_once: bool,
     /// What it does beside its work.
     pub deed: Deed,
 }
@@ -98,9 +104,9 @@ pub enum Deed {
     Throws,
 }
 
-/// A new world begins on this thread.
-pub fn reset() {
-    OUTSIDE.with_borrow_mut(|outside| *outside = Outside::default());
+/// A new world begins on this thread. Only a planted bug takes the time-outs of steps away.
+pub fn reset(timers_are_lost: bool) {
+    OUTSIDE.with_borrow_mut(|outside| *outside = Outside { timers_are_lost, ..Outside::default() });
 }
 
 /// Time has passed.
@@ -175,13 +181,26 @@ pub struct Work {
     pub is_terminal: bool,
     /// Whether it never ends.
     pub hangs: bool,
+    /// How many attempts never end; those after them do.
+    pub hangs_first: u32,
+    /// Whether it must not begin twice.
+    pub is_once: bool,
     /// What it does beside.
     pub deed: Deed,
 }
 
 impl Default for Work {
     fn default() -> Self {
-        Self { ms: 5, fails: 0, limit: 3, is_terminal: false, hangs: false, deed: Deed::Plain }
+        Self {
+            ms: 5,
+            fails: 0,
+            limit: 3,
+            is_terminal: false,
+            hangs: false,
+            hangs_first: 0,
+            is_once: false,
+            deed: Deed::Plain,
+        }
     }
 }
 
@@ -190,24 +209,14 @@ pub async fn work(info: StepInfo, work: Work) -> Result<u64> {
     let due = OUTSIDE.with_borrow_mut(|outside| {
         let program = outside.current;
         let key = info.idempotency_key.clone();
-        let (attempt, limit, deed) = (info.attempt, work.limit, work.deed);
-        outside.effects.push(Effect { program, key, attempt, limit, deed });
+        let (attempt, limit, is_once, deed) = (info.attempt, work.limit, work.is_once, work.deed);
+        outside.effects.push(Effect { program, key, attempt, limit, is_once, deed });
         outside.now_ms + work.ms
     });
-    poll_fn(|cx| {
-        OUTSIDE.with_borrow_mut(|outside| {
-            if work.hangs {
-                return Poll::Pending;
-            }
-            if outside.now_ms >= due {
-                return Poll::Ready(());
-            }
-            let current = outside.current;
-            outside.work.push((due, current, cx.waker().clone()));
-            Poll::Pending
-        })
-    })
-    .await;
+    if work.hangs || info.attempt <= work.hangs_first {
+        std::future::pending::<()>().await;
+    }
+    until(due).await;
     if work.is_terminal {
         return Err(Terminal::new("this cannot work").into());
     }
@@ -215,6 +224,21 @@ pub async fn work(info: StepInfo, work: Work) -> Result<u64> {
         return Err(Error::msg(format!("attempt {} failed", info.attempt)));
     }
     Ok(hash(&info.idempotency_key))
+}
+
+/// Ready when the world's time has come.
+async fn until(due_ms: u64) {
+    poll_fn(|cx| {
+        OUTSIDE.with_borrow_mut(|outside| {
+            if outside.now_ms >= due_ms {
+                return Poll::Ready(());
+            }
+            let current = outside.current;
+            outside.work.push((due_ms, current, cx.waker().clone()));
+            Poll::Pending
+        })
+    })
+    .await;
 }
 
 /// A program's wire to its cell.
@@ -237,6 +261,13 @@ impl drive::Session for Wire {
                 Received::Answer(_) | Received::Lost => Err(()),
             }
         }
+    }
+
+    fn timer(&self) -> Option<Timer> {
+        Some(Rc::new(|ms| {
+            let (now_ms, is_lost) = OUTSIDE.with_borrow(|outside| (outside.now_ms, outside.timers_are_lost));
+            if is_lost { Box::pin(std::future::pending()) } else { Box::pin(until(now_ms + ms)) }
+        }))
     }
 
     fn clock(&self) -> Option<Clock> {

@@ -24,6 +24,8 @@ pub enum Sabotage {
     AlarmAwaitsDispatch,
     /// No alarm is ever set.
     NeverArmed,
+    /// The machine does not hear that its alarm could not be set.
+    UnarmedUnheard,
     /// The alarm that fires sets no other.
     AlarmNotRearmed,
     /// After a crash, failed attempts are forgotten.
@@ -80,11 +82,17 @@ pub enum Sabotage {
     ClaimedTwice,
     /// A cell that came back does not nudge what is due.
     NudgeForgotten,
+    /// After a crash, it is forgotten that a step which must not run twice has begun.
+    BegunForgotten,
+    /// The time-out of a step never comes.
+    StepTimerLost,
+    /// The patches that a run's code has applied are not stored.
+    PatchLost,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 41] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -94,6 +102,7 @@ impl Sabotage {
         Self::NoRepair,
         Self::AlarmAwaitsDispatch,
         Self::NeverArmed,
+        Self::UnarmedUnheard,
         Self::AlarmNotRearmed,
         Self::AttemptsForgotten,
         Self::EarlySignalDropped,
@@ -122,5 +131,8 @@ impl Sabotage {
         Self::LeaseNeverEnds,
         Self::ClaimedTwice,
         Self::NudgeForgotten,
+        Self::BegunForgotten,
+        Self::StepTimerLost,
+        Self::PatchLost,
     ];
 }

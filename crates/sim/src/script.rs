@@ -4,7 +4,7 @@
 use stepwell_protocol::program::Dispatch;
 
 use crate::{
-    flows::{BUILDS, Job, NAMES},
+    flows::{BUILDS, Job, NAMES, SPECIAL},
     rng::{Rng, hash},
 };
 
@@ -207,6 +207,7 @@ impl Script {
         let cells = usize::try_from(rng.between(2, 3)).expect("small");
         let heal_at_ms = rng.between(15_000, 30_000);
         let mut actions = actions(&mut rng, cells, heal_at_ms);
+        special(seed, &mut actions);
         let delete_slice = keep_for_a_while(seed, &mut actions);
         let mut faults = faults(&mut rng, cells, heal_at_ms, &actions);
         let queue = queue(seed, &mut actions, &mut faults, heal_at_ms);
@@ -384,6 +385,28 @@ fn queue(seed: u64, actions: &mut [(u64, Action)], faults: &mut Vec<(u64, Fault)
         }
     }
     has_queue
+}
+
+/// Some runs become those of other workflows, with what these need. All starts of one key change in the same way.
+fn special(seed: u64, actions: &mut Vec<(u64, Action)>) {
+    let mut more = Vec::new();
+    for (index, (at, action)) in actions.iter_mut().enumerate() {
+        let Action::Start { workflow, job, .. } = action else { continue };
+        let mut rng = Rng::new(hash(&format!("special {seed} {}", job.tag)));
+        if !rng.percent(20) || NAMES[14..].contains(workflow) {
+            continue;
+        }
+        *workflow = *rng.pick(&SPECIAL);
+        let (soon, later) = (*at + rng.below(2_500), *at + rng.between(500, 9_000));
+        let how = if *workflow == "ruined" { Manage::Retry } else { Manage::Restart };
+        if *workflow == "upgraded" {
+            more.push((soon, Action::Signal { start: index, name: "go", id: None, payload: rng.below(9) }));
+        }
+        if rng.percent(if *workflow == "ruined" { 80 } else { 10 }) {
+            more.push((later, Action::Manage { start: index, how }));
+        }
+    }
+    actions.extend(more);
 }
 
 /// Calls that the platform delivers to the next instance because the last one died before it could answer.

@@ -161,6 +161,9 @@ impl Store {
         if self.is(Sabotage::StrikesForgotten) {
             state = without_strikes(&state);
         }
+        if self.is(Sabotage::PatchLost) {
+            state = without_patches(&state);
+        }
         let is_blamed = self.is(Sabotage::YieldIsAStrike) && is_yield(entries)
             || self.is(Sabotage::ResetIsAStrike) && is_suspected(entries);
         if is_blamed {
@@ -345,9 +348,14 @@ impl Rows for Store {
         let inner = self.inner.borrow();
         let skipped = usize::from(self.is(Sabotage::PageSkipped) && after.0 > 0);
         let rest = inner.view.journal_after(number, after).get(skipped..).unwrap_or_default();
-        let forgets = self.is(Sabotage::AttemptsForgotten) && inner.is_second;
+        let forgotten = match self.sabotage.filter(|_| inner.is_second) {
+            Some(Sabotage::AttemptsForgotten) => Some("step_retrying"),
+            Some(Sabotage::BegunForgotten) => Some("step_begun"),
+            Some(_) | None => None,
+        };
         let events = rest.iter().take(self.page_events);
-        let events = events.filter(|row| !forgets || !row.event.contains("step_retrying")).map(|row| {
+        let is_kept = |row: &&JournalRow| forgotten.is_none_or(|kind| !row.event.contains(kind));
+        let events = events.filter(is_kept).map(|row| {
             let text =
                 if self.is(Sabotage::ResultAltered) { altered(&row.event) } else { row.event.to_string() };
             let event = Payload::from_text(text).expect("only JSON is written here");
@@ -451,6 +459,14 @@ fn without_strikes(state: &str) -> String {
     edit_trouble(state, |trouble| {
         trouble.insert("strikes".into(), 0.into());
     })
+}
+
+fn without_patches(state: &str) -> String {
+    let mut state: serde_json::Value = serde_json::from_str(state).expect("a state is JSON");
+    if let Some(state) = state.as_object_mut() {
+        state.remove("patches");
+    }
+    state.to_string()
 }
 
 fn edit_trouble(state: &str, edit: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>)) -> String {

@@ -65,12 +65,7 @@ impl Seeds {
 }
 
 /// Runs seeds; stops at the first that breaks a rule. `tell` hears how many are done.
-pub fn sweep(
-    seeds: Seeds,
-    threads: usize,
-    sabotage: Option<Sabotage>,
-    tell: impl Fn(u64) + Sync,
-) -> Sweep {
+pub fn sweep(seeds: Seeds, threads: usize, sabotage: Option<Sabotage>, tell: impl Fn(u64) + Sync) -> Sweep {
     let next = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
     let sum = Mutex::new(Sweep { transitions_min: u64::MAX, faults_min: u64::MAX, ..Sweep::default() });

@@ -107,7 +107,8 @@ impl Checker {
         let is_kept = |number| !self.runs.get(&(cell, number)).is_some_and(|known| known.deleted);
         match before.filter(|number| is_kept(*number)) {
             Some(number) => {
-                let text = format!("cell {cell}: one request has started runs {number} and {}", run.id.number);
+                let text =
+                    format!("cell {cell}: one request has started runs {number} and {}", run.id.number);
                 Err(("3 duplicates create one run", text))
             }
             None => Ok(()),
@@ -180,6 +181,7 @@ impl Known {
     /// The run goes on as if some of its journal had not been.
     fn take_back(&mut self, journal: &[JournalRow], after: &Run) {
         (self.ended, self.reopened) = (None, true);
+        self.lives += 1;
         self.timers.clear();
         for step in self.steps.values_mut() {
             (step.failed, step.finished) = (0, None);

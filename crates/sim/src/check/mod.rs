@@ -33,7 +33,8 @@ pub struct Checker {
     acked: Vec<(usize, RunId)>,
     signals: Vec<(RunId, Option<String>, u64)>,
     cancelled: Vec<RunId>,
-    begun: BTreeSet<(usize, u64, Epoch)>,
+    /// The calls that there were, and how often their runs had been taken back by then.
+    begun: BTreeMap<(usize, u64, Epoch), u32>,
     /// Keys whose run was deleted.
     freed: BTreeSet<String>,
     cells: usize,
@@ -51,8 +52,12 @@ struct Known {
     faults_of_its_own: u32,
     /// The build of the app that has spoken its last word.
     build: Option<usize>,
+    /// Whether a build without its patch has spoken for it.
+    rolled_back: bool,
     /// Whether it was taken back, and went on after it had ended.
     reopened: bool,
+    /// How often it was.
+    lives: u32,
     /// Whether it was deleted, or a piece of it.
     deleted: bool,
     /// Fingerprint of the journal so far.
@@ -66,6 +71,8 @@ struct Step {
     failed: u32,
     /// Where its outcome is recorded.
     finished: Option<Seq>,
+    /// If it must not run twice: how often the run had been taken back whenever it did.
+    once: BTreeSet<u32>,
 }
 
 /// A program and what it was called with.
@@ -91,7 +98,7 @@ impl Checker {
             acked: Vec::new(),
             signals: Vec::new(),
             cancelled: Vec::new(),
-            begun: BTreeSet::new(),
+            begun: BTreeMap::new(),
             freed: BTreeSet::new(),
             cells,
         }
@@ -105,7 +112,8 @@ impl Checker {
         if !deleted && stored.is_none_or(|run| run.epoch < epoch) {
             return Err((RULE, format!("cell {cell}, run {number}: activation {} is not on disk", epoch.0)));
         }
-        if !self.begun.insert((cell, number, epoch)) {
+        let lives = self.runs.get(&(cell, number)).map_or(0, |known| known.lives);
+        if self.begun.insert((cell, number, epoch), lives).is_some() {
             return Err((
                 RULE,
                 format!("cell {cell}, run {number}: activation {} was called twice", epoch.0),
@@ -124,6 +132,10 @@ impl Checker {
             .expect("a key is a run's id and an operation");
         let step = self.runs.entry((cell, number)).or_default().steps.entry(op).or_default();
         step.limit = Some(effect.limit);
+        let lives = self.begun.get(&(cell, number, epoch)).copied().unwrap_or_default();
+        if effect.is_once && !step.once.insert(lives) {
+            return Err(("9 a step that must not run twice does not", effect.key.clone()));
+        }
         let run = disk.run(place, number);
         let is_holder = run.as_ref().is_some_and(|run| run.is_held_by(epoch));
         if let Some(finished) = step.finished
@@ -177,6 +189,11 @@ impl Checker {
     /// A program wants to go on later, and may have done nothing.
     pub fn yielded(&mut self, cell: usize, number: u64) {
         self.runs.entry((cell, number)).or_default().faults_of_its_own += 1;
+    }
+
+    /// A build of the app without the patch that a run has applied has spoken for that run.
+    pub fn rolled_back(&mut self, cell: usize, number: u64) {
+        self.runs.entry((cell, number)).or_default().rolled_back = true;
     }
 
     /// The last word of a run was spoken by this build of the app.

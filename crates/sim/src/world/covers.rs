@@ -28,7 +28,7 @@ impl World {
             match run.phase {
                 Phase::Running { .. } if !called && !run.is_leased() => self.coverage.note(&run, "reload"),
                 Phase::Running { .. } => {
-                    if run.next_open().is_some_and(|at| at <= clock) {
+                    if run.next_due().is_some_and(|at| at <= clock) {
                         self.coverage.note(&run, "wake");
                     }
                 }

@@ -15,6 +15,7 @@ use super::{
     site::{Instance, Trap},
 };
 use crate::{
+    flows,
     outside::Received,
     sabotage::Sabotage,
     store::{Refused, Store},
@@ -80,6 +81,7 @@ impl World {
         let is_early = self.is(Sabotage::TimerEarly) && cause == Cause::Alarm;
         let (never_armed, not_rearmed) =
             (self.is(Sabotage::NeverArmed), self.is(Sabotage::AlarmNotRearmed) && cause == Cause::Alarm);
+        let unheard = self.is(Sabotage::UnarmedUnheard);
         let now_ms = self.now_ms;
         let site = &mut self.sites[cell];
         let clock = site.clock(now_ms);
@@ -101,7 +103,9 @@ impl World {
                 Order::Arm(_) if never_armed || not_rearmed => {}
                 Order::Arm(at) => {
                     if let Err(refused) = instance.store.set_alarm(at) {
-                        instance.machine.not_armed();
+                        if !unheard {
+                            instance.machine.not_armed();
+                        }
                         result = Err(Fault::Storage(refused));
                     }
                 }
@@ -334,6 +338,10 @@ impl World {
                     ),
                 };
                 self.must(checked);
+                let is_patched = before.is_some_and(|before| !before.patches.is_empty());
+                if is_patched && program.is_some_and(|called| !flows::has_patch(called.build)) {
+                    self.check.rolled_back(cell, write.number);
+                }
                 if let Some(called) = program
                     && matches!(after.phase, Phase::Ended { .. } | Phase::Paused { .. })
                 {

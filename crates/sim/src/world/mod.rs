@@ -113,7 +113,7 @@ pub struct World {
 impl World {
     /// The world of a seed and a script.
     pub fn new(seed: u64, script: Script, sabotage: Option<Sabotage>, traced: bool) -> Self {
-        outside::reset();
+        outside::reset(sabotage == Some(Sabotage::StepTimerLost));
         let place = |cell| Place { pool: "default".into(), generation: 1, cell };
         let cells = u32::try_from(script.cells).expect("small");
         Self {

@@ -104,10 +104,7 @@ impl Instance {
         let held = self.held.iter().map(|(_, outgoing)| outgoing);
         held.filter_map(|outgoing| match outgoing {
             Outgoing::Response(request, _) => Some(*request),
-            Outgoing::ToProgram(..)
-            | Outgoing::Begin(_)
-            | Outgoing::Nudge(..)
-            | Outgoing::Dropped(_) => None,
+            Outgoing::ToProgram(..) | Outgoing::Begin(_) | Outgoing::Nudge(..) | Outgoing::Dropped(_) => None,
         })
         .collect()
     }

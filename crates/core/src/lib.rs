@@ -10,6 +10,7 @@ pub mod access;
 pub mod bulk;
 pub mod catalog;
 pub mod cell;
+mod line;
 pub mod pools;
 pub mod run;
 pub mod stream;

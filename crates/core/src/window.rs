@@ -7,12 +7,12 @@
 //!
 //! Owns: who holds a place, who is next. Rows are the truth about who is due; this is only their order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use stepwell_protocol::{Epoch, Timestamp};
 
-/// How many runs wait in memory; more of them are read from the rows when there is room again.
-pub const READY_MAX: usize = 1_024;
+use crate::line::Line;
+pub use crate::line::Ready;
 
 /// How long a run under suspicion keeps all others out, and waits for them: one whose endpoint hangs would stop its
 /// cell for ever. Longer than a dead cell stays unnoticed, or nobody could be told to have died alone.
@@ -23,8 +23,7 @@ pub const EXCLUSIVE_MS: u64 = 30_000;
 pub struct Window {
     size: usize,
     held: BTreeMap<(u64, Epoch), Place>,
-    ready: VecDeque<Ready>,
-    overflowed: bool,
+    line: Line,
 }
 
 #[derive(Debug)]
@@ -41,27 +40,16 @@ impl Place {
     }
 }
 
-/// A run that is due.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ready {
-    /// Its number in the cell.
-    pub number: u64,
-    /// Its workflow.
-    pub workflow: String,
-    /// Whether it wants the window to itself.
-    pub alone: bool,
-}
-
 impl Window {
     /// A window of this many places, at least 1.
     pub fn new(size: usize) -> Self {
-        Self { size: size.max(1), held: BTreeMap::new(), ready: VecDeque::new(), overflowed: false }
+        Self { size: size.max(1), held: BTreeMap::new(), line: Line::default() }
     }
 
     /// Whether a run of this workflow could enter at once, ahead of nobody; and if so, whether it would be
     /// alone.
     pub fn offers(&self, now: Timestamp, workflow: &str) -> Option<bool> {
-        (self.ready.is_empty() && self.fits(now, workflow, false)).then(|| self.is_quiet(now))
+        (self.line.is_empty() && self.fits(now, workflow, false)).then(|| self.is_quiet(now))
     }
 
     /// A run enters, as this activation: an earlier call of it may still be under way.
@@ -104,42 +92,34 @@ impl Window {
 
     /// A run is due and waits for a place.
     pub fn enqueue(&mut self, ready: Ready) {
-        if self.ready.iter().any(|other| other.number == ready.number) {
-            return;
-        }
-        if self.ready.len() < READY_MAX {
-            self.ready.push_back(ready);
-        } else {
-            self.overflowed = true;
-        }
+        self.line.push(ready);
     }
 
     /// Whether anybody waits for a place.
     pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.line.is_empty()
     }
 
     /// A run does not wait for a place any more.
     pub fn forget(&mut self, number: u64) {
-        self.ready.retain(|ready| ready.number != number);
+        self.line.forget(number);
     }
 
-    /// The next run that may enter, if any; it leaves the queue and still has to [`Self::enter`].
+    /// The next run that may enter, if any; it leaves the line and still has to [`Self::enter`]. Of the workflows that
+    /// have a place to spare it is the one that waits longest.
     pub fn take_next(&mut self, now: Timestamp) -> Option<Ready> {
-        let at = self.ready.iter().position(|ready| self.fits(now, &ready.workflow, ready.alone));
+        let next = self.line.firsts().filter(|(_, workflow)| self.fits(now, workflow, false)).min();
+        let next = next.map(|(turn, _)| turn);
         // Whoever wants to be alone must not be overtaken for ever by those who fit beside each other.
-        let first_alone = self.ready.iter().position(|ready| ready.alone);
-        match (at, first_alone) {
-            (Some(at), Some(alone)) if at > alone => None,
-            (Some(at), _) => self.ready.remove(at),
-            (None, _) => None,
+        let next = match (next, self.line.first_alone()) {
+            (Some(next), Some(alone)) if alone < next => Some(alone),
+            (None, Some(alone)) => Some(alone),
+            (next, _) => next,
+        }?;
+        if self.line.first_alone() == Some(next) && !self.fits(now, "", true) {
+            return None;
         }
-    }
-
-    /// Whether runs were left out because too many waited, and there is room for them: the cell has more. Not only
-    /// once the queue is empty, or a workflow whose share is full would keep the others out.
-    pub fn take_overflow(&mut self) -> bool {
-        self.ready.len() <= READY_MAX / 2 && std::mem::take(&mut self.overflowed)
+        self.line.take(next)
     }
 
     fn fits(&self, now: Timestamp, workflow: &str, alone: bool) -> bool {
@@ -253,19 +233,5 @@ mod tests {
         let mut window = Window::new(2);
         window.enqueue(ready(1, "a"));
         assert_eq!(window.offers(at(0), "b"), None);
-    }
-
-    #[test]
-    fn more_runs_than_the_queue_holds_are_reported_once_it_is_half_empty() {
-        let mut window = Window::new(4);
-        for number in 0..=READY_MAX as u64 {
-            window.enqueue(ready(number, "a"));
-        }
-        for _ in 0..READY_MAX / 2 {
-            assert!(!window.take_overflow());
-            assert!(window.take_next(at(0)).is_some());
-        }
-        assert!(window.take_overflow());
-        assert!(!window.take_overflow());
     }
 }

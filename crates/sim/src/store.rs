@@ -391,6 +391,20 @@ impl Rows for Store {
         Ok(due.take_while(|(at, _)| *at <= now).take(limit).copied().collect())
     }
 
+    fn due_of(
+        &self,
+        workflow: &str,
+        after: (Timestamp, u64),
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, u64)>, Refused> {
+        let mut due = self.due(after, now, usize::MAX)?;
+        let inner = self.inner.borrow();
+        due.retain(|(_, number)| inner.view.runs.get(number).is_some_and(|row| *row.workflow == *workflow));
+        due.truncate(limit);
+        Ok(due)
+    }
+
     fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Refused> {
         self.may_read()?;
         let inner = self.inner.borrow();

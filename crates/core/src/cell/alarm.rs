@@ -79,19 +79,24 @@ impl Cell {
         Ok(())
     }
 
-    fn take_up<R: Rows>(&mut self, rows: &R, now: Timestamp, number: u64) -> Result<(), Fault<R::Error>> {
+    pub(super) fn take_up<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        number: u64,
+    ) -> Result<(), Fault<R::Error>> {
         let run = self.run(rows, number)?;
         match run.phase {
             Phase::Running { session: Session::Capability, .. } if !self.window.holds(number, run.epoch) => {
-                self.drive(rows, now, number, |_| Input::Reload)?;
+                self.drive_run(rows, now, run, None, |_| Input::Reload)?;
             }
             Phase::Running { session: Session::Token, lease: None, .. } => {
-                self.drive(rows, now, number, |_| Input::Reload)?;
+                self.drive_run(rows, now, run, None, |_| Input::Reload)?;
             }
             Phase::Running { .. } if !is_due(&run, now) => {}
             Phase::Ended { .. } => self.set_aside(number),
             Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended | Phase::Paused { .. } => {
-                self.drive(rows, now, number, |slot| Input::Wake { slot })?;
+                self.drive_run(rows, now, run, None, |slot| Input::Wake { slot })?;
             }
         }
         Ok(())
@@ -99,16 +104,7 @@ impl Cell {
 
     fn arm_next<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
         let in_rows = rows.wake_after(self.scanned).map_err(Fault::Storage)?;
-        let at_work = self
-            .runs
-            .values()
-            .filter_map(|run| match run.phase {
-                Phase::Running { .. } => next_look(now, run),
-                // Looked at already, and waits for a place: should the instance die, nobody else knows of it.
-                Phase::Pending { not_before } if not_before <= now => Some(now.plus_millis(DEAD_MAN_MS)),
-                Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => None,
-            })
-            .min();
+        let at_work = self.runs.values().filter_map(|run| next_look(now, run)).min();
         let nudge = self.queue.as_ref().and_then(Nudges::next);
         if let Some(next) = [in_rows, at_work, nudge].into_iter().flatten().min() {
             self.arm_by(now, next);
@@ -125,6 +121,8 @@ pub(super) fn next_look(now: Timestamp, run: &Run) -> Option<Timestamp> {
             let dead_man = lease.unwrap_or_else(|| now.plus_millis(DEAD_MAN_MS));
             [run.next_due(), Some(dead_man)].into_iter().flatten().min()
         }
+        // It waits for a place, and is called by whatever frees one; but only this instance knows of it.
+        Phase::Pending { not_before } if not_before <= now => Some(now.plus_millis(DEAD_MAN_MS)),
         Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => {
             run.wake_at()
         }

@@ -36,6 +36,18 @@ impl Cell {
         input: impl FnOnce(Option<Slot>) -> Input,
     ) -> Result<Decision, Fault<R::Error>> {
         let run = self.run(rows, number)?;
+        self.drive_run(rows, now, run, act, input)
+    }
+
+    /// The same for a run that was read already.
+    pub(super) fn drive_run<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        run: Run,
+        act: Option<Act>,
+        input: impl FnOnce(Option<Slot>) -> Input,
+    ) -> Result<Decision, Fault<R::Error>> {
         let slot = self.slot(now, &run.workflow, run.dispatch);
         let mut decision = run.decide(now, input(slot))?;
         if !decision.entries.is_empty() {
@@ -63,10 +75,10 @@ impl Cell {
 
     /// After a commit: memory, alarm, orders.
     pub(super) fn settle(&mut self, now: Timestamp, run: &Run, decision: &Decision) {
-        if let Some(at) = self.waits_with_nothing_to_do(now, run).or_else(|| next_look(now, run)) {
+        if let Some(at) = next_look(now, run) {
             self.arm_by(now, at);
         }
-        self.remember(run);
+        self.remember(now, run);
         let number = run.id.number;
         for effect in &decision.effects {
             match effect {
@@ -78,8 +90,8 @@ impl Cell {
                     self.orders.push(Order::Call { number, epoch: *epoch });
                 }
                 Effect::Enqueue => {
-                    // One that is not due yet waits for the alarm.
-                    if run.wake_at().is_some_and(|due| due <= now) {
+                    // One that is not due yet waits for the alarm, one that found no room for its turn.
+                    if self.runs.contains_key(&number) {
                         self.wait_for_a_place(now, run);
                     }
                 }
@@ -101,17 +113,11 @@ impl Cell {
         self.wait_for_a_consumer(now, run);
     }
 
-    /// Keeps what is pending or running; the rest is read again when somebody asks.
-    fn remember(&mut self, run: &Run) {
-        match run.phase {
-            Phase::Pending { .. } | Phase::Running { .. } => {
-                self.runs.insert(run.id.number, run.clone());
-            }
-            Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => {
-                self.runs.remove(&run.id.number);
-            }
-        }
-        if !matches!(run.phase, Phase::Pending { .. }) {
+    /// After a commit: what memory keeps of the run.
+    fn remember(&mut self, now: Timestamp, run: &Run) {
+        self.keep(now, run);
+        let waits = matches!(run.phase, Phase::Pending { .. }) && self.runs.contains_key(&run.id.number);
+        if !waits {
             self.wait_no_more(run.id.number);
         }
         // Whoever had the window to itself and has made progress lets others in.
@@ -122,16 +128,9 @@ impl Cell {
 
     /// Gives free places to those who wait. To be called at the end of whatever may have freed one.
     pub(super) fn dispatch<R: Rows>(&mut self, rows: &R, now: Timestamp) {
-        self.refill(now);
-        while self.calls_made < CALLS_MAX
-            && let Some(ready) = self.window.take_next(now)
-        {
-            let slot = Slot { session: Session::Capability, alone: self.window.is_quiet(now) };
-            if self.drive(rows, now, ready.number, |_| Input::Activate(slot)).is_err() {
-                // Its row is still due: the alarm will find it.
-                self.look_again(now);
-            }
-            self.refill(now);
+        if self.give_places(rows, now).is_err() {
+            // The rows are still due: the alarm will find them.
+            self.look_again(now);
         }
         if self.queue.as_mut().is_some_and(Nudges::take_overflow) {
             self.look_again(now);
@@ -142,26 +141,16 @@ impl Cell {
         }
     }
 
-    /// Puts runs into the window's queue that were left out because it was full. All that are pending and have been
-    /// looked at are in memory.
-    fn refill(&mut self, now: Timestamp) {
-        if !self.window.take_overflow() {
-            return;
+    fn give_places<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+        let mut given = self.refill(rows, now);
+        while self.calls_made < CALLS_MAX
+            && let Some(ready) = self.window.take_next(now)
+        {
+            let slot = Slot { session: Session::Capability, alone: self.window.is_quiet(now) };
+            let driven = self.drive(rows, now, ready.number, |_| Input::Activate(slot)).map(drop);
+            given = given.and(driven).and_then(|()| self.refill(rows, now));
         }
-        let due = self.runs.iter().filter_map(|(number, run)| match run.phase {
-            Phase::Pending { not_before } if not_before <= now => Some((not_before, *number)),
-            Phase::Pending { .. }
-            | Phase::Running { .. }
-            | Phase::Suspended
-            | Phase::Paused { .. }
-            | Phase::Ended { .. } => None,
-        });
-        let mut due: Vec<_> = due.collect();
-        due.sort_unstable();
-        for run in due.iter().filter_map(|(_, number)| self.runs.get(number)) {
-            let (workflow, alone) = (run.workflow.clone(), run.wants_to_be_alone());
-            self.window.enqueue(Ready { number: run.id.number, workflow, alone });
-        }
+        given
     }
 
     /// The call of a run's program is over.

@@ -16,6 +16,7 @@ mod alarm;
 mod counts;
 mod drive;
 mod keys;
+mod live;
 mod queued;
 mod recent;
 mod requests;
@@ -35,6 +36,7 @@ pub use acts::Action;
 pub use counts::{COUNT_SLICE, Counted, Tally};
 pub use drive::no_such_run;
 pub use keys::Reserved;
+pub use live::{LIVE_MAX, LIVE_OF_WORKFLOW_MAX};
 pub use queued::{Claim, NUDGE_AGAIN_MS, OVERFLOW_MS, QUEUED_MAX};
 pub use recent::{LOOK_BACK, NONCES_MAX};
 pub use requests::{NewRun, Started};
@@ -43,7 +45,7 @@ pub use room::FULL_PERCENT;
 pub use rows::{Fault, KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed};
 pub use telling::{LINGER_MS, TELL_EVERY_MS, TOLD_BYTES_MAX};
 
-use self::{queued::Nudges, telling::Telling, watching::Watching};
+use self::{live::Live, queued::Nudges, telling::Telling, watching::Watching};
 use crate::{run::Run, window::Window};
 
 /// How long a dead cell stays unnoticed at the most, if nobody asks it anything.
@@ -62,8 +64,10 @@ pub const CALLS_MAX: u32 = 30;
 /// A cell as it is kept in memory.
 #[derive(Debug)]
 pub struct Cell {
-    /// The runs that are pending or running, and no others.
+    /// The runs that are running, and those that are due as far as there is room for them; no others.
     runs: BTreeMap<u64, Run>,
+    /// How many due runs are in memory, and where the others are.
+    live: Live,
     /// What new runs were started with, until their first call.
     inputs: BTreeMap<u64, Payload>,
     window: Window,
@@ -144,6 +148,7 @@ impl Cell {
     pub fn new(window: usize) -> Self {
         Self {
             runs: BTreeMap::new(),
+            live: Live::default(),
             inputs: BTreeMap::new(),
             window: Window::new(window),
             budget: None,

@@ -14,14 +14,14 @@
 //! queue, until a consumer has nothing else under way. Neither keeps the other way closed: what a consumer calls
 //! is not in the cell's hands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_protocol::{
     Epoch, Seq, Timestamp,
     program::{Activation, Dispatch, RawPage},
 };
 
-use super::{Cell, DEAD_MAN_MS, Fault, Order, Rows};
+use super::{Cell, Fault, Order, Rows};
 use crate::run::{Input, Phase, Run, Session, Slot};
 
 /// How many runs of a cell wait for a consumer at once; more of them are read from the rows when there is room.
@@ -39,6 +39,8 @@ pub const NUDGE_AGAIN_MS: u64 = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct Nudges {
     waiting: BTreeMap<u64, Waiting>,
+    /// The same by when their next message is sent.
+    by_time: BTreeSet<(Timestamp, u64)>,
     /// Whether runs were left out because too many waited.
     overflowed: bool,
 }
@@ -65,7 +67,7 @@ pub enum Claim {
 impl Nudges {
     /// When the next message is to be sent.
     pub(super) fn next(&self) -> Option<Timestamp> {
-        self.waiting.values().map(|waiting| waiting.at).min()
+        self.by_time.first().map(|&(at, _)| at)
     }
 
     /// Whether there is room again for runs that were left out.
@@ -79,6 +81,7 @@ impl Nudges {
         }
         if self.waiting.len() < QUEUED_MAX {
             self.waiting.insert(number, Waiting { at, sent: None });
+            self.by_time.insert((at, number));
         } else {
             self.overflowed = true;
         }
@@ -86,14 +89,27 @@ impl Nudges {
 
     /// The runs whose message is to be sent by now.
     fn take_due(&mut self, now: Timestamp) -> Vec<u64> {
-        let due = self.waiting.iter_mut().filter(|(_, waiting)| waiting.at <= now);
-        due.map(|(number, waiting)| {
+        let mut due = Vec::new();
+        while let Some(&(at, number)) = self.by_time.first()
+            && at <= now
+        {
+            self.by_time.pop_first();
+            let Some(waiting) = self.waiting.get_mut(&number) else { continue };
             let times = waiting.sent.map_or(0, |(_, times)| times);
             waiting.sent = Some((now, times + 1));
             waiting.at = now.plus_millis(NUDGE_AGAIN_MS << times.min(2));
-            *number
-        })
-        .collect()
+            self.by_time.insert((waiting.at, number));
+            due.push(number);
+        }
+        // In the order in which they were accepted.
+        due.sort_unstable();
+        due
+    }
+
+    fn forget(&mut self, number: u64) {
+        if let Some(waiting) = self.waiting.remove(&number) {
+            self.by_time.remove(&(waiting.at, number));
+        }
     }
 }
 
@@ -101,13 +117,6 @@ impl Cell {
     /// Whether such runs are called through the queue, and in no other way.
     pub(super) fn goes_by_queue(&self, dispatch: Dispatch) -> bool {
         self.queue.is_some() && dispatch == Dispatch::Queued
-    }
-
-    /// When to look at a run that is due and waits for a consumer: the alarm could do nothing for it before, unless
-    /// the instance dies and nobody else knows of it.
-    pub(super) fn waits_with_nothing_to_do(&self, now: Timestamp, run: &Run) -> Option<Timestamp> {
-        let is_due = matches!(run.phase, Phase::Pending { not_before } if not_before <= now);
-        (is_due && self.goes_by_queue(run.dispatch)).then(|| now.plus_millis(DEAD_MAN_MS))
     }
 
     /// A run that is due is offered to consumers: at once if it goes by the queue, else after a while.
@@ -129,10 +138,9 @@ impl Cell {
 
     /// A run is not due any more, or somebody has it.
     pub(super) fn wait_no_more(&mut self, number: u64) {
-        if let Some(queue) = &mut self.queue
-            && queue.waiting.remove(&number).is_some()
-        {
-            self.window.forget(number);
+        self.window.forget(number);
+        if let Some(queue) = &mut self.queue {
+            queue.forget(number);
         }
     }
 

@@ -78,6 +78,15 @@ pub trait Rows {
         limit: usize,
     ) -> Result<Vec<(Timestamp, u64)>, Self::Error>;
 
+    /// The same for the runs of one workflow.
+    fn due_of(
+        &self,
+        workflow: &str,
+        after: (Timestamp, u64),
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, u64)>, Self::Error>;
+
     /// The earliest wake time after a place in that order.
     fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Self::Error>;
 

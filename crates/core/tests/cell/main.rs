@@ -1,6 +1,7 @@
 //! A cell on rows in memory: activations of one run that overlap, and runs that are stopped and taken back.
 
 mod counts;
+mod dispatch;
 mod fences;
 mod growth;
 mod lost;
@@ -16,7 +17,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stepwell_core::cell::{CALLS_MAX, Cell, NewRun, Order};
 use stepwell_core::run::{CallEnd, Signal, Trouble};
-use stepwell_core::window::READY_MAX;
 use stepwell_protocol::{
     Epoch, Op, OpKind, Payload, Place, RunId, Seq, Timestamp,
     program::{Answer, Command, Commit, Dispatch, Open, Then},
@@ -128,28 +128,4 @@ fn one_invocation_calls_only_so_many_programs_and_the_alarm_goes_on() {
     assert_eq!(called.len(), most);
     cell.alarm(&rows, at(2)).expect("the rows can be read");
     assert_eq!(calls(&mut cell).len(), 2, "as many as one workflow may have of four places");
-}
-
-#[test]
-fn runs_that_the_windows_queue_had_no_room_for_are_called_too() {
-    let (rows, mut cell) = (Memory::default(), Cell::new(1));
-    let runs = READY_MAX + 10;
-    for _ in 0..runs {
-        cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
-    }
-    let mut ended = 0;
-    for ms in 1.. {
-        let called = calls(&mut cell);
-        if called.is_empty() && ended == runs {
-            break;
-        }
-        for (number, epoch) in called {
-            let commit = said(Seq(0), vec![], Then::Complete { output: Payload::null() });
-            cell.commit(&rows, at(ms), number, epoch, commit, number).expect("in turn");
-            cell.call_ended(&rows, at(ms), number, epoch, CallEnd::Returned).expect("it is recorded");
-            ended += 1;
-        }
-        cell.alarm(&rows, at(ms)).expect("the rows can be read");
-        assert!(ms < 10_000, "{ended} of {runs} have ended");
-    }
 }

@@ -4,6 +4,7 @@ use std::{
     cell::{Cell as Slot, RefCell},
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
+    ops::Bound,
 };
 
 use stepwell_core::{
@@ -20,6 +21,10 @@ use stepwell_protocol::{
 #[derive(Default)]
 pub struct Memory {
     rows: RefCell<BTreeMap<u64, Stored>>,
+    /// The runs that have a wake time, in its order.
+    by_wake: RefCell<BTreeSet<(Timestamp, u64)>>,
+    /// How many runs were read.
+    pub reads: Slot<usize>,
     keys: RefCell<BTreeMap<String, StoredKey>>,
     signals: RefCell<BTreeSet<(u64, String)>>,
     last_number: Slot<u64>,
@@ -74,6 +79,7 @@ impl Rows for Memory {
     type Error = Infallible;
 
     fn run(&self, number: u64) -> Result<Option<Run>, Infallible> {
+        self.reads.set(self.reads.get() + 1);
         Ok(self.rows.borrow().get(&number).map(|Stored { run, row, journal, .. }| {
             let tail = Tail {
                 head: journal.last().map_or(Seq(0), |(record, _)| record.seq),
@@ -100,6 +106,7 @@ impl Rows for Memory {
             self.keys.borrow_mut().insert(key, StoredKey::Run(stored));
         }
         let stored = Stored { run: run.clone(), row: run.to_row(), journal: Vec::new(), told: Vec::new() };
+        self.by_wake.borrow_mut().extend(stored.row.wake_at.map(|at| (at, run.id.number)));
         self.rows.borrow_mut().insert(run.id.number, stored);
         Ok(())
     }
@@ -118,7 +125,12 @@ impl Rows for Memory {
             }
         }
         if entries.iter().any(Entry::changes_row) {
+            let mut by_wake = self.by_wake.borrow_mut();
+            if let Some(at) = stored.row.wake_at {
+                by_wake.remove(&(at, run.id.number));
+            }
             stored.row = run.to_row();
+            by_wake.extend(stored.row.wake_at.map(|at| (at, run.id.number)));
         }
         Ok(())
     }
@@ -157,6 +169,9 @@ impl Rows for Memory {
     fn remove(&self, run: &Run) -> Result<usize, Infallible> {
         let number = run.id.number;
         let stored = self.rows.borrow_mut().remove(&number).expect("it was inserted");
+        if let Some(at) = stored.row.wake_at {
+            self.by_wake.borrow_mut().remove(&(at, number));
+        }
         self.last_number.set(self.last_number.get().max(number));
         self.keys.borrow_mut().retain(|_, key| !matches!(key, StoredKey::Run(run) if run.number == number));
         let removed = 1 + stored.journal.len() + stored.told.len() + usize::from(run.key.is_some());
@@ -216,13 +231,23 @@ impl Rows for Memory {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<(Timestamp, u64)>, Infallible> {
-        let rows = self.rows.borrow();
-        let mut due: Vec<_> =
-            rows.iter().filter_map(|(number, stored)| Some((stored.row.wake_at?, *number))).collect();
-        due.retain(|&place| place > after && place.0 <= now);
-        due.sort_unstable();
-        due.truncate(limit);
-        Ok(due)
+        let by_wake = self.by_wake.borrow();
+        let due = by_wake.range((Bound::Excluded(after), Bound::Unbounded));
+        Ok(due.take_while(|(at, _)| *at <= now).take(limit).copied().collect())
+    }
+
+    fn due_of(
+        &self,
+        workflow: &str,
+        after: (Timestamp, u64),
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, u64)>, Infallible> {
+        let (rows, by_wake) = (self.rows.borrow(), self.by_wake.borrow());
+        let due = by_wake.range((Bound::Excluded(after), Bound::Unbounded));
+        let due = due.take_while(|(at, _)| *at <= now);
+        let due = due.filter(|(_, number)| rows.get(number).is_some_and(|row| row.run.workflow == workflow));
+        Ok(due.take(limit).copied().collect())
     }
 
     fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Infallible> {

@@ -564,6 +564,23 @@ impl Rows for Store {
         rows.iter().map(|row| Ok((row.time(0)?, row.number(1, "number")?))).collect()
     }
 
+    fn due_of(
+        &self,
+        workflow: &str,
+        after: (Timestamp, u64),
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, u64)>, StoreError> {
+        // There is a workflow, so there are tables.
+        let rows = self.tables.rows(
+            "SELECT wake_at, number FROM runs
+             WHERE wake_at IS NOT NULL AND (wake_at, number) > (?, ?) AND wake_at <= ? AND workflow = ?
+             ORDER BY wake_at, number LIMIT ?",
+            &[time(Some(after.0)), number(after.1), time(Some(now)), workflow.into(), number(limit as u64)],
+        )?;
+        rows.iter().map(|row| Ok((row.time(0)?, row.number(1, "number")?))).collect()
+    }
+
     fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, StoreError> {
         if !self.has_schema()? {
             return Ok(None);

@@ -1,0 +1,229 @@
+//! Many runs that are due at once: what memory holds of them, what they cost, and who waits for whom.
+
+use std::time::{Duration, Instant};
+
+use stepwell_core::{
+    cell::{Cell, DEAD_MAN_MS, LIVE_MAX, LIVE_OF_WORKFLOW_MAX, NewRun, Order},
+    run::CallEnd,
+};
+use stepwell_protocol::{
+    Epoch, Op, OpKind, Payload, Seq, Timestamp,
+    program::{Open, Then},
+    rest::Status,
+};
+
+use crate::{Memory, at, new_run, said};
+
+fn new_run_of(workflow: &str) -> NewRun {
+    NewRun { workflow: workflow.into(), ..new_run(None) }
+}
+
+/// A cell and its rows, its alarm, and the calls that it has ordered.
+struct Bench {
+    rows: Memory,
+    cell: Cell,
+    now: Timestamp,
+    alarm: Option<Timestamp>,
+    called: Vec<(u64, Epoch)>,
+    alarms: usize,
+}
+
+impl Bench {
+    fn new(window: usize) -> Self {
+        let (rows, cell) = (Memory::default(), Cell::new(window));
+        Self { rows, cell, now: at(0), alarm: None, called: Vec::new(), alarms: 0 }
+    }
+
+    fn start(&mut self, workflow: &str) -> u64 {
+        let started = self.cell.start(&self.rows, self.now, new_run_of(workflow)).expect("it is accepted");
+        self.perform();
+        started.run.id.number
+    }
+
+    fn perform(&mut self) {
+        for order in self.cell.take_orders() {
+            match order {
+                Order::Arm(at) => self.alarm = Some(at),
+                Order::Call { number, epoch } => self.called.push((number, epoch)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Time passes; the alarm fires if its time has come.
+    fn pass(&mut self, ms: u64) {
+        self.now = self.now.plus_millis(ms);
+        while let Some(at) = self.alarm.filter(|at| *at <= self.now) {
+            self.alarm = None;
+            self.alarms += 1;
+            self.cell.alarm(&self.rows, at.max(self.now)).expect("the rows can be read");
+            self.perform();
+        }
+    }
+
+    /// The program of a call completes its run.
+    fn complete(&mut self, (number, epoch): (u64, Epoch)) {
+        let commit = said(Seq(0), vec![], Then::Complete { output: Payload::null() });
+        self.cell.commit(&self.rows, self.now, number, epoch, commit, number).expect("in turn");
+        self.cell.call_ended(&self.rows, self.now, number, epoch, CallEnd::Returned).expect("it is recorded");
+        self.perform();
+    }
+
+    /// All programs complete their runs, again and again, until nothing is due any more. Gives the most runs that waited
+    /// in memory at any time.
+    fn drain(&mut self) -> usize {
+        let mut most = self.cell.pending_in_memory();
+        loop {
+            while let Some(called) = self.called.pop() {
+                self.complete(called);
+                most = most.max(self.cell.pending_in_memory());
+            }
+            self.pass(1);
+            most = most.max(self.cell.pending_in_memory());
+            if self.called.is_empty() && self.alarm.is_none_or(|at| at > self.now.plus_millis(2)) {
+                return most;
+            }
+        }
+    }
+
+    /// The instance dies; the next one is loaded for the alarm.
+    fn crash(&mut self, window: usize) {
+        self.cell = Cell::new(window);
+        self.called.clear();
+        self.alarm = Some(self.now.plus_millis(1));
+        self.pass(1);
+    }
+
+    fn completed(&self) -> usize {
+        let runs = 1..=self.rows.runs() as u64;
+        runs.filter(|number| self.rows.get(*number).status() == Status::Completed).count()
+    }
+}
+
+#[test]
+fn starts_into_a_full_window_wake_nobody() {
+    let mut bench = Bench::new(2);
+    for _ in 0..1_000 {
+        bench.start("w");
+        bench.pass(10);
+    }
+    let looks = 10_000 / DEAD_MAN_MS as usize;
+    assert!(bench.alarms <= 2 * looks, "{} alarms in ten seconds", bench.alarms);
+}
+
+#[test]
+fn memory_holds_a_bounded_part_of_the_runs_that_are_due_and_all_of_them_are_called() {
+    let mut bench = Bench::new(12);
+    let runs = 3 * LIVE_OF_WORKFLOW_MAX;
+    for _ in 0..runs {
+        bench.start("w");
+    }
+    assert_eq!(bench.cell.pending_in_memory(), LIVE_OF_WORKFLOW_MAX);
+    let most = bench.drain();
+    assert!(most <= LIVE_OF_WORKFLOW_MAX, "{most} waited in memory");
+    assert_eq!(bench.completed(), runs);
+}
+
+#[test]
+fn a_backlog_survives_a_crash_in_its_middle() {
+    let mut bench = Bench::new(12);
+    let runs = 2 * LIVE_OF_WORKFLOW_MAX;
+    for _ in 0..runs {
+        bench.start("w");
+    }
+    for _ in 0..500 {
+        let called = bench.called.remove(0);
+        bench.complete(called);
+        bench.pass(1);
+    }
+    bench.crash(12);
+    let most = bench.drain();
+    assert!(most <= LIVE_OF_WORKFLOW_MAX, "{most} waited in memory");
+    assert_eq!(bench.completed(), runs);
+}
+
+#[test]
+fn a_backlog_of_one_workflow_hides_no_run_of_another() {
+    let mut bench = Bench::new(12);
+    for _ in 0..3 * LIVE_OF_WORKFLOW_MAX {
+        bench.start("slow");
+    }
+    let other = bench.start("other");
+    assert!(bench.called.contains(&(other, Epoch(1))), "it has a place beside the backlog");
+    // After a crash the rows of the backlog come first.
+    bench.crash(12);
+    for _ in 0..20 {
+        bench.pass(1);
+    }
+    let is_called = bench.called.iter().any(|(number, _)| *number == other);
+    assert!(is_called, "it is found behind {} rows", bench.rows.runs());
+}
+
+#[test]
+fn more_workflows_than_memory_has_shares_for_all_get_their_turn() {
+    let mut bench = Bench::new(12);
+    let names: Vec<_> = (0..8).map(|n| format!("w{n}")).collect();
+    for name in &names {
+        for _ in 0..=LIVE_OF_WORKFLOW_MAX {
+            bench.start(name);
+        }
+    }
+    let most = bench.drain();
+    assert!(most <= LIVE_MAX + names.len(), "{most} waited in memory");
+    assert_eq!(bench.completed(), names.len() * (LIVE_OF_WORKFLOW_MAX + 1));
+}
+
+#[test]
+fn runs_that_wake_while_memory_is_full_are_called_later() {
+    let mut bench = Bench::new(1);
+    for _ in 0..8 {
+        let number = bench.start("w");
+        let called = bench.called.pop().expect("there is a place");
+        assert_eq!(called.0, number);
+        let op = Op { kind: OpKind::Sleep, name: "sleep".into(), occurrence: 0 };
+        let sleeps = said(Seq(0), vec![], Then::Suspend { open: vec![Open::Sleep { op, ms: 500 }] });
+        bench.cell.commit(&bench.rows, bench.now, number, called.1, sleeps, 1).expect("in turn");
+        bench.cell.call_ended(&bench.rows, bench.now, number, called.1, CallEnd::Returned).expect("in turn");
+        bench.perform();
+    }
+    for _ in 0..LIVE_OF_WORKFLOW_MAX + 10 {
+        bench.start("w");
+    }
+    (0..20).for_each(|_| bench.pass(100));
+    for number in 1..=8 {
+        assert_eq!(bench.rows.get(number).status(), Status::Pending);
+    }
+    let mut ended = 0;
+    for _ in 0..20 * LIVE_OF_WORKFLOW_MAX {
+        for (number, epoch) in std::mem::take(&mut bench.called) {
+            let base = bench.rows.get(number).head;
+            let commit = said(base, vec![], Then::Complete { output: Payload::null() });
+            bench.cell.commit(&bench.rows, bench.now, number, epoch, commit, 7).expect("in turn");
+            let end = CallEnd::Returned;
+            bench.cell.call_ended(&bench.rows, bench.now, number, epoch, end).expect("it is recorded");
+            bench.perform();
+            ended += 1;
+        }
+        bench.pass(1);
+    }
+    assert_eq!(ended, LIVE_OF_WORKFLOW_MAX + 18);
+}
+
+/// What fifty thousand due runs cost a fresh instance, beside their own transactions.
+#[test]
+fn a_backlog_is_read_once_and_in_a_time_that_grows_with_its_length() {
+    let mut bench = Bench::new(12);
+    for n in 0..50_000 {
+        bench.start(["a", "b", "c", "d", "e"][n % 5]);
+    }
+    bench.rows.reads.set(0);
+    let began = Instant::now();
+    bench.crash(12);
+    bench.drain();
+    let took = began.elapsed();
+    assert_eq!(bench.completed(), 50_000);
+    let reads = bench.rows.reads.get() - 50_000;
+    assert!(reads <= 2 * 50_000 + 5_000, "{reads} reads for 50,000 runs");
+    assert!(took < Duration::from_secs(60), "it took {took:?}");
+    println!("50,000 due runs: {reads} reads, {took:?}");
+}

@@ -84,7 +84,8 @@ pub struct Allowance {
 impl Allowance {
     /// All of a budget, or the least that makes sense.
     pub fn of(budget: Option<Budget>, now: Timestamp) -> Self {
-        let Budget { commits, ms } = budget.unwrap_or(Budget { commits: COMMITS_DEFAULT, ms: None });
+        let (commits, ms) =
+            budget.map_or((COMMITS_DEFAULT, None), |Budget { commits, ms, .. }| (commits, ms));
         // The calls of cells count against the invocation too.
         Self { slices: (commits / 2).max(1), until: ms.map(|ms| now.plus_millis(ms)) }
     }
@@ -400,10 +401,11 @@ mod tests {
             let mut allowance = Allowance::of(budget, at(1_000));
             (1..1_000).find(|n| allowance.spend(at(1_000 + n * takes_ms)) == Then::Yield { open: None })
         };
-        assert_eq!(slices(Some(Budget { commits: 50, ms: None }), 1), Some(25));
+        let of = |commits, ms| Some(Budget { commits, ms, step_timeout_ms: None });
+        assert_eq!(slices(of(50, None), 1), Some(25));
         assert_eq!(slices(None, 1), Some(10));
-        assert_eq!(slices(Some(Budget { commits: 0, ms: None }), 1), Some(1), "it always comes somewhere");
-        assert_eq!(slices(Some(Budget { commits: 1_000, ms: Some(100) }), 30), Some(4), "its time is over");
+        assert_eq!(slices(of(0, None), 1), Some(1), "it always comes somewhere");
+        assert_eq!(slices(of(1_000, Some(100)), 30), Some(4), "its time is over");
     }
 
     #[test]

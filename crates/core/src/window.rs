@@ -1,9 +1,17 @@
-//! The window: which activations of a cell may be under way at once.
+//! The window: which calls of programs a cell holds at once.
 //!
-//! An object's outgoing calls share one budget, so a cell calls only so many programs at a time. A workflow takes
-//! at most half of the places that all others leave it, so that several hanging endpoints do not stop the rest:
-//! of 12 places they hold 6, 3, 2 and 1. And a run under suspicion gets the window to itself until it makes
-//! progress or ends. A place that was held for [`EXCLUSIVE_MS`] keeps nobody out, and nobody waits for its end.
+//! An object's outgoing calls share one budget, so a cell calls only so many programs at a time. The window has two
+//! parts. A call begins in the *quick* part. After [`SLOW_MS`] it moves to the *slow* part, which has
+//! [`SLOW_TIMES`] as many places, so slow steps keep no quick one waiting. It stays where it is while the slow part has
+//! no place for it. In either part, a workflow takes at most half of the places that all others leave it: of 12 places,
+//! hanging workflows hold 6, 3, 2 and 1. And the last quarter of the quick part is for workflows that have no slow
+//! call, so workflows that are known to hang cannot take all of it again.
+//!
+//! A call that the cell has not heard of for [`SILENCE_MS`] is *silent*: the cell gives up on it, and its place is
+//! free.
+//!
+//! A run under suspicion gets the window to itself until it makes progress or ends, for [`EXCLUSIVE_MS`] at the most.
+//! After that, others have the window for as long as it was kept from them.
 //!
 //! Owns: who holds a place, who is next. Rows are the truth about who is due; this is only their order.
 
@@ -14,9 +22,19 @@ use stepwell_protocol::{Epoch, Timestamp};
 use crate::line::Line;
 pub use crate::line::Ready;
 
-/// How long a run under suspicion keeps all others out, and waits for them: one whose endpoint hangs would stop its
-/// cell for ever. Longer than a dead cell stays unnoticed, or nobody could be told to have died alone.
-pub const EXCLUSIVE_MS: u64 = 30_000;
+/// How long a run under suspicion keeps all others out, and waits for them: one whose first step is long would stop its
+/// cell. Three times as long as a dead cell stays unnoticed, or nobody could be told to have died alone.
+pub const EXCLUSIVE_MS: u64 = 15_000;
+
+/// After how long a call counts as slow.
+pub const SLOW_MS: u64 = 30_000;
+
+/// How many places the slow part has for each one of the quick part.
+pub const SLOW_TIMES: usize = 4;
+
+/// How long a cell waits to hear of a call that it holds: three beats of a program
+/// ([`stepwell_protocol::program::BEAT_EVERY_MS`]).
+pub const SILENCE_MS: u64 = 60_000;
 
 /// The places of one cell.
 #[derive(Debug)]
@@ -24,50 +42,106 @@ pub struct Window {
     size: usize,
     held: BTreeMap<(u64, Epoch), Place>,
     line: Line,
+    /// Until when nobody may have the window to itself: others have their turn.
+    shared_until: Timestamp,
 }
 
 #[derive(Debug)]
 struct Place {
     workflow: String,
     since: Timestamp,
+    /// When the cell last heard of the call.
+    heard: Timestamp,
+    /// Whether it is in the slow part.
+    slow: bool,
     /// Whether nobody else may enter.
     exclusive: bool,
 }
 
 impl Place {
+    /// Whether it keeps nobody out any more.
     fn is_old(&self, now: Timestamp) -> bool {
         now >= self.since.plus_millis(EXCLUSIVE_MS)
     }
+
+    fn is_slow(&self, now: Timestamp) -> bool {
+        now >= self.since.plus_millis(SLOW_MS)
+    }
+}
+
+/// How many calls a workflow holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    quick: usize,
+    slow: usize,
 }
 
 impl Window {
-    /// A window of this many places, at least 1.
+    /// A window of this many quick places, at least 1.
     pub fn new(size: usize) -> Self {
-        Self { size: size.max(1), held: BTreeMap::new(), line: Line::default() }
+        let shared_until = Timestamp::default();
+        Self { size: size.max(1), held: BTreeMap::new(), line: Line::default(), shared_until }
     }
 
     /// Whether a run of this workflow could enter at once, ahead of nobody; and if so, whether it would be
     /// alone.
     pub fn offers(&self, now: Timestamp, workflow: &str) -> Option<bool> {
-        (self.line.is_empty() && self.fits(now, workflow, false)).then(|| self.is_quiet(now))
+        (self.line.is_empty() && self.fits(now, workflow)).then(|| self.is_quiet(now))
     }
 
     /// A run enters, as this activation: an earlier call of it may still be under way.
     pub fn enter(&mut self, now: Timestamp, number: u64, epoch: Epoch, workflow: &str, exclusive: bool) {
-        let place = Place { workflow: workflow.to_owned(), since: now, exclusive };
+        if exclusive {
+            self.shared_until = now.plus_millis(2 * EXCLUSIVE_MS);
+        }
+        let place = Place { workflow: workflow.to_owned(), since: now, heard: now, slow: false, exclusive };
         self.held.insert((number, epoch), place);
     }
 
     /// A run that had the window to itself has made progress: others may enter.
-    pub fn clear(&mut self, number: u64, epoch: Epoch) {
-        if let Some(place) = self.held.get_mut(&(number, epoch)) {
-            place.exclusive = false;
+    pub fn clear(&mut self, now: Timestamp, number: u64, epoch: Epoch) {
+        if let Some(place) = self.held.get_mut(&(number, epoch))
+            && std::mem::take(&mut place.exclusive)
+        {
+            let kept_out_ms = now.as_millis().saturating_sub(place.since.as_millis());
+            self.shared_until = self.shared_until.min(now.plus_millis(kept_out_ms));
         }
     }
 
     /// A call is over.
-    pub fn leave(&mut self, number: u64, epoch: Epoch) {
+    pub fn leave(&mut self, now: Timestamp, number: u64, epoch: Epoch) {
+        self.clear(now, number, epoch);
         self.held.remove(&(number, epoch));
+    }
+
+    /// A program has said something on this activation's session.
+    pub fn hear(&mut self, now: Timestamp, number: u64, epoch: Epoch) {
+        if let Some(place) = self.held.get_mut(&(number, epoch)) {
+            place.heard = now;
+        }
+    }
+
+    /// The calls that the cell has not heard of for too long.
+    pub fn silent(&self, now: Timestamp) -> Vec<(u64, Epoch)> {
+        let silent = self.held.iter().filter(|(_, place)| place.heard.plus_millis(SILENCE_MS) <= now);
+        silent.map(|(call, _)| *call).collect()
+    }
+
+    /// When the next call will have been silent for too long, if nothing is heard of it.
+    pub fn next_silence(&self) -> Option<Timestamp> {
+        self.held.values().map(|place| place.heard.plus_millis(SILENCE_MS)).min()
+    }
+
+    /// When somebody who waits may enter although no call has ended: a call becomes slow or keeps nobody out any more,
+    /// or a run may have the window to itself again.
+    pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.line.is_empty() {
+            return None;
+        }
+        let ages = self.held.values().flat_map(|place| {
+            [place.since.plus_millis(EXCLUSIVE_MS), place.since.plus_millis(SLOW_MS)].into_iter()
+        });
+        ages.chain([self.shared_until]).filter(|at| *at > now).min()
     }
 
     /// Whether this activation's call is under way.
@@ -106,32 +180,71 @@ impl Window {
     }
 
     /// The next run that may enter, if any; it leaves the line and still has to [`Self::enter`]. Of the workflows that
-    /// have a place to spare it is the one that waits longest.
+    /// have a place to spare it is one that holds the fewest calls, and of those the one that waits longest.
     pub fn take_next(&mut self, now: Timestamp) -> Option<Ready> {
-        let next = self.line.firsts().filter(|(_, workflow)| self.fits(now, workflow, false)).min();
-        let next = next.map(|(turn, _)| turn);
+        self.move_slow(now);
+        let shares = self.shares();
+        let held = |workflow: &str| shares.get(workflow).map_or(0, |share| share.quick + share.slow);
+        let firsts = self.line.firsts().filter(|(_, workflow)| self.fits(now, workflow));
+        let alone = self.line.first_alone().filter(|_| self.shared_until <= now);
         // Whoever wants to be alone must not be overtaken for ever by those who fit beside each other.
-        let next = match (next, self.line.first_alone()) {
-            (Some(next), Some(alone)) if alone < next => Some(alone),
-            (None, Some(alone)) => Some(alone),
-            (next, _) => next,
-        }?;
-        if self.line.first_alone() == Some(next) && !self.fits(now, "", true) {
-            return None;
-        }
+        let firsts = firsts.filter(|(turn, _)| alone.is_none_or(|alone| *turn < alone));
+        let next = firsts.min_by_key(|(turn, workflow)| (held(workflow), *turn)).map(|(turn, _)| turn);
+        let next = next.or_else(|| alone.filter(|_| self.quick() < self.size && self.is_quiet(now)))?;
         self.line.take(next)
     }
 
-    fn fits(&self, now: Timestamp, workflow: &str, alone: bool) -> bool {
-        if alone {
-            return self.held.len() < self.size && self.is_quiet(now);
+    /// Moves calls that have become slow to the slow part, the oldest first, as far as there are places.
+    fn move_slow(&mut self, now: Timestamp) {
+        let old = self.held.iter().filter(|(_, place)| !place.slow && place.is_slow(now));
+        let mut old: Vec<_> = old.map(|(call, place)| (place.since, *call)).collect();
+        old.sort_unstable();
+        for (_, call) in old {
+            let slow: usize = self.held.values().filter(|place| place.slow).count();
+            let Some(workflow) = self.held.get(&call).map(|place| place.workflow.clone()) else { continue };
+            let mine = self.held.values().filter(|place| place.slow && place.workflow == workflow).count();
+            if has_share(self.size * SLOW_TIMES, slow, mine)
+                && let Some(place) = self.held.get_mut(&call)
+            {
+                place.slow = true;
+            }
         }
-        let mine = self.held.values().filter(|place| place.workflow == workflow).count();
-        let left_by_others = self.size.saturating_sub(self.held.len() - mine);
-        self.held.len() < self.size
-            && mine < left_by_others.div_ceil(2)
-            && self.held.values().all(|place| !place.exclusive || place.is_old(now))
     }
+
+    fn shares(&self) -> BTreeMap<&str, Share> {
+        let mut shares: BTreeMap<_, Share> = BTreeMap::new();
+        for place in self.held.values() {
+            let share = shares.entry(place.workflow.as_str()).or_default();
+            let count = if place.slow { &mut share.slow } else { &mut share.quick };
+            *count += 1;
+        }
+        shares
+    }
+
+    /// How many quick places are held.
+    fn quick(&self) -> usize {
+        self.held.values().filter(|place| !place.slow).count()
+    }
+
+    /// Whether there is a quick place for a run of this workflow that shares the window.
+    fn fits(&self, now: Timestamp, workflow: &str) -> bool {
+        let (mut quick, mut mine, mut is_slow, mut is_shut) = (0, 0, false, false);
+        for place in self.held.values() {
+            let is_mine = place.workflow == workflow;
+            quick += usize::from(!place.slow);
+            mine += usize::from(is_mine && !place.slow);
+            is_slow |= is_mine && place.slow;
+            is_shut |= place.exclusive && !place.is_old(now);
+        }
+        let kept_back = if is_slow { self.size / 4 } else { 0 };
+        !is_shut && quick + kept_back < self.size && has_share(self.size, quick, mine)
+    }
+}
+
+/// Whether a workflow that holds `mine` of the `held` places may have one more: it gets half of what the others leave.
+fn has_share(size: usize, held: usize, mine: usize) -> bool {
+    let left_by_others = size.saturating_sub(held - mine);
+    held < size && mine < left_by_others.div_ceil(2)
 }
 
 #[cfg(test)]
@@ -209,7 +322,7 @@ mod tests {
         assert_eq!(window.take_next(at(0)), Some(ready(3, "quick")));
         window.enter(at(0), 3, ONE, "quick", false);
         assert_eq!(window.take_next(at(0)), None);
-        window.leave(1, ONE);
+        window.leave(at(0), 1, ONE);
         assert_eq!(window.take_next(at(0)), Some(ready(2, "slow")));
     }
 
@@ -220,11 +333,11 @@ mod tests {
         window.enqueue(Ready { alone: true, ..ready(2, "b") });
         window.enqueue(ready(3, "c"));
         assert_eq!(window.take_next(at(0)), None, "others must not overtake it for ever");
-        window.leave(1, ONE);
+        window.leave(at(0), 1, ONE);
         assert_eq!(window.take_next(at(0)).map(|ready| ready.number), Some(2));
         window.enter(at(0), 2, ONE, "b", true);
         assert_eq!(window.take_next(at(0)), None);
-        window.clear(2, ONE);
+        window.clear(at(0), 2, ONE);
         assert_eq!(window.take_next(at(0)).map(|ready| ready.number), Some(3));
     }
 
@@ -233,5 +346,133 @@ mod tests {
         let mut window = Window::new(2);
         window.enqueue(ready(1, "a"));
         assert_eq!(window.offers(at(0), "b"), None);
+    }
+
+    /// Lets as many runs of a workflow enter as may, and gives how many.
+    fn fill(window: &mut Window, now: Timestamp, workflow: &str, first: u64) -> usize {
+        let mut count = 0;
+        while window.offers(now, workflow).is_some() {
+            window.enter(now, first + count as u64, ONE, workflow, false);
+            count += 1;
+        }
+        count
+    }
+
+    /// Lets everybody enter who may.
+    fn let_in(window: &mut Window, now: Timestamp) -> Vec<String> {
+        let mut entered = Vec::new();
+        while let Some(ready) = window.take_next(now) {
+            window.enter(now, ready.number, ONE, &ready.workflow, false);
+            entered.push(ready.workflow);
+        }
+        entered
+    }
+
+    #[test]
+    fn slow_calls_leave_their_places_to_quick_ones() {
+        let mut window = Window::new(4);
+        assert_eq!(fill(&mut window, at(0), "slow", 1), 2);
+        assert_eq!(fill(&mut window, at(0), "other", 10), 1);
+        assert_eq!(fill(&mut window, at(0), "third", 20), 1);
+        window.enqueue(ready(30, "quick"));
+        assert_eq!(window.take_next(at(SLOW_MS - 1)), None);
+        assert_eq!(window.next_change(at(SLOW_MS - 1)), Some(at(SLOW_MS)));
+        assert_eq!(window.take_next(at(SLOW_MS)), Some(ready(30, "quick")));
+        assert_eq!(window.held(), 4, "nobody was thrown out");
+    }
+
+    #[test]
+    fn workflows_that_hang_leave_a_quarter_of_the_quick_places_to_others() {
+        let mut window = Window::new(12);
+        let names: Vec<_> = (0..12).map(|n| format!("hangs{n}")).collect();
+        let (mut number, mut now) = (0, at(0));
+        // Again and again each of them brings more runs than there are places, and none of them ever ends.
+        for round in 0..40 {
+            for name in &names {
+                for _ in 0..12 {
+                    number += 1;
+                    window.enqueue(ready(number, name));
+                }
+            }
+            let_in(&mut window, now);
+            now = now.plus_millis(SLOW_MS);
+            if round > 1 {
+                number += 1;
+                window.enqueue(ready(number, "healthy"));
+                window.move_slow(now);
+                let before = window.held();
+                let entered = let_in(&mut window, now);
+                assert!(entered.contains(&"healthy".to_owned()), "round {round}: {entered:?}");
+                assert!(before < 12 * (1 + SLOW_TIMES));
+                window.leave(now, number, ONE);
+            }
+        }
+        assert!(window.held() > 12 * SLOW_TIMES, "{} calls hang", window.held());
+        assert!(window.quick() <= 9, "{} of them in the quick part", window.quick());
+    }
+
+    #[test]
+    fn a_workflow_with_fewer_calls_is_served_first() {
+        let mut window = Window::new(4);
+        window.enter(at(0), 1, ONE, "busy", false);
+        window.enqueue(ready(2, "busy"));
+        window.enqueue(ready(3, "idle"));
+        assert_eq!(window.take_next(at(0)), Some(ready(3, "idle")));
+        assert_eq!(window.take_next(at(0)), Some(ready(2, "busy")));
+    }
+
+    #[test]
+    fn the_slow_part_is_shared_like_the_quick_one() {
+        let mut window = Window::new(4);
+        for round in 0..20 {
+            let now = at(round * SLOW_MS);
+            window.move_slow(now);
+            fill(&mut window, now, "hangs", round * 100);
+        }
+        let slow = |window: &Window, name: &str| {
+            window.held.values().filter(|place| place.slow && place.workflow == name).count()
+        };
+        assert_eq!(slow(&window, "hangs"), 4 * SLOW_TIMES / 2);
+        let now = at(20 * SLOW_MS);
+        assert!(fill(&mut window, now, "slow", 10_000) > 0);
+        window.move_slow(now.plus_millis(SLOW_MS));
+        assert!(slow(&window, "slow") > 0);
+    }
+
+    #[test]
+    fn a_call_is_silent_when_nothing_was_heard_of_it_for_long() {
+        let mut window = Window::new(4);
+        window.enter(at(0), 1, ONE, "a", false);
+        window.enter(at(0), 2, ONE, "b", false);
+        window.hear(at(20_000), 1, ONE);
+        assert_eq!(window.next_silence(), Some(at(SILENCE_MS)));
+        assert_eq!(window.silent(at(SILENCE_MS - 1)), []);
+        assert_eq!(window.silent(at(SILENCE_MS)), [(2, ONE)]);
+        assert_eq!(window.silent(at(SILENCE_MS + 20_000)), [(1, ONE), (2, ONE)]);
+    }
+
+    #[test]
+    fn suspicious_runs_take_turns_with_the_others() {
+        let mut window = Window::new(8);
+        window.enter(at(0), 1, ONE, "a", true);
+        window.enqueue(Ready { alone: true, ..ready(2, "b") });
+        window.enqueue(ready(3, "c"));
+        // It hangs: after its time the others are let in, for as long as they had to wait.
+        assert_eq!(window.take_next(at(EXCLUSIVE_MS - 1)), None);
+        assert_eq!(window.take_next(at(EXCLUSIVE_MS)), Some(ready(3, "c")));
+        assert_eq!(window.take_next(at(2 * EXCLUSIVE_MS - 1)), None);
+        assert_eq!(window.take_next(at(2 * EXCLUSIVE_MS)).map(|ready| ready.number), Some(2));
+    }
+
+    #[test]
+    fn suspicious_runs_that_make_progress_follow_each_other_closely() {
+        let mut window = Window::new(8);
+        window.enter(at(0), 1, ONE, "a", true);
+        window.enqueue(Ready { alone: true, ..ready(2, "b") });
+        window.clear(at(5), 1, ONE);
+        window.leave(at(6), 1, ONE);
+        assert_eq!(window.take_next(at(9)), None);
+        assert_eq!(window.next_change(at(9)), Some(at(10)));
+        assert_eq!(window.take_next(at(10)).map(|ready| ready.number), Some(2));
     }
 }

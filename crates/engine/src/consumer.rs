@@ -12,7 +12,11 @@ use futures::{
 };
 use stepwell_core::run::{BEAT_MS, CallEnd};
 use stepwell_promises as promises;
-use stepwell_protocol::{Epoch, Payload, Place, Problem, Seq, program::Answer, stream::Published};
+use stepwell_protocol::{
+    Epoch, Payload, Place, Problem, Seq,
+    program::{Answer, Beat},
+    stream::Published,
+};
 use wasm_bindgen::prelude::*;
 use worker::{Delay, Env, MessageBatch, MessageExt as _, RawMessage};
 
@@ -176,7 +180,7 @@ impl Relay {
                 Delay::from(Duration::from_millis(BEAT_MS - silent_ms)).await;
                 continue;
             }
-            match self.try_once(BEAT_MS, Ask::Beat { number, epoch }).await {
+            match self.try_once(BEAT_MS, Ask::Beat { number, epoch, beat: None }).await {
                 Said::Answered(text) => {
                     if let Ok(Answer::Stop | Answer::Refused { .. }) = serde_json::from_str(&text) {
                         return;
@@ -207,6 +211,11 @@ impl Relay {
                 let published: Published = serde_json::from_str(&argument)
                     .map_err(|error| JsError::new(&format!("what is published cannot be read: {error}")))?;
                 self.say(ANSWER_MS, || Ask::Publish { number, epoch, published: published.clone() }).await
+            }
+            runtime::BEAT => {
+                let beat: Beat = serde_json::from_str(&argument)
+                    .map_err(|error| JsError::new(&format!("the beat cannot be read: {error}")))?;
+                self.say(ANSWER_MS, || Ask::Beat { number, epoch, beat: Some(beat.clone()) }).await
             }
             _ => return Err(JsError::new("a session has no such method").into()),
         };

@@ -18,6 +18,8 @@ pub const LISTEN: u32 = 2;
 pub const COMMIT_SHORT: u32 = 3;
 /// See [`COMMIT`].
 pub const PUBLISH: u32 = 4;
+/// The program is at work.
+pub const BEAT: u32 = 5;
 
 #[wasm_bindgen]
 extern "C" {
@@ -138,6 +140,7 @@ class Session extends RpcTarget {
   page(after) { return this.#call(1, this.#number, this.#epoch, String(after)); }
   listen(after) { return this.#call(2, this.#number, this.#epoch, String(after)); }
   publish(text) { return this.#call(4, this.#number, this.#epoch, text); }
+  beat(text) { return this.#call(5, this.#number, this.#epoch, text); }
 }
 export function newSession(call, number, epoch) { return new Session(call, number, epoch); }
 export function insertRecord(sql, query, counts, run, seq, at, event, mark) {

@@ -1,7 +1,7 @@
 //! What the deployment says: variables and secrets of the Worker.
 
 use stepwell_core::pools::Pool;
-use stepwell_protocol::program::Budget;
+use stepwell_protocol::program::{Budget, STEP_TIMEOUT_MS};
 use worker::Env;
 
 use crate::runtime;
@@ -51,6 +51,8 @@ pub struct Settings {
     pub window: usize,
     /// Calls that one activation makes on its session: `STEPWELL_COMMITS`.
     pub commits: u32,
+    /// How long one attempt of a step may take, unless the step says otherwise: `STEPWELL_STEP_TIMEOUT`.
+    pub step_timeout_ms: u64,
     /// The cells of the latest generation, each of which has its share of a namespace's limits.
     pub shares: u32,
     /// Whether answers tell how many rows their cell has written: `STEPWELL_METER`.
@@ -66,6 +68,7 @@ impl Settings {
             cell_bytes: cell_bytes(env).unwrap_or(CELL_BYTES_DEFAULT),
             window: number("STEPWELL_WINDOW").unwrap_or(profile.window).clamp(1, 1_000) as usize,
             commits: number("STEPWELL_COMMITS").unwrap_or(profile.commits).clamp(1, 10_000),
+            step_timeout_ms: step_timeout_ms(env).unwrap_or(STEP_TIMEOUT_MS),
             shares: Deployment::of(env).map_or(1, |deployment| deployment.pool.cells_of_latest()),
             meter: variable(env, "STEPWELL_METER").is_some_and(|text| text == "1"),
         }
@@ -73,7 +76,8 @@ impl Settings {
 
     /// What one activation may do.
     pub fn budget(&self) -> Budget {
-        Budget { commits: self.commits, ms: Some(ACTIVATION_MS) }
+        let step_timeout_ms = Some(self.step_timeout_ms);
+        Budget { commits: self.commits, ms: Some(ACTIVATION_MS), step_timeout_ms }
     }
 }
 
@@ -133,6 +137,7 @@ impl Deployment {
             ));
         }
         cell_bytes(env)?;
+        step_timeout_ms(env)?;
         let retention_days = match variable(env, RETENTION_DAYS).as_deref() {
             Some("forever") => 0,
             Some(_) | None => days(env, RETENTION_DAYS, 30)?,
@@ -156,6 +161,25 @@ fn cell_bytes(env: &Env) -> Result<u64, String> {
     let Some(text) = variable(env, "STEPWELL_CELL_BYTES") else { return Ok(CELL_BYTES_DEFAULT) };
     let bytes = text.parse().ok().filter(|bytes| *bytes > 0);
     bytes.ok_or_else(|| format!("The variable STEPWELL_CELL_BYTES is '{text}'. It takes a number of bytes."))
+}
+
+/// How long one attempt of a step may take: a number and a unit.
+fn step_timeout_ms(env: &Env) -> Result<u64, String> {
+    const NAME: &str = "STEPWELL_STEP_TIMEOUT";
+    let Some(text) = variable(env, NAME) else { return Ok(STEP_TIMEOUT_MS) };
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (count, unit) = text.split_at(digits);
+    let unit_ms: Option<u64> = match unit {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        "d" => Some(DAY_MS),
+        _ => None,
+    };
+    let ms = count.parse::<u64>().ok().zip(unit_ms).and_then(|(count, unit)| count.checked_mul(unit));
+    let ms = ms.filter(|ms| (1..=DAYS_MAX * DAY_MS).contains(ms));
+    ms.ok_or_else(|| format!("The variable {NAME} is '{text}'. Set a number and a unit: 90s, 5m, 2h."))
 }
 
 /// A whole number of days.

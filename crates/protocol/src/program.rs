@@ -2,7 +2,7 @@
 //!
 //! The cell *activates* the program with an [`Activation`] and a session. On the session the program
 //! reads further [`Page`]s, sends [`Commit`]s and gets [`Answer`]s, and may *listen* for news while a step
-//! is under way. The messages are the same over RPC and over HTTP.
+//! is under way. While its steps take long, it [`Beat`]s. The messages are the same over RPC and over HTTP.
 
 use std::collections::BTreeMap;
 
@@ -59,6 +59,40 @@ pub struct Budget {
     /// Time, by the engine's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ms: Option<u64>,
+    /// How long one attempt of a step may take, unless the step says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_timeout_ms: Option<u64>,
+}
+
+/// How long one attempt of a step may take, unless the step or the deployment says otherwise.
+pub const STEP_TIMEOUT_MS: u64 = 300_000;
+
+/// How long a program says nothing before it *beats*, and the pause between two beats. An engine gives up on a call
+/// that it has not heard of for three times as long.
+pub const BEAT_EVERY_MS: u64 = 20_000;
+
+/// 'I am at work': what a program says on its session while its steps take long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    /// The steps that are under way, the one that began first comes first; at most [`Self::STEPS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepAtWork>,
+}
+
+impl Beat {
+    /// The most steps that one beat names.
+    pub const STEPS_MAX: usize = 16;
+}
+
+/// A step whose code is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepAtWork {
+    /// The step.
+    pub op: Op,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The engine's clock when the attempt began, as far as the program knew it.
+    pub since: Timestamp,
 }
 
 /// Why an activation was cut short, when that was not by its own code. What `activate` answers is this, or

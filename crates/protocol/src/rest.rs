@@ -132,6 +132,44 @@ pub struct RunView {
     /// What it has cost.
     #[serde(default)]
     pub meter: Meter,
+    /// The step that its program is at work on; known of steps that take longer than 20 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_step: Option<CurrentStep>,
+}
+
+/// A step that a program is at work on.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CurrentStep {
+    /// Its name.
+    pub name: String,
+    /// How many steps of this name came before it in the run.
+    pub occurrence: u32,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// When the attempt began.
+    pub since: Timestamp,
+    /// How many other steps are under way beside it.
+    #[serde(default, skip_serializing_if = "is_alone")]
+    pub beside: u32,
+}
+
+impl CurrentStep {
+    /// What people are told about it.
+    pub fn because(&self, now: Timestamp) -> String {
+        let seconds = now.as_millis().saturating_sub(self.since.as_millis()) / 1_000;
+        let beside = match self.beside {
+            0 => String::new(),
+            1 => " One other step is running beside it.".into(),
+            others => format!(" {others} other steps are running beside it."),
+        };
+        format!("Step '{}' (attempt {}) has been running for {seconds} s.{beside}", self.name, self.attempt)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_alone(beside: &u32) -> bool {
+    *beside == 0
 }
 
 /// What somebody has done to a run.
@@ -302,6 +340,9 @@ pub struct Why {
     /// What went wrong since it last made progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<TroubleView>,
+    /// The step that its program is at work on; known of steps that take longer than 20 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_step: Option<CurrentStep>,
 }
 
 /// Something that a run waits for.

@@ -18,7 +18,7 @@ use stepwell::{
 };
 use stepwell_protocol::{
     Seq,
-    program::{Answer, Commit, Page},
+    program::{Answer, Beat, Commit, Page},
 };
 
 use crate::rng::hash;
@@ -63,6 +63,8 @@ pub enum Message {
     Page(Seq),
     /// It wants to know what happens.
     Listen(Seq),
+    /// It is at work.
+    Beat(Beat),
 }
 
 /// What comes back.
@@ -274,6 +276,11 @@ impl drive::Session for Wire {
         // A program in another language need not foresee anything.
         (!self.0.is_multiple_of(4))
             .then(|| -> Clock { Rc::new(|| OUTSIDE.with_borrow(|outside| outside.now_ms)) })
+    }
+
+    fn beat(&self, beat: &Beat) -> impl Future<Output = Option<Answer>> + 'static {
+        let received = ask(self.0, Message::Beat(beat.clone()));
+        async move { answer(received.await).ok() }
     }
 
     fn listen(&self, after: Seq) -> impl Future<Output = Result<Answer, ()>> + 'static {

@@ -78,6 +78,8 @@ pub enum Sabotage {
     YieldIsAStrike,
     /// The lease of an activation never ends.
     LeaseNeverEnds,
+    /// A call that hangs is never given up.
+    SilenceNeverEnds,
     /// A run can be claimed by two consumers.
     ClaimedTwice,
     /// A cell that came back does not nudge what is due.
@@ -92,7 +94,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -129,6 +131,7 @@ impl Sabotage {
         Self::YieldLost,
         Self::YieldIsAStrike,
         Self::LeaseNeverEnds,
+        Self::SilenceNeverEnds,
         Self::ClaimedTwice,
         Self::NudgeForgotten,
         Self::BegunForgotten,

@@ -8,7 +8,7 @@ use std::{
 
 use stepwell_protocol::{
     Seq,
-    program::{Activation, Answer, Commit, Page},
+    program::{Activation, Answer, BEAT_EVERY_MS, Beat, Commit, Page},
     stream::Published,
 };
 
@@ -47,6 +47,10 @@ pub trait Session {
     fn publish(&self, _published: &Published) -> impl Future<Output = Option<Answer>> + 'static {
         std::future::ready(None)
     }
+    /// Says that steps are under way. An engine that does not know how gives no answer.
+    fn beat(&self, _beat: &Beat) -> impl Future<Output = Option<Answer>> + 'static {
+        std::future::ready(None)
+    }
     /// Waits until something happens after a position.
     fn listen(&self, after: Seq) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static;
 }
@@ -64,7 +68,17 @@ pub async fn drive<S: Session>(app: &App, activation: Activation, session: &S) -
         vm = vm.with_last_words(words);
     }
     let timer = session.timer();
-    let mut driver = Driver { vm, call: None, listen: None, publish: None, rest: None, timer, session };
+    let mut driver = Driver {
+        vm,
+        call: None,
+        listen: None,
+        publish: None,
+        rest: None,
+        beat: None,
+        until_beat: None,
+        timer,
+        session,
+    };
     poll_fn(|cx| driver.poll(cx)).await
 }
 
@@ -77,6 +91,9 @@ struct Driver<'s, S: Session> {
     publish: Option<Pin<Box<dyn Future<Output = Option<Answer>>>>>,
     /// The pause before the next call that only publishes.
     rest: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    beat: Option<Pin<Box<dyn Future<Output = Option<Answer>>>>>,
+    /// The time until the next beat, while no call is under way that has something else to say.
+    until_beat: Option<Pin<Box<dyn Future<Output = ()>>>>,
     timer: Option<Timer>,
     session: &'s S,
 }
@@ -124,7 +141,18 @@ impl<S: Session> Driver<'_, S> {
                     return Poll::Ready(Ok(()));
                 }
             }
+            if let Some(beat) = &mut self.beat
+                && let Poll::Ready(answer) = beat.as_mut().poll(cx)
+            {
+                self.beat = None;
+                if answer.is_some_and(|answer| !self.vm.heard(answer)) {
+                    return Poll::Ready(Ok(()));
+                }
+            }
             let order = self.vm.poll(cx);
+            if order.is_ready() {
+                self.until_beat = None;
+            }
             match order {
                 Poll::Ready(Order::Commit(commit)) => {
                     let answer = self.session.commit(&commit);
@@ -134,7 +162,7 @@ impl<S: Session> Driver<'_, S> {
                     let page = self.session.page(after);
                     self.call = Some(Box::pin(async { page.await.map(Called::Page) }));
                 }
-                Poll::Pending if self.publishes(cx) => {}
+                Poll::Pending if self.publishes(cx) || self.beats(cx) => {}
                 Poll::Pending if self.call.is_none() && self.listen.is_none() && self.vm.wants_news() => {
                     let after = self.vm.listen();
                     self.listen = Some(Box::pin(self.session.listen(after)));
@@ -142,6 +170,22 @@ impl<S: Session> Driver<'_, S> {
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// Says what is under way when nothing else was said for long. Says whether it did.
+    fn beats(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(timer) = &self.timer else { return false };
+        // The engine owes an answer: it has heard of this activation.
+        if self.call.is_some() || self.beat.is_some() {
+            return false;
+        }
+        let until = self.until_beat.get_or_insert_with(|| timer(BEAT_EVERY_MS));
+        if until.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        self.until_beat = None;
+        self.beat = Some(Box::pin(self.session.beat(&self.vm.beat())));
+        true
     }
 
     /// Sends what a step that is under way has published, now and then. Says whether it did.

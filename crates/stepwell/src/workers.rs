@@ -16,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use stepwell_promises as promises;
 use stepwell_protocol::{
     Seq, Timestamp,
-    program::{Activation, Answer, Commit, Page},
+    program::{Activation, Answer, Beat, Commit, Page},
     stream::Published,
 };
 use wasm_bindgen::prelude::*;
@@ -47,8 +47,14 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     fn publish(this: &Stub, published: &str) -> Result<Promise, JsValue>;
 
+    #[wasm_bindgen(method, catch)]
+    fn beat(this: &Stub, beat: &str) -> Result<Promise, JsValue>;
+
     #[wasm_bindgen(js_name = setTimeout)]
-    fn set_timeout(then: &js_sys::Function, ms: f64);
+    fn set_timeout(then: &js_sys::Function, ms: f64) -> JsValue;
+
+    #[wasm_bindgen(catch, js_name = clearTimeout)]
+    fn clear_timeout(id: &JsValue) -> Result<(), JsValue>;
 }
 
 #[wasm_bindgen(inline_js = r#"
@@ -120,6 +126,19 @@ extern "C" {
     fn take_words(run: &str) -> Option<String>;
 }
 
+/// The longest time that `setTimeout` takes: one that is longer would be over at once. It is 24 days.
+const TIMEOUT_MS_MAX: u64 = (1 << 31) - 1;
+
+/// A timer of the runtime. Nobody waits for one that is dropped: each step has one, and an invocation only so many.
+struct Timeout(JsValue);
+
+impl Drop for Timeout {
+    fn drop(&mut self) {
+        // The runtime refuses to stop the timer of an invocation that is over, which is what is wanted.
+        let _ = clear_timeout(&self.0);
+    }
+}
+
 struct RpcSession {
     stub: Stub,
     last_words: Option<LastWords>,
@@ -155,6 +174,11 @@ impl drive::Session for RpcSession {
         async { answer.await.ok() }
     }
 
+    fn beat(&self, beat: &Beat) -> impl Future<Output = Option<Answer>> + 'static {
+        let answer = receive(encode(beat).and_then(|text| self.stub.beat(&text)));
+        async { answer.await.ok() }
+    }
+
     fn last_words(&self) -> Option<LastWords> {
         self.last_words.clone()
     }
@@ -170,10 +194,13 @@ impl drive::Session for RpcSession {
 
     fn timer(&self) -> Option<Timer> {
         Some(Rc::new(|ms| {
-            #[expect(clippy::cast_precision_loss, reason = "a time-out of 2^53 ms is for ever")]
-            let promise = Promise::new(&mut |resolve, _| set_timeout(&resolve, ms as f64));
+            let (mut id, ms) = (JsValue::UNDEFINED, ms.min(TIMEOUT_MS_MAX));
+            #[expect(clippy::cast_precision_loss, reason = "it is below 2^31")]
+            let promise = Promise::new(&mut |resolve, _| id = set_timeout(&resolve, ms as f64));
+            let timeout = Timeout(id);
             Box::pin(async move {
                 let _ = promises::settled(&promise).await;
+                drop(timeout);
             })
         }))
     }

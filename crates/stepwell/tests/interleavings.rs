@@ -149,7 +149,7 @@ fn activation(seed: u64, events: &[Record], more: bool, commits: Option<u32>) ->
         input: Payload::encode(&seed).expect("a number is JSON"),
         patches: Vec::new(),
         attributes: [].into(),
-        budget: commits.map(|commits| Budget { commits, ms: None }),
+        budget: commits.map(|commits| Budget { commits, ms: None, step_timeout_ms: None }),
         journal: Page { events: events.to_vec(), more },
     }
 }

@@ -67,6 +67,7 @@ fn exported(outcome: &Outcome) -> Export {
         started_by: None,
         acts: Vec::new(),
         meter: Meter::default(),
+        current_step: None,
     };
     let export = Export {
         format: FORMAT,

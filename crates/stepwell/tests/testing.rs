@@ -132,11 +132,11 @@ fn a_workflow_that_the_app_does_not_have_is_named() {
 
 #[workflow]
 async fn slow(ctx: Ctx) -> Result<()> {
-    ctx.step("slow", async || {
+    let slow = ctx.step("slow", async || {
         takes(Duration::from_secs(3_600)).await;
         Ok(())
-    })
-    .await?;
+    });
+    slow.timeout(Duration::from_secs(7_200)).await?;
     ctx.sleep(Duration::from_secs(60)).await;
     Ok(())
 }
@@ -210,6 +210,37 @@ fn the_limits_of_steps_hold_in_virtual_time() {
     let outcome = crash_everywhere(App::new().workflow(misses_its_limit), "misses_its_limit", &());
     assert_eq!(outcome.output::<u32>(), 2);
     assert!(outcome.took() < Duration::from_secs(70));
+}
+
+#[workflow]
+async fn says_no_limit(ctx: Ctx, minutes: u64) -> Result<()> {
+    ctx.step("slow", async || {
+        takes(Duration::from_secs(60 * minutes)).await;
+        Ok(())
+    })
+    .attempts(1)
+    .await?;
+    Ok(())
+}
+
+#[workflow]
+async fn says_an_hour(ctx: Ctx, minutes: u64) -> Result<()> {
+    let slow = ctx.step("slow", async || {
+        takes(Duration::from_secs(60 * minutes)).await;
+        Ok(())
+    });
+    slow.timeout(Duration::from_secs(3_600)).await?;
+    Ok(())
+}
+
+#[test]
+fn a_step_takes_at_most_five_minutes_unless_it_says_otherwise() {
+    let app = || App::new().workflow(says_no_limit).workflow(says_an_hour);
+    assert_eq!(Test::new(app()).run("says_no_limit", &4).status(), Status::Completed);
+    let failed = Test::new(app()).run("says_no_limit", &6);
+    assert_eq!(failed.status(), Status::Failed);
+    assert_eq!(failed.took(), Duration::from_secs(300));
+    assert_eq!(Test::new(app()).run("says_an_hour", &6).status(), Status::Completed);
 }
 
 thread_local! {

@@ -165,6 +165,7 @@ fn exported(input: &Value, outcome: &Outcome) -> Export {
         started_by: None,
         acts: Vec::new(),
         meter: Meter::default(),
+        current_step: None,
     };
     let replay = ReplayFacts {
         seed: "000000000000feed".into(),

@@ -16,7 +16,7 @@ impl Cell {
         self.calls_made = 0;
         self.armed = None;
         self.repaired = true;
-        let taken = self.take_up_due(rows, now);
+        let taken = self.end_silent_calls(rows, now).and(self.take_up_due(rows, now));
         self.dispatch(rows, now);
         self.nudge_due(now);
         // After whatever has to go on.
@@ -106,7 +106,8 @@ impl Cell {
         let in_rows = rows.wake_after(self.scanned).map_err(Fault::Storage)?;
         let at_work = self.runs.values().filter_map(|run| next_look(now, run)).min();
         let nudge = self.queue.as_ref().and_then(Nudges::next);
-        if let Some(next) = [in_rows, at_work, nudge].into_iter().flatten().min() {
+        let silence = self.window.next_silence();
+        if let Some(next) = [in_rows, at_work, nudge, silence].into_iter().flatten().min() {
             self.arm_by(now, next);
         }
         Ok(())

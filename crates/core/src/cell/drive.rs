@@ -122,7 +122,7 @@ impl Cell {
         }
         // Whoever had the window to itself and has made progress lets others in.
         if !run.wants_to_be_alone() {
-            self.window.clear(run.id.number, run.epoch);
+            self.window.clear(now, run.id.number, run.epoch);
         }
     }
 
@@ -138,6 +138,8 @@ impl Cell {
         if self.calls_made >= CALLS_MAX && self.window.has_ready() {
             // The alarm goes on with them.
             self.arm_by(now, now);
+        } else if let Some(at) = self.window.next_change(now) {
+            self.arm_by(now, at);
         }
     }
 
@@ -163,11 +165,11 @@ impl Cell {
         end: CallEnd,
     ) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
-        self.window.leave(number, epoch);
+        self.window.leave(now, number, epoch);
         self.inputs.remove(&number);
         let end = match end {
             CallEnd::Lost(message) if self.reached.remove(&(number, epoch)) => CallEnd::Died(message),
-            CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Lost(_) | CallEnd::Died(_) => {
+            CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Lost(_) | CallEnd::Died(_) | CallEnd::Silent => {
                 self.reached.remove(&(number, epoch));
                 end
             }
@@ -185,6 +187,20 @@ impl Cell {
             self.look_again(now);
         }
         self.dispatch(rows, now);
+        ended
+    }
+
+    /// Gives up on calls that nothing was heard of for too long: their places are free, and their runs are called again.
+    pub(super) fn end_silent_calls<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+    ) -> Result<(), Fault<R::Error>> {
+        let mut ended = Ok(());
+        for (number, epoch) in self.window.silent(now) {
+            self.orders.push(Order::GiveUp { number, epoch });
+            ended = ended.and(self.call_ended(rows, now, number, epoch, CallEnd::Silent));
+        }
         ended
     }
 

@@ -110,6 +110,7 @@ impl Cell {
             self.runs.insert(number, run.clone());
         } else {
             self.runs.remove(&number);
+            self.steps.remove(&number);
         }
     }
 

@@ -29,7 +29,11 @@ mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stepwell_protocol::{Epoch, Payload, Timestamp, program::Budget, rest::RunView};
+use stepwell_protocol::{
+    Epoch, Payload, Timestamp,
+    program::{Budget, StepAtWork},
+    rest::RunView,
+};
 
 pub use access::{Admission, REMEMBERED_MAX, REMEMBERED_MS, settled};
 pub use acts::Action;
@@ -105,6 +109,8 @@ pub struct Cell {
     counted: Option<Counted>,
     /// Calls whose program has said something.
     reached: BTreeSet<(u64, Epoch)>,
+    /// The steps that programs at work were last heard to run. Only for people to see: no row has them.
+    steps: BTreeMap<u64, (Epoch, Vec<StepAtWork>)>,
     /// Who may ask.
     gate: access::Gate,
     /// What programs have published and is not stored yet.
@@ -121,6 +127,13 @@ pub enum Order {
     Arm(Timestamp),
     /// Call a run's program, and say when the call is over.
     Call {
+        /// The run's number.
+        number: u64,
+        /// The activation.
+        epoch: Epoch,
+    },
+    /// Wait no longer for the end of a call: the run's next activation does not depend on it.
+    GiveUp {
         /// The run's number.
         number: u64,
         /// The activation.
@@ -168,6 +181,7 @@ impl Cell {
             delete_slice: DELETE_SLICE,
             counted: None,
             reached: BTreeSet::new(),
+            steps: BTreeMap::new(),
             gate: access::Gate::default(),
             telling: Telling::default(),
             watching: Watching::default(),

@@ -186,7 +186,7 @@ impl Cell {
     }
 
     /// Whoever holds the call of an activation is alive. Refused if it need not go on.
-    pub fn beat<R: Rows>(
+    pub fn renew<R: Rows>(
         &mut self,
         rows: &R,
         clock: Timestamp,
@@ -206,7 +206,7 @@ impl Cell {
         epoch: Epoch,
         after: Seq,
     ) -> Result<RawPage, Fault<R::Error>> {
-        self.beat(rows, clock, number, epoch)?;
+        self.renew(rows, clock, number, epoch)?;
         self.page(rows, number, epoch, after)
     }
 

@@ -1,6 +1,10 @@
 //! What clients ask of a cell.
 
-use stepwell_protocol::{Payload, Place, RunId, Timestamp, program::Dispatch, rest::Why};
+use stepwell_protocol::{
+    Payload, Place, RunId, Timestamp,
+    program::Dispatch,
+    rest::{RunView, Why},
+};
 
 use super::{Cell, Fault, KeyRow, Rows, counts::counts_as, drive::no_such_run};
 use crate::run::{Input, Run, Signal, Start};
@@ -93,6 +97,11 @@ impl Cell {
         if run.id == *id && !run.deleting { Ok(run) } else { Err(no_such_run()) }
     }
 
+    /// A run as people see it, without its result, which is in the row.
+    pub fn view(&self, run: &Run) -> RunView {
+        RunView { current_step: self.current_step(run), ..RunView::from(run) }
+    }
+
     /// Why a run is where it is.
     pub fn why<R: Rows>(&mut self, rows: &R, clock: Timestamp, id: &RunId) -> Result<Why, Fault<R::Error>> {
         let now = self.now(clock);
@@ -100,6 +109,10 @@ impl Cell {
         let mut why = run.why(now);
         if let Some(because) = self.waits_for_a_consumer(now, &run) {
             why.because = because;
+        }
+        if let Some(step) = self.current_step(&run) {
+            why.because = step.because(now);
+            why.current_step = Some(step);
         }
         Ok(why)
     }

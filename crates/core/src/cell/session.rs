@@ -1,12 +1,13 @@
 //! What a program may ask for its run, and for no other.
 
 use stepwell_protocol::{
-    Epoch, Event, Outcome, PROTOCOL, Record, Seq, Timestamp,
-    program::{Activation, Answer, Commit, News, RawPage},
+    Epoch, Event, OpKind, Outcome, PROTOCOL, Record, Seq, Timestamp,
+    program::{Activation, Answer, Beat, Commit, News, RawPage},
+    rest::CurrentStep,
 };
 
 use super::{Cell, Fault, Rows};
-use crate::run::{Entry, Input, Reply, Run};
+use crate::run::{Entry, Input, Reply, Run, check_op};
 
 impl Cell {
     /// What a program is called with. Refused if its run has ended, was paused, or was activated again since the call
@@ -63,9 +64,11 @@ impl Cell {
         read_page(rows, &run, after)
     }
 
-    /// A program has said something: if its connection breaks now, and not for the first time, that may be its own
-    /// fault.
-    pub fn heard_from(&mut self, number: u64, epoch: Epoch) {
+    /// A program has said something, whatever it is: its cell goes on waiting for it. If its connection breaks now, and
+    /// not for the first time, that may be its own fault.
+    pub fn heard_from(&mut self, clock: Timestamp, number: u64, epoch: Epoch) {
+        let now = self.now(clock);
+        self.window.hear(now, number, epoch);
         let has_losses = self.runs.get(&number).is_some_and(Run::has_losses);
         if has_losses && self.window.holds(number, epoch) {
             self.reached.insert((number, epoch));
@@ -83,6 +86,7 @@ impl Cell {
         hash: u64,
     ) -> Result<Answer, Fault<R::Error>> {
         let now = self.now(clock);
+        self.window.hear(now, number, epoch);
         let head = match self.runs.get(&number) {
             Some(run) => run.head,
             None => self.run(rows, number)?.head,
@@ -100,6 +104,8 @@ impl Cell {
             }
         }
         let decision = self.drive(rows, now, number, |_| Input::Commit { commit, hash })?;
+        // What it was at work on may have ended.
+        self.steps.remove(&number);
         // Progress may have given the window back to others.
         self.dispatch(rows, now);
         match decision.reply {
@@ -118,6 +124,46 @@ impl Cell {
                 Ok(Answer::Go { now, news })
             }
         }
+    }
+
+    /// A program is at work on these steps, and has nothing else to say. Refused if it need not go on.
+    pub fn beat<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        number: u64,
+        epoch: Epoch,
+        beat: Beat,
+    ) -> Result<Answer, Fault<R::Error>> {
+        let now = self.now(clock);
+        self.window.hear(now, number, epoch);
+        self.drive(rows, now, number, |_| Input::Heard { epoch })?;
+        self.note_steps(number, epoch, beat);
+        Ok(Answer::Go { now, news: Vec::new() })
+    }
+
+    fn note_steps(&mut self, number: u64, epoch: Epoch, beat: Beat) {
+        let mut steps = beat.steps;
+        steps.truncate(Beat::STEPS_MAX);
+        steps.retain(|step| step.op.kind == OpKind::Step && check_op(&step.op).is_ok());
+        if self.runs.get(&number).is_some_and(|run| run.is_held_by(epoch)) && !steps.is_empty() {
+            self.steps.insert(number, (epoch, steps));
+        } else {
+            self.steps.remove(&number);
+        }
+    }
+
+    /// The step that a run's program is at work on, as far as it has said so.
+    pub fn current_step(&self, run: &Run) -> Option<CurrentStep> {
+        let (epoch, steps) = self.steps.get(&run.id.number)?;
+        let first = steps.first().filter(|_| run.is_held_by(*epoch))?;
+        Some(CurrentStep {
+            name: first.op.name.clone(),
+            occurrence: first.op.occurrence,
+            attempt: first.attempt,
+            since: first.since,
+            beside: u32::try_from(steps.len() - 1).unwrap_or(u32::MAX),
+        })
     }
 
     /// What happened after a position, for a program that listens; nothing if it should wait.

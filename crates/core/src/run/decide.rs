@@ -248,7 +248,8 @@ impl Run {
         }
         let mut trouble = self.current_trouble();
         match end {
-            CallEnd::Returned | CallEnd::Threw(_) => trouble.strikes += 1,
+            // A program that hangs without a word would hang again: it must not go on for ever.
+            CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Silent => trouble.strikes += 1,
             CallEnd::Lost(_) => trouble.losses += 1,
             CallEnd::Died(_) => {
                 if let Phase::Running { alone, since, .. } = self.phase {
@@ -258,6 +259,7 @@ impl Run {
         }
         let why = match end {
             CallEnd::Returned => "it returned without saying what it waits for",
+            CallEnd::Silent => "nothing was heard of it for a minute",
             CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) => message,
         };
         self.try_again(now, trouble, why)
@@ -387,7 +389,7 @@ pub(super) fn too_large(what: &str, bytes: usize) -> Rejection {
 }
 
 /// Refuses an operation's name that could not be stored or shown.
-pub(super) fn check_op(op: &Op) -> Result<(), Rejection> {
+pub(crate) fn check_op(op: &Op) -> Result<(), Rejection> {
     if op.name.is_empty() || op.name.len() > Op::NAME_LENGTH_MAX {
         let detail = format!(
             "The name of a {} has {} bytes; it takes 1 to {}.",

@@ -36,6 +36,7 @@ use stepwell_protocol::{
 
 pub use cuts::{CUTS_MAX, Cut};
 pub use decide::Start;
+pub(crate) use decide::check_op;
 pub use expiry::EXPIRY_ROUND_MS;
 pub use mark::Mark;
 pub use people::{ACTS_MAX, Signal};
@@ -322,6 +323,8 @@ pub enum CallEnd {
     Lost(String),
     /// What it ran in died while it ran: its own fault, a neighbour's, or nobody's.
     Died(String),
+    /// Nothing was heard of it for too long, and its cell gave up on it: it hangs, and counts as its own fault.
+    Silent,
 }
 
 /// What is recorded. In the past tense: it has happened once it is stored.

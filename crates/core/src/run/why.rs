@@ -53,6 +53,7 @@ impl From<&Run> for RunView {
             started_by: run.started_by.clone(),
             acts: run.acts.clone(),
             meter: run.meter(),
+            current_step: None,
         }
     }
 }
@@ -89,7 +90,8 @@ impl Run {
         let Trouble { strikes, suspicion, losses, .. } = self.current_trouble();
         let trouble =
             (strikes + suspicion + losses > 0).then_some(TroubleView { strikes, suspicion, losses });
-        Why { status: self.status(), because: self.because(now), waits_for, next_wake, trouble }
+        let (status, because) = (self.status(), self.because(now));
+        Why { status, because, waits_for, next_wake, trouble, current_step: None }
     }
 
     fn because(&self, now: Timestamp) -> String {

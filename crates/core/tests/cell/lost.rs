@@ -25,7 +25,7 @@ fn breaks_again_and_again(says_something: bool) -> (u32, Status) {
         let activated = cell.activation(&rows, now, 1, Epoch(activation)).expect("it is there");
         // One that was lost before has to fetch its journal, which is how it is heard of.
         if says_something && activated.journal.more {
-            cell.heard_from(1, Epoch(activation));
+            cell.heard_from(now, 1, Epoch(activation));
             assert!(!cell.page(&rows, 1, Epoch(activation), Seq(0)).expect("it can be read").more);
         }
         cell.call_ended(&rows, now, 1, Epoch(activation), lost()).expect("it is recorded");

@@ -10,6 +10,7 @@ mod queued;
 mod repeats;
 mod retention;
 mod room;
+mod silence;
 mod streams;
 mod taken_back;
 

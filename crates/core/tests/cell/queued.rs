@@ -60,6 +60,7 @@ impl Bench {
                 Order::Nudge { number } => nudged.push(number),
                 Order::Call { number, .. } => called.push(number),
                 Order::Arm(_)
+                | Order::GiveUp { .. }
                 | Order::TellProgram(_)
                 | Order::TellEnd(_)
                 | Order::TellAt(_)
@@ -86,7 +87,7 @@ fn a_queued_run_is_nudged_at_once_and_called_by_whoever_claims_it() {
     assert_eq!(bench.orders(), (vec![], vec![]), "the consumer calls it");
     assert!(bench.because(run).contains("called by a consumer"), "{}", bench.because(run));
     assert!(matches!(bench.claim(run, true), Claim::Nothing), "one has it");
-    bench.cell.beat(&bench.rows, at(1), run, epoch).expect("it is at work");
+    bench.cell.renew(&bench.rows, at(1), run, epoch).expect("it is at work");
     let done = said(Seq(0), vec![], Then::Complete { output: Payload::null() });
     let answer = bench.cell.commit(&bench.rows, at(1), run, epoch, done, 1).expect("it is held");
     assert_eq!(answer, Answer::Stop);
@@ -167,7 +168,7 @@ fn a_consumer_that_falls_silent_is_replaced_and_refused() {
     let run = bench.start(Dispatch::Queued);
     let first = bench.claimed(run);
     bench.alarm_after(LEASE_MS - 1);
-    bench.cell.beat(&bench.rows, at(bench.now_ms), run, first).expect("it is at work");
+    bench.cell.renew(&bench.rows, at(bench.now_ms), run, first).expect("it is at work");
     bench.alarm_after(LEASE_MS - 1);
     assert!(bench.rows.get(run).is_held_by(first));
     bench.alarm_after(1);
@@ -178,7 +179,7 @@ fn a_consumer_that_falls_silent_is_replaced_and_refused() {
     let second = bench.claimed(run);
     let late = said(Seq(0), vec![], Then::Complete { output: Payload::null() });
     assert!(bench.cell.commit(&bench.rows, at(bench.now_ms), run, first, late, 1).is_err());
-    assert!(bench.cell.beat(&bench.rows, at(bench.now_ms), run, first).is_err());
+    assert!(bench.cell.renew(&bench.rows, at(bench.now_ms), run, first).is_err());
     assert!(bench.rows.get(run).is_held_by(second));
 }
 

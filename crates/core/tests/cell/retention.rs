@@ -66,6 +66,7 @@ impl Bench {
         let mut armed = self.cell.take_orders().into_iter().filter_map(|order| match order {
             Order::Arm(at) => Some(at),
             Order::Call { .. }
+            | Order::GiveUp { .. }
             | Order::Nudge { .. }
             | Order::TellProgram(_)
             | Order::TellEnd(_)

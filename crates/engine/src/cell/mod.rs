@@ -21,11 +21,12 @@ mod told;
 
 use std::{
     cell::{OnceCell, RefCell},
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     panic::{RefUnwindSafe, UnwindSafe},
     rc::Rc,
 };
 
+use futures::channel::oneshot;
 use js_sys::Promise;
 use stepwell_core::cell::{Cell as Machine, Order};
 use stepwell_promises as promises;
@@ -78,6 +79,8 @@ struct Host {
     machine: RefCell<Machine>,
     listeners: RefCell<Listeners>,
     readers: Readers,
+    /// The calls of programs that are under way: each one ends when it is told to.
+    calls: RefCell<BTreeMap<(u64, Epoch), oneshot::Sender<()>>>,
     /// Calls in which the storage has failed: whatever becomes of them is not their program's fault.
     blameless: RefCell<BTreeSet<(u64, Epoch)>>,
     /// Whether the number of cells is the one that this cell began with, once that was looked at.
@@ -112,6 +115,7 @@ impl Cell {
             ),
             listeners: RefCell::default(),
             readers: Readers::default(),
+            calls: RefCell::default(),
             blameless: RefCell::default(),
             cells_are_right: std::cell::Cell::new(false),
             session_calls: std::cell::Cell::new(0),
@@ -188,6 +192,7 @@ impl Host {
                     }
                 }
                 Order::Call { number, epoch } => self.call_program(number, epoch),
+                Order::GiveUp { number, epoch } => self.give_up(number, epoch),
                 Order::Nudge { number } => nudges.push(number),
                 Order::TellProgram(number) => self.listeners.borrow_mut().tell_program(number),
                 Order::TellEnd(view) => self.listeners.borrow_mut().tell_end(&view),

@@ -1,8 +1,12 @@
 //! Calls programs.
 
-use std::rc::Rc;
+use std::{pin::pin, rc::Rc};
 
-use stepwell_core::run::CallEnd;
+use futures::{
+    channel::oneshot,
+    future::{Either, select},
+};
+use stepwell_core::{run::CallEnd, window::SILENCE_MS};
 use stepwell_protocol::{
     Epoch,
     program::{CutShort, is_reserved},
@@ -24,7 +28,16 @@ impl Host {
     pub(super) fn call_program(self: &Rc<Self>, number: u64, epoch: Epoch) {
         let host = self.clone();
         self.go_on_with(async move {
-            let mut end = host.until_it_ends(number, epoch).await;
+            let ended = host.until_it_ends(number, epoch).await;
+            host.calls.borrow_mut().remove(&(number, epoch));
+            let Some(mut end) = ended else {
+                worker::console_warn!(
+                    "stepwell: nothing was heard of run {number} for {} s: it is called again",
+                    SILENCE_MS / 1_000
+                );
+                host.blameless.borrow_mut().remove(&(number, epoch));
+                return;
+            };
             if host.blameless.borrow_mut().remove(&(number, epoch)) {
                 end = CallEnd::Lost("the storage failed".into());
             }
@@ -43,7 +56,19 @@ impl Host {
         });
     }
 
-    async fn until_it_ends(self: &Rc<Self>, number: u64, epoch: Epoch) -> CallEnd {
+    /// The machine has given up on a call: nobody waits for its end any more.
+    pub(super) fn give_up(&self, number: u64, epoch: Epoch) {
+        if let Some(call) = self.calls.borrow_mut().remove(&(number, epoch)) {
+            // It may have ended at this very moment.
+            let _ = call.send(());
+        }
+        self.listeners.borrow_mut().forget_program(number);
+    }
+
+    /// Nothing, if the machine gave up on it.
+    async fn until_it_ends(self: &Rc<Self>, number: u64, epoch: Epoch) -> Option<CallEnd> {
+        let (sender, given_up) = oneshot::channel();
+        self.calls.borrow_mut().insert((number, epoch), sender);
         let called = self
             .turn(|machine, store, now| Ok(machine.activation(store, now, number, epoch)?))
             .and_then(|activation| {
@@ -52,11 +77,14 @@ impl Host {
                 self.activate(&activation.workflow, &text, &self.session(number, epoch))
             });
         let answer = match called {
-            Ok(answer) => runtime::settle(answer).await,
+            Ok(answer) => pin!(runtime::settle(answer)),
             // The storage's fault, not the program's.
-            Err(fault) => return CallEnd::Lost(fault.to_string()),
+            Err(fault) => return Some(CallEnd::Lost(fault.to_string())),
         };
-        end_of(answer)
+        match select(answer, given_up).await {
+            Either::Left((answer, _)) => Some(end_of(answer)),
+            Either::Right(_) => None,
+        }
     }
 
     fn activate(&self, workflow: &str, activation: &str, session: &JsValue) -> Result<JsValue, Fault> {

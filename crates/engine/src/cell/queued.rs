@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_core::{cell::Claim, run::CallEnd};
 use stepwell_protocol::{
     Code, Epoch, Payload, Place, Problem, Seq,
-    program::{Answer, Commit},
+    program::{Answer, Beat, Commit},
     stream::Published,
 };
 use wasm_bindgen::JsCast;
@@ -103,6 +103,9 @@ pub enum Ask {
         number: u64,
         /// The activation.
         epoch: Epoch,
+        /// What the program says about it, if it was the program that said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        beat: Option<Beat>,
     },
     /// The call of my program is over.
     Ended {
@@ -153,6 +156,8 @@ impl From<CallEnd> for End {
             CallEnd::Threw(message) => Self::Threw(message),
             CallEnd::Lost(message) => Self::Lost(message),
             CallEnd::Died(message) => Self::Died(message),
+            // Only a cell gives up on a call, and only on one that it holds itself.
+            CallEnd::Silent => Self::Lost("nothing was heard of it".into()),
         }
     }
 }
@@ -229,13 +234,16 @@ impl Host {
             }
             Ask::Listen { number, epoch, after } => answered(self.listen_for(number, epoch, after).await),
             Ask::Publish { number, epoch, published } => answered(self.turn(|machine, store, now| {
-                machine.beat(store, now, number, epoch)?;
+                machine.renew(store, now, number, epoch)?;
                 Ok(machine.told(store, now, number, epoch, published)?)
             })),
-            Ask::Beat { number, epoch } => answered(
-                self.turn(|machine, store, now| Ok(machine.beat(store, now, number, epoch)?))
-                    .map(|()| Answer::Go { now: runtime::clock(), news: Vec::new() }),
-            ),
+            Ask::Beat { number, epoch, beat } => answered(self.turn(|machine, store, now| match beat {
+                Some(beat) => Ok(machine.beat(store, now, number, epoch, beat)?),
+                None => {
+                    machine.renew(store, now, number, epoch)?;
+                    Ok(Answer::Go { now, news: Vec::new() })
+                }
+            })),
             Ask::Ended { number, epoch, end } => {
                 let ended = self.turn(|machine, store, now| {
                     Ok(machine.call_ended(store, now, number, epoch, end.into())?)
@@ -263,7 +271,7 @@ impl Host {
     async fn listen_for(self: &Rc<Self>, number: u64, epoch: Epoch, after: Seq) -> Result<Answer, Fault> {
         let news = || {
             self.turn(|machine, store, now| {
-                machine.beat(store, now, number, epoch)?;
+                machine.renew(store, now, number, epoch)?;
                 Ok(machine.news(store, now, number, epoch, after)?)
             })
         };

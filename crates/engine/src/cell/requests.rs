@@ -349,7 +349,8 @@ impl Host {
     }
 
     pub(super) fn view(&self, id: &RunId) -> Result<RunView, Fault> {
-        let mut view = RunView::from(&self.find(id)?);
+        let run = self.find(id)?;
+        let mut view = self.machine.borrow().view(&run);
         self.store.add_result(&mut view)?;
         Ok(view)
     }

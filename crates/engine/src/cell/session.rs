@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, rc::Rc, time::Duration};
 use stepwell_promises as promises;
 use stepwell_protocol::{
     Code, Epoch, Problem, Seq,
-    program::{Answer, Commit},
+    program::{Answer, Beat, Commit},
     stream::Published,
 };
 use wasm_bindgen::prelude::*;
@@ -49,7 +49,7 @@ impl Host {
         argument: &str,
     ) -> Result<JsValue, JsValue> {
         let after = Seq(argument.parse().unwrap_or_default());
-        self.machine.borrow_mut().heard_from(number, epoch);
+        self.machine.borrow_mut().heard_from(runtime::clock(), number, epoch);
         match method {
             runtime::COMMIT => {
                 let (answered, _) = self.commit(number, epoch, argument);
@@ -75,6 +75,7 @@ impl Host {
                 Ok(promises::promise(listening).into())
             }
             runtime::PUBLISH => Ok(self.breathe(1, answer(self.publish(number, epoch, argument)))),
+            runtime::BEAT => Ok(answer(self.beat(number, epoch, argument))),
             _ => Err(JsError::new("a session has no such method").into()),
         }
     }
@@ -118,6 +119,13 @@ impl Host {
             self.blameless.borrow_mut().insert((number, epoch));
         }
         (answer, Some((base, commands)))
+    }
+
+    fn beat(self: &Rc<Self>, number: u64, epoch: Epoch, argument: &str) -> Result<Answer, Fault> {
+        let beat: Beat = serde_json::from_str(argument).map_err(|error| {
+            Problem::new(Code::InvalidRequest, format!("The beat cannot be read: {error}."))
+        })?;
+        self.turn(|machine, store, now| Ok(machine.beat(store, now, number, epoch, beat)?))
     }
 
     fn publish(self: &Rc<Self>, number: u64, epoch: Epoch, argument: &str) -> Result<Answer, Fault> {

@@ -179,7 +179,7 @@ impl Checker {
     pub fn call_ended(&mut self, cell: usize, number: u64, end: &CallEnd) {
         match end {
             // Of a death, the cell counts only what happens to a run that is alone, which may be each one.
-            CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Died(_) => {
+            CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Died(_) | CallEnd::Silent => {
                 self.runs.entry((cell, number)).or_default().faults_of_its_own += 1;
             }
             CallEnd::Lost(_) => {}

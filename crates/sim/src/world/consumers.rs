@@ -225,7 +225,7 @@ impl World {
             What::Beat => {
                 self.cover(cell, id, number, "heard");
                 let heard = self.turn(cell, id, Cause::Request, |machine, store, now| {
-                    machine.beat(store, now, number, epoch)
+                    machine.renew(store, now, number, epoch)
                 });
                 if let Err(Fault::Rejected(_)) = heard
                     && !self.sites[cell].is_stale(id)
@@ -263,6 +263,13 @@ impl World {
                 };
                 self.send(cell, id, Outgoing::ToProgram(name, call, received));
             }
+            Message::Beat(beat) => {
+                self.cover(cell, id, number, "heard");
+                let beaten = self.turn(cell, id, Cause::Program(name), |machine, store, now| {
+                    machine.beat(store, now, number, epoch, beat)
+                });
+                self.send(cell, id, Outgoing::ToProgram(name, call, Received::Answer(refused(beaten))));
+            }
             Message::Listen(after) => {
                 let listener = Listener { program: name, call, number, epoch, after };
                 let answer = self.look(cell, id, listener);
@@ -283,7 +290,7 @@ impl World {
         let Listener { program, number, epoch, after, .. } = listener;
         self.addressed.insert(number);
         refused(self.turn(cell, id, Cause::Program(program), |machine, store, now| {
-            machine.beat(store, now, number, epoch)?;
+            machine.renew(store, now, number, epoch)?;
             machine.news(store, now, number, epoch, after)
         }))
     }
@@ -343,7 +350,7 @@ impl World {
         for (number, epoch) in leased {
             // Nobody looks at what comes of it.
             let _ = self.turn(cell, id, Cause::Request, |machine, store, now| {
-                machine.beat(store, now, number, epoch)
+                machine.renew(store, now, number, epoch)
             });
         }
     }

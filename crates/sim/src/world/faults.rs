@@ -81,6 +81,11 @@ impl World {
             Fault::ProgramHangs(ms) => self.with_a_program(|world, name| {
                 if let Some(program) = world.programs.get_mut(&name) {
                     program.hung = true;
+                    program.hangs_for_ever = program.relay.is_none() && ms.is_multiple_of(2);
+                    if program.hangs_for_ever {
+                        world.count("call hangs for ever");
+                        return;
+                    }
                 }
                 world.put(ms, Event::Kill(name, CallEnd::Lost("it took too long".into())));
             }),

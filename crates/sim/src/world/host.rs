@@ -39,7 +39,7 @@ impl World {
         let slice = Slice { rows: self.script.delete_slice, bytes: SLICE_BYTES };
         let mut machine = Machine::new(window).with_delete_slice(slice).with_queue(queue);
         if let Some(commits) = self.script.commits {
-            machine = machine.with_budget(Budget { commits, ms: None });
+            machine = machine.with_budget(Budget { commits, ms: None, step_timeout_ms: None });
         }
         let site = &mut self.sites[cell];
         if let Some(live) = &site.live {
@@ -98,6 +98,7 @@ impl World {
         let forgets = self.sabotage == Some(Sabotage::NudgeForgotten) && id > 1;
         let (mut calls, mut nudges, mut programs, mut ends) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut given_up = Vec::new();
         for order in instance.machine.take_orders() {
             match order {
                 Order::Arm(_) if never_armed || not_rearmed => {}
@@ -110,6 +111,7 @@ impl World {
                     }
                 }
                 Order::Call { number, epoch } => calls.push((number, epoch)),
+                Order::GiveUp { number, epoch } => given_up.push((number, epoch)),
                 Order::Nudge { .. } if forgets => {}
                 Order::Nudge { number } => nudges.push(number),
                 Order::TellProgram(number) => programs.push(number),
@@ -154,6 +156,9 @@ impl World {
         if batch.is_some() {
             let delay_ms = if self.rng.percent(70) { 0 } else { self.rng.between(1, 25) };
             self.put(delay_ms, Event::Flush(cell, id));
+        }
+        for (number, epoch) in given_up {
+            self.give_up_call(cell, id, number, epoch);
         }
         for (number, epoch) in calls {
             self.call_program(cell, id, number, epoch, cause);
@@ -394,6 +399,9 @@ impl World {
         self.sites[cell].firing = true;
         let id = self.load(cell);
         self.cover_alarm(cell, id);
+        if self.is(Sabotage::SilenceNeverEnds) {
+            self.hear_all_calls(cell, id);
+        }
         if self.is(Sabotage::LeaseNeverEnds) {
             self.renew_leases(cell, id);
         }
@@ -507,6 +515,27 @@ impl World {
         }
         if let Some(instance) = self.sites[cell].instance(id) {
             instance.ending.push((number, instance.written));
+        }
+    }
+
+    /// The machine has given up on a call: its program may still be at work, and is refused when it says something.
+    fn give_up_call(&mut self, cell: usize, id: u64, number: u64, epoch: Epoch) {
+        self.note(|| format!("cell {cell}: nothing was heard of run {number}, activation {}", epoch.0));
+        self.count("silent call");
+        let Some(instance) = self.sites[cell].instance(id) else { return };
+        if instance.calls.get(&number).is_some_and(|(of, _)| *of == epoch) {
+            instance.calls.remove(&number);
+        }
+        self.check.call_ended(cell, number, &CallEnd::Silent);
+    }
+
+    /// What a planted bug does before the alarm looks at silent calls.
+    fn hear_all_calls(&mut self, cell: usize, id: u64) {
+        let clock = self.sites[cell].clock(self.now_ms);
+        let Some(instance) = self.sites[cell].instance(id) else { return };
+        let calls: Vec<_> = instance.calls.iter().map(|(number, (epoch, _))| (*number, *epoch)).collect();
+        for (number, epoch) in calls {
+            instance.machine.heard_from(clock, number, epoch);
         }
     }
 

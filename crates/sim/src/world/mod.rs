@@ -33,8 +33,9 @@ use events::Event;
 use programs::Program;
 use site::Site;
 
-/// How long everything has to come to rest once faults have stopped.
-pub const HEALED_WITHIN_MS: u64 = 60_000;
+/// How long everything has to come to rest once faults have stopped: a call that hangs is noticed after a minute, and
+/// whoever was struck by it may have to pause before the next one.
+pub const HEALED_WITHIN_MS: u64 = 150_000;
 
 /// Events after which a world does not come to rest any more.
 const EVENTS_MAX: u64 = 200_000;
@@ -234,8 +235,12 @@ impl World {
             self.touch(cell);
             self.resume_all(cell);
         }
-        let hung: Vec<_> =
-            self.programs.values().filter(|program| program.hung).map(|program| program.number_of).collect();
+        let hung: Vec<_> = self
+            .programs
+            .values()
+            .filter(|program| program.hung && !program.hangs_for_ever)
+            .map(|program| program.number_of)
+            .collect();
         for program in hung {
             self.kill(program, CallEnd::Lost("it was killed".into()));
         }

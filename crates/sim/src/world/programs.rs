@@ -50,6 +50,8 @@ pub(super) struct Program {
     pub head: Seq,
     /// Whether it does nothing any more.
     pub hung: bool,
+    /// Whether nobody but its cell will ever notice.
+    pub hangs_for_ever: bool,
     /// Whether it reaches whichever instance has the name.
     pub survives: bool,
     /// What a consumer knows of it; nothing if its cell holds the call.
@@ -128,6 +130,7 @@ impl World {
             epoch,
             head,
             hung: false,
+            hangs_for_ever: false,
             survives: false,
             relay: None,
             activation: Some(activation),
@@ -334,6 +337,13 @@ impl World {
                     Err(_) => Received::Lost,
                 };
                 self.send(cell, id, Outgoing::ToProgram(name, asked, received));
+            }
+            Message::Beat(beat) => {
+                self.cover(cell, id, number, "heard");
+                let beaten = self.turn(cell, id, Cause::Program(name), |machine, store, now| {
+                    machine.beat(store, now, number, epoch, beat)
+                });
+                self.send(cell, id, Outgoing::ToProgram(name, asked, Received::Answer(refused(beaten))));
             }
             Message::Listen(after) => {
                 self.addressed.insert(number);

@@ -72,8 +72,8 @@ impl<T> Step<'_, T> {
         self
     }
 
-    /// How long one attempt may take. One that takes longer is dropped and counts as failed; what it has
-    /// begun outside may go on there.
+    /// How long one attempt may take, instead of five minutes or what the deployment says. One that takes longer is
+    /// dropped and counts as failed; what it has begun outside may go on there.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.policy.borrow_mut().timeout_ms = Some(millis(timeout));
         self
@@ -123,8 +123,8 @@ where
                     continue;
                 }
                 let mut code = pin!(code(info));
-                let timer = ctx.state.borrow().timer();
-                let mut over = timeout_ms.zip(timer).map(|(ms, timer)| timer(ms));
+                let limit = ctx.state.borrow().limit(timeout_ms);
+                let mut over = None;
                 let ended = poll_fn(|cx| {
                     let Some(waker) = ctx.state.borrow_mut().enter_code(&op, cx.waker()) else {
                         return Poll::Pending;
@@ -134,9 +134,11 @@ where
                     let polled = panics::catch(|| code.as_mut().poll(&mut cx));
                     let polled = polled.unwrap_or_else(|error| Poll::Ready(Err(error)));
                     ctx.state.borrow_mut().leave_code();
-                    match &mut over {
-                        Some(over) if polled.is_pending() => {
-                            over.as_mut().poll(&mut cx).map(|()| Err(timed_out(timeout_ms)))
+                    match &limit {
+                        // Code that is done at once needs no timer.
+                        Some((ms, timer)) if polled.is_pending() => {
+                            let over = over.get_or_insert_with(|| timer(*ms));
+                            over.as_mut().poll(&mut cx).map(|()| Err(timed_out(*ms)))
                         }
                         Some(_) | None => polled,
                     }
@@ -148,8 +150,8 @@ where
     }
 }
 
-fn timed_out(timeout_ms: Option<u64>) -> Error {
-    let error = Error::msg(format!("it took longer than {} ms", timeout_ms.unwrap_or_default()));
+fn timed_out(timeout_ms: u64) -> Error {
+    let error = Error::msg(format!("it took longer than {timeout_ms} ms"));
     error.coded(Code::StepTimedOut)
 }
 

@@ -17,22 +17,26 @@ use crate::{
 thread_local! {
     static NOW_MS: Cell<u64> = const { Cell::new(0) };
     static SLEEPERS: RefCell<BTreeMap<u64, Vec<Waker>>> = const { RefCell::new(BTreeMap::new()) };
+    // Those who do not make time pass: they are woken when something else does.
+    static BYSTANDERS: RefCell<BTreeMap<u64, Vec<Waker>>> = const { RefCell::new(BTreeMap::new()) };
 }
+
+type Waiting = std::thread::LocalKey<RefCell<BTreeMap<u64, Vec<Waker>>>>;
 
 /// What a step's code takes in a test: virtual time, which is over at once when nothing else happens.
 ///
 /// For the code of steps and for mocks. A workflow itself sleeps with [`crate::Ctx::sleep`].
 pub async fn takes(duration: Duration) {
-    wait_ms(millis(duration)).await;
+    wait_ms(&SLEEPERS, millis(duration)).await;
 }
 
-async fn wait_ms(ms: u64) {
+async fn wait_ms(among: &'static Waiting, ms: u64) {
     let end = NOW_MS.get().saturating_add(ms);
     poll_fn(|cx| {
         if NOW_MS.get() >= end {
             return Poll::Ready(());
         }
-        SLEEPERS.with_borrow_mut(|sleepers| sleepers.entry(end).or_default().push(cx.waker().clone()));
+        among.with_borrow_mut(|sleepers| sleepers.entry(end).or_default().push(cx.waker().clone()));
         Poll::Pending
     })
     .await;
@@ -40,7 +44,13 @@ async fn wait_ms(ms: u64) {
 
 /// For steps with a time-out.
 pub fn timer() -> Timer {
-    Rc::new(|ms| Box::pin(wait_ms(ms)))
+    Rc::new(|ms| Box::pin(wait_ms(&SLEEPERS, ms)))
+}
+
+/// For steps that say nothing about how long they may take. Their code may really wait for something, so that no virtual
+/// time passes by itself.
+pub fn default_timer() -> Timer {
+    Rc::new(|ms| Box::pin(wait_ms(&BYSTANDERS, ms)))
 }
 
 /// The clock of the code.
@@ -52,19 +62,24 @@ pub fn clock() -> Clock {
 pub(super) fn reset(now_ms: u64) {
     NOW_MS.set(now_ms);
     SLEEPERS.take();
+    BYSTANDERS.take();
 }
 
 /// When the next code has waited long enough.
 pub(super) fn next() -> Option<u64> {
-    SLEEPERS.with_borrow(|sleepers| sleepers.keys().next().copied())
+    let first = |waiting: &'static Waiting| waiting.with_borrow(|sleepers| sleepers.keys().next().copied());
+    let next = first(&SLEEPERS)?;
+    Some(first(&BYSTANDERS).map_or(next, |bystander| bystander.min(next)))
 }
 
 /// Time passes: whoever has waited long enough goes on.
 pub(super) fn advance_to(now_ms: u64) {
     NOW_MS.set(now_ms);
-    let due = SLEEPERS.with_borrow_mut(|sleepers| {
-        let later = sleepers.split_off(&now_ms.saturating_add(1));
-        std::mem::replace(sleepers, later)
-    });
-    due.into_values().flatten().for_each(Waker::wake);
+    for waiting in [&SLEEPERS, &BYSTANDERS] {
+        let due = waiting.with_borrow_mut(|sleepers| {
+            let later = sleepers.split_off(&now_ms.saturating_add(1));
+            std::mem::replace(sleepers, later)
+        });
+        due.into_values().flatten().for_each(Waker::wake);
+    }
 }

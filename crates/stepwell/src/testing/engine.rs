@@ -171,7 +171,7 @@ impl Engine {
     /// Each of its activations may make so many calls.
     #[must_use]
     pub fn budget(mut self, commits: u32) -> Self {
-        self.budget = Some(Budget { commits, ms: None });
+        self.budget = Some(Budget { commits, ms: None, step_timeout_ms: None });
         self
     }
 
@@ -466,7 +466,10 @@ impl Engine {
 
     fn vm(&self) -> Vm {
         let vm = Vm::new(&self.app, self.activate_message());
-        vm.with_timer(clock::timer()).with_clock(clock::clock()).with_hook(self.hook())
+        vm.with_timer(clock::timer())
+            .with_default_timer(clock::default_timer())
+            .with_clock(clock::clock())
+            .with_hook(self.hook())
     }
 
     /// One activation, from its replay to its last word.

@@ -4,7 +4,10 @@
 //! Owns: the count of calls. A step that begins holds back the calls that it will need, so that whatever is under
 //! way can be reported. Does not own: which steps those are ([`super::State`]).
 
-use stepwell_protocol::{Timestamp, program::Budget};
+use stepwell_protocol::{
+    Timestamp,
+    program::{Budget, STEP_TIMEOUT_MS},
+};
 
 /// What is left for the run's own work at the least, however many pages its replay takes: one part of so many.
 const LEAST_SHARE: u32 = 4;
@@ -30,6 +33,11 @@ impl Allowance {
         Self { budget, began, ..Self::default() }
     }
 
+    /// How long one attempt of a step may take that says nothing about it.
+    pub fn step_timeout_ms(&self) -> u64 {
+        self.budget.and_then(|budget| budget.step_timeout_ms).unwrap_or(STEP_TIMEOUT_MS)
+    }
+
     pub fn count_page(&mut self) {
         self.pages += 1;
     }
@@ -53,7 +61,7 @@ impl Allowance {
         if self.is_closed {
             return false;
         }
-        let Some(Budget { commits, ms }) = self.budget else { return true };
+        let Some(Budget { commits, ms, .. }) = self.budget else { return true };
         // Whatever the budget, an activation does something, or the next one would do as little.
         if !self.has_moved && held_back == 0 {
             return true;
@@ -76,7 +84,7 @@ mod tests {
     }
 
     fn moved(commits: u32, ms: Option<u64>) -> Allowance {
-        let mut allowance = Allowance::new(Some(Budget { commits, ms }), now());
+        let mut allowance = Allowance::new(Some(Budget { commits, ms, step_timeout_ms: None }), now());
         allowance.note_progress();
         allowance
     }
@@ -100,7 +108,8 @@ mod tests {
 
     #[test]
     fn the_first_step_is_always_covered_and_the_next_one_is_not() {
-        let mut allowance = Allowance::new(Some(Budget { commits: 0, ms: Some(0) }), now());
+        let mut allowance =
+            Allowance::new(Some(Budget { commits: 0, ms: Some(0), step_timeout_ms: None }), now());
         assert!(allowance.covers(0, 2, now()));
         assert!(!allowance.covers(1, 1, now()), "one at a time");
         allowance.note_progress();

@@ -34,6 +34,8 @@ pub struct Asides {
     replaying: bool,
     pub(super) telling: Telling,
     pub(super) timer: Option<Timer>,
+    /// The same for steps that say nothing about how long they may take.
+    pub(super) default_timer: Option<Timer>,
     pub(super) hook: Option<Hook>,
 }
 
@@ -63,6 +65,7 @@ impl Asides {
             replaying: true,
             telling: Telling::default(),
             timer: None,
+            default_timer: None,
             hook: None,
         }
     }

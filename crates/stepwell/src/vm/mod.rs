@@ -29,7 +29,7 @@ use std::{
 
 use stepwell_protocol::{
     Code, Epoch, Event, Outcome, Payload, Problem, Record, Seq, Timestamp,
-    program::{Activation, Answer, Command, Commit, News, Open, Page, Then},
+    program::{Activation, Answer, Beat, Command, Commit, News, Open, Page, Then},
     stream::Published,
 };
 
@@ -151,7 +151,14 @@ impl Vm {
     /// Gives it a way to wait, for steps with a time-out. Without one they have none.
     #[must_use]
     pub fn with_timer(self, timer: Timer) -> Self {
-        self.state.borrow_mut().asides().timer = Some(timer);
+        self.state.borrow_mut().asides().timer = Some(timer.clone());
+        self.with_default_timer(timer)
+    }
+
+    /// Gives it another way to wait for steps that say nothing about how long they may take.
+    #[must_use]
+    pub fn with_default_timer(self, timer: Timer) -> Self {
+        self.state.borrow_mut().asides().default_timer = Some(timer);
         self
     }
 
@@ -226,6 +233,14 @@ impl Vm {
     /// Takes what came while listening. Says whether to go on.
     pub fn heard(&mut self, answer: Answer) -> bool {
         self.take_news(answer, Vec::new())
+    }
+
+    /// What it is at work on, for a call that says so. It counts like any other, and is made in any case: an engine
+    /// that hears nothing gives up on this activation.
+    pub fn beat(&mut self) -> Beat {
+        let mut state = self.state.borrow_mut();
+        state.allowance().count_call();
+        Beat { steps: state.at_work().take(Beat::STEPS_MAX).collect() }
     }
 
     /// What is to be published now, by a call of its own: nothing while another one is under way, while a commit could

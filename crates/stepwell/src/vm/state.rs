@@ -8,7 +8,7 @@ use std::{
 
 use stepwell_protocol::{
     Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Seq, Timestamp,
-    program::{Budget, Command, Open, Retry},
+    program::{Budget, Command, Open, Retry, StepAtWork},
 };
 
 use super::{
@@ -108,8 +108,8 @@ pub(crate) enum Length {
 enum Stage {
     /// Its code may run when the journal was delivered and its time has come.
     Idle,
-    /// Its code is under way.
-    Running(Arc<CodeBell>),
+    /// Its code is under way since this time of the engine's clock.
+    Running(Arc<CodeBell>, Timestamp),
     /// Its code has ended; the engine has not recorded that yet.
     Reported,
     /// Recorded.
@@ -126,7 +126,7 @@ enum Answer {
 
 impl Slot {
     fn runs(&self) -> bool {
-        matches!(self.what, What::Step { stage: Stage::Running(_), .. })
+        matches!(self.what, What::Step { stage: Stage::Running(..), .. })
     }
 
     fn waits(&self) -> bool {
@@ -251,10 +251,10 @@ impl State {
                     Poll::Ready(Turn::Finished(outcome))
                 }
                 Stage::Idle if may_run && *retry_at <= clock => {
-                    *stage = Stage::Running(CodeBell::new());
+                    *stage = Stage::Running(CodeBell::new(), clock);
                     Poll::Ready(Turn::Attempt(*failed_attempts + 1))
                 }
-                Stage::Idle | Stage::Running(_) | Stage::Reported => Poll::Pending,
+                Stage::Idle | Stage::Running(..) | Stage::Reported => Poll::Pending,
             }
         });
         if is_held {
@@ -282,7 +282,7 @@ impl State {
             return None;
         }
         match &self.slots.get(op)?.what {
-            What::Step { stage: Stage::Running(bell), .. } => {
+            What::Step { stage: Stage::Running(bell, _), .. } => {
                 self.inside = Some(op.clone());
                 bell.hang(waker);
                 Some(Waker::from(bell.clone()))
@@ -448,11 +448,21 @@ impl State {
         !self.running.is_empty()
     }
 
+    /// The steps whose code is under way, in the order in which they began to be.
+    pub fn at_work(&self) -> impl Iterator<Item = StepAtWork> {
+        self.running.values().filter_map(|op| match &self.slots.get(op)?.what {
+            What::Step { stage: Stage::Running(_, since), failed_attempts, .. } => {
+                Some(StepAtWork { op: op.clone(), attempt: failed_attempts + 1, since: *since })
+            }
+            What::Step { .. } | What::Sleep { .. } | What::Wait { .. } => None,
+        })
+    }
+
     /// Whether a step's code is under way that somebody polls. To be asked when the workflow is quiet: code that
     /// was woken and not polled since is kept by a workflow that awaits something else.
     pub fn has_polled_step(&self) -> bool {
         self.running.values().filter_map(|op| self.slots.get(op)).any(|slot| match &slot.what {
-            What::Step { stage: Stage::Running(bell), .. } => !bell.wants_poll(),
+            What::Step { stage: Stage::Running(bell, _), .. } => !bell.wants_poll(),
             What::Step { .. } | What::Sleep { .. } | What::Wait { .. } => false,
         })
     }
@@ -546,8 +556,12 @@ impl State {
         self.asides.is_patched(name)
     }
 
-    pub fn timer(&self) -> Option<Timer> {
-        self.asides.timer.clone()
+    /// How long one attempt of a step may take, and how to wait for that; nothing, where code cannot wait.
+    pub fn limit(&self, timeout_ms: Option<u64>) -> Option<(u64, Timer)> {
+        match timeout_ms {
+            Some(ms) => self.asides.timer.clone().map(|timer| (ms, timer)),
+            None => self.asides.default_timer.clone().map(|timer| (self.allowance.step_timeout_ms(), timer)),
+        }
     }
 
     pub fn hook(&self) -> Option<Hook> {

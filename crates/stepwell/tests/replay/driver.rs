@@ -29,7 +29,8 @@ use stepwell::{
 use stepwell_core::run::{CallEnd, Input, Phase, Signal, Slot};
 use stepwell_protocol::{
     Code, Problem, Seq,
-    program::{Answer, Commit, Page},
+    program::{Answer, BEAT_EVERY_MS, Beat, Commit, Page},
+    rest::Status,
 };
 
 use crate::world::{note, take_notes, takes, tick};
@@ -40,6 +41,7 @@ struct Slow {
     ticks: u64,
     /// The session breaks at this commit.
     breaks_at: Option<usize>,
+    beats: Rc<RefCell<Vec<(u64, Beat)>>>,
 }
 
 impl drive::Session for Slow {
@@ -62,6 +64,17 @@ impl drive::Session for Slow {
 
     fn timer(&self) -> Option<Timer> {
         Some(timer())
+    }
+
+    fn beat(&self, beat: &Beat) -> impl Future<Output = Option<Answer>> + 'static {
+        let now = self.cell.borrow().now;
+        self.beats.borrow_mut().push((now.as_millis(), beat.clone()));
+        let epoch = self.cell.borrow().run.epoch;
+        let heard = self.cell.borrow_mut().give(Input::Heard { epoch });
+        std::future::ready(Some(match heard {
+            Ok(_) => Answer::Go { now, news: Vec::new() },
+            Err(problem) => Answer::Refused { problem },
+        }))
     }
 
     fn page(&self, after: Seq) -> impl Future<Output = Result<Page, Self::Lost>> + 'static {
@@ -113,13 +126,24 @@ fn activation(
     app: &App,
     ticks: u64,
     breaks_at: Option<usize>,
-    mut each_tick: impl FnMut(&mut Engine),
+    each_tick: impl FnMut(&mut Engine),
 ) -> Result<(), &'static str> {
+    activation_with_beats(cell, app, ticks, breaks_at, each_tick).0
+}
+
+/// The same; gives the beats too, with when they were.
+fn activation_with_beats(
+    cell: &Rc<RefCell<Engine>>,
+    app: &App,
+    ticks: u64,
+    breaks_at: Option<usize>,
+    mut each_tick: impl FnMut(&mut Engine),
+) -> (Result<(), &'static str>, Vec<(u64, Beat)>) {
     let slot = Slot { session: stepwell_core::run::Session::Capability, alone: true };
     cell.borrow_mut().give(Input::Activate(slot)).expect("it is never refused");
     let activation = cell.borrow().activate_message();
     let epoch = activation.epoch;
-    let session = Slow { cell: cell.clone(), ticks, breaks_at };
+    let session = Slow { cell: cell.clone(), ticks, breaks_at, beats: Rc::default() };
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(woken.clone());
     let mut driving = pin!(drive::drive(app, activation, &session));
@@ -133,7 +157,7 @@ fn activation(
         if let Poll::Ready(end) = driven {
             let how = if end.is_ok() { CallEnd::Returned } else { CallEnd::Lost("broken".into()) };
             cell.borrow_mut().give(Input::ActivationEnded { epoch, end: how }).expect("it is never refused");
-            return end;
+            return (end, session.beats.take());
         }
         let mut idle = 0;
         while !woken.0.load(Ordering::Relaxed) {
@@ -368,4 +392,49 @@ fn nothing_begins_while_the_last_word_is_on_its_way() {
             assert_eq!(notes.len(), 6, "delay {delay}, budget {commits}: {notes:?}");
         }
     }
+}
+
+#[workflow]
+async fn long(ctx: Ctx, ticks: u64) -> Result<()> {
+    ctx.step("quick", async || Ok(())).await?;
+    ctx.step("long", async || {
+        takes(ticks).await;
+        Ok(())
+    })
+    .await?;
+    Ok(())
+}
+
+/// Drives the only activation of `long`, and gives when its beats were and which steps they named.
+fn beats_of(ticks: u64, each_tick: impl FnMut(&mut Engine)) -> (Vec<(u64, Vec<String>)>, Status) {
+    let app = App::new().workflow(long);
+    let engine = Engine::start(App::new().workflow(long), "long", &ticks);
+    let start = engine.now.as_millis();
+    let cell = Rc::new(RefCell::new(engine));
+    let (end, beats) = activation_with_beats(&cell, &app, 0, None, each_tick);
+    end.expect("nothing breaks");
+    let named = |beat: Beat| beat.steps.into_iter().map(|step| step.op.name).collect();
+    let beats = beats.into_iter().map(|(at, beat)| (at - start, named(beat))).collect();
+    let status = cell.borrow().run.status();
+    (beats, status)
+}
+
+#[test]
+fn a_program_beats_while_a_step_takes_long_and_says_which() {
+    let (beats, status) = beats_of(6_500, |_| {});
+    let names = |beats: &[(u64, Vec<String>)]| -> Vec<_> {
+        beats.iter().map(|(at, names)| (at / BEAT_EVERY_MS, names.clone())).collect()
+    };
+    assert_eq!(names(&beats), [1, 2, 3].map(|n| (n, vec!["long".to_owned()])));
+    assert_eq!(status, Status::Completed);
+    assert_eq!(beats_of(1_900, |_| {}).0, [], "a step that is done sooner costs nothing");
+}
+
+#[test]
+fn a_program_whose_run_was_cancelled_ends_at_its_next_beat() {
+    let (beats, status) = beats_of(1_000_000, |engine| {
+        // It is refused once it is cancelled.
+        let _ = engine.give(Input::Cancel);
+    });
+    assert_eq!((beats.len(), status), (1, Status::Cancelled));
 }

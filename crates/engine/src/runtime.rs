@@ -186,6 +186,16 @@ extern "C" {
     ) -> Result<f64, JsValue>;
 }
 
+#[wasm_bindgen(inline_js = r#"
+import { waitUntil } from "cloudflare:workers";
+export function goOn(promise) { waitUntil(promise); }
+"#)]
+extern "C" {
+    /// Lets the present invocation of a Worker go on after its answer, until this is settled.
+    #[wasm_bindgen(catch, js_name = goOn)]
+    pub fn wait_until(promise: &Promise) -> Result<(), JsValue>;
+}
+
 // Of all that a signature takes, the runtime has it: nothing of it has to be in the bundle.
 #[wasm_bindgen(inline_js = r#"
 const ALGORITHMS = {

@@ -2,7 +2,6 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,6 +13,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use js_sys::Array;
 use serde::{Deserialize, de::DeserializeOwned};
 use stepwell_core::pools::Pool;
+use stepwell_promises as promises;
 use stepwell_protocol::{
     Code, Payload, Place, RunId,
     program::{Description, Dispatch, WorkflowDescription, is_reserved},
@@ -25,6 +25,7 @@ use super::{
     auth::Caller,
     error::{Refusal, problem_response},
     generations, json,
+    known::{self, Workflows},
 };
 use crate::{
     access::Access,
@@ -38,14 +39,9 @@ use crate::{
 const HEADERS: [&str; 3] = ["location", "stepwell-rows-written", "stepwell-rows-read"];
 
 thread_local! {
-    // The workflows of the app, for as long as this isolate lives.
-    static KNOWN: RefCell<Workflows> = RefCell::default();
     // What the variables say, which stay as they are for as long.
     static DEPLOYMENT: RefCell<Option<Arc<Deployment>>> = const { RefCell::new(None) };
 }
-
-/// The app's workflows by name.
-type Workflows = BTreeMap<String, Terms>;
 
 /// How runs of a workflow are treated.
 #[derive(Clone, Copy)]
@@ -219,10 +215,13 @@ impl Front {
     }
 
     /// Refuses a workflow that the app does not have. What the app said once is remembered, so that a start
-    /// costs no call; a name that is new is asked for again, so that a new deployment is noticed.
+    /// costs no call; it is read again behind the answer now and then, and at once for a name that is new.
     /// Gives how its runs are treated.
     pub async fn check_workflow(&self, name: &str) -> Result<Terms, Refusal> {
-        if let Some(terms) = KNOWN.with_borrow(|known| known.get(name).copied()) {
+        if let Some((terms, is_stale)) = known::find(name) {
+            if is_stale {
+                self.read_workflows_again();
+            }
             return Ok(terms);
         }
         // An app that does not answer may be on its way: that refuses nobody.
@@ -230,7 +229,7 @@ impl Front {
             return Ok(self.own_terms());
         };
         if let Some(terms) = workflows.get(name).copied() {
-            KNOWN.set(workflows);
+            known::replace(workflows);
             return Ok(terms);
         }
         let names: Vec<_> = workflows.keys().map(String::as_str).collect();
@@ -247,6 +246,24 @@ impl Front {
         workflows.retain(|workflow| !is_reserved(&workflow.name));
         workflows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(workflows)
+    }
+
+    /// Asks the app what it has, behind the answer to the present request.
+    fn read_workflows_again(&self) {
+        let front = self.clone();
+        let reading = promises::promise(async move {
+            // An app that does not answer may be on its way: what is known stays.
+            if let Some(workflows) = front.workflows().await {
+                known::replace(workflows);
+            }
+            Ok(JsValue::UNDEFINED)
+        });
+        if let Err(thrown) = runtime::wait_until(&reading) {
+            worker::console_warn!(
+                "stepwell: the workflows are not read again: {}",
+                runtime::message(&thrown)
+            );
+        }
     }
 
     async fn describe(&self) -> Option<Description> {

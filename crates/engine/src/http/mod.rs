@@ -11,6 +11,7 @@ mod error;
 mod forward;
 mod generations;
 mod keys;
+mod known;
 mod list;
 mod namespaces;
 mod overview;

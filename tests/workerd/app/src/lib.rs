@@ -1,9 +1,11 @@
 //! Workflows whose steps write to a ledger outside, so that the tests can tell what has really run.
 
+mod hang;
 mod ledger;
 mod plain;
 mod queued;
 mod streams;
+mod terms;
 mod trouble;
 
 use futures::{future, stream::FuturesUnordered, stream::StreamExt as _};
@@ -302,7 +304,7 @@ async fn fail(ctx: Ctx, how: String) -> Result<()> {
 /// The app.
 #[stepwell::main]
 pub fn app() -> App {
-    App::new()
+    let app = App::new()
         .workflow(mixed)
         .workflow(ten)
         .workflow(soon_gone)
@@ -337,5 +339,6 @@ pub fn app() -> App {
         .workflow(streams::chatty)
         .workflow(streams::chatty_queued)
         .workflow(streams::paced)
-        .workflow(streams::soon_gone_chatty)
+        .workflow(streams::soon_gone_chatty);
+    terms::register(hang::register(app))
 }

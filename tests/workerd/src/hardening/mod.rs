@@ -3,7 +3,9 @@
 //!
 //! To add one: a file in this folder with `pub async fn run(size: Size) -> Result<String>`, and a line in [`SCENARIOS`].
 
+mod backlog;
 mod deletion;
+mod hung;
 mod seed;
 
 use std::{pin::Pin, time::Duration};
@@ -45,11 +47,28 @@ pub struct Scenario {
 }
 
 /// All scenarios, in the order in which they run.
-pub const SCENARIOS: [Scenario; 1] = [Scenario {
-    name: "deletion",
-    shows: "expired runs are deleted in bounded slices while the meter is off",
-    run: |size| Box::pin(deletion::run(size)),
-}];
+pub const SCENARIOS: [Scenario; 4] = [
+    Scenario {
+        name: "deletion",
+        shows: "expired runs are deleted in bounded slices while the meter is off",
+        run: |size| Box::pin(deletion::run(size)),
+    },
+    Scenario {
+        name: "dispatch",
+        shows: "a backlog of due runs is called in a time that grows with its length",
+        run: |size| Box::pin(backlog::dispatch(size)),
+    },
+    Scenario {
+        name: "backlog-memory",
+        shows: "memory holds a bounded part of the runs that are due",
+        run: |size| Box::pin(backlog::memory(size)),
+    },
+    Scenario {
+        name: "hung",
+        shows: "workflows that hang in every place of the window keep no healthy one waiting",
+        run: |size| Box::pin(hung::run(size)),
+    },
+];
 
 /// An engine with one cell, as users have it.
 async fn one_cell() -> Result<Engine> {

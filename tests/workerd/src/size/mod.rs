@@ -2,7 +2,7 @@
 //! it has counted, and fails if something that must hold does not.
 
 pub mod bulk;
-mod endpoint;
+pub(crate) mod endpoint;
 pub mod hung;
 pub mod listed;
 pub mod live;
@@ -25,20 +25,15 @@ const CLIENTS: u32 = 32;
 const END_WITHIN_S: u32 = 20;
 
 /// Starts so many runs, from several clients at once; gives their ids.
-async fn start_many(
-    client: &Client,
-    workflow: &'static str,
-    input: &Value,
-    runs: u32,
-) -> Result<Vec<String>> {
+async fn start_many(client: &Client, workflow: &str, input: &Value, runs: u32) -> Result<Vec<String>> {
     let mut clients = JoinSet::new();
     for number in 0..CLIENTS {
-        let (client, input) = (client.clone(), input.clone());
+        let (client, workflow, input) = (client.clone(), workflow.to_owned(), input.clone());
         let share = runs / CLIENTS + u32::from(number < runs % CLIENTS);
         clients.spawn(async move {
             let mut ids = Vec::new();
             for _ in 0..share {
-                ids.push(client.start_id(workflow, input.clone()).await?);
+                ids.push(client.start_id(&workflow, input.clone()).await?);
             }
             anyhow::Ok(ids)
         });

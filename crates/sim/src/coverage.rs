@@ -125,5 +125,6 @@ pub fn end(end: &CallEnd) -> &'static str {
         CallEnd::Threw(_) => "threw",
         CallEnd::Lost(_) => "lost",
         CallEnd::Died(_) => "died",
+        CallEnd::Refused(_) => "refused",
     }
 }

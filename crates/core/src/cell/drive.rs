@@ -178,7 +178,11 @@ impl Cell {
         self.inputs.remove(&number);
         let end = match end {
             CallEnd::Lost(message) if self.reached.remove(&(number, epoch)) => CallEnd::Died(message),
-            CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Lost(_) | CallEnd::Died(_) => {
+            CallEnd::Returned
+            | CallEnd::Threw(_)
+            | CallEnd::Lost(_)
+            | CallEnd::Died(_)
+            | CallEnd::Refused(_) => {
                 self.reached.remove(&(number, epoch));
                 end
             }

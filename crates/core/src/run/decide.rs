@@ -246,10 +246,15 @@ impl Run {
         if !self.is_held_by(epoch) {
             return Decision { reply: Reply::Unchanged, ..Decision::default() };
         }
-        let mut trouble = self.current_trouble();
+        let mut trouble = Trouble { refused: None, ..self.current_trouble() };
         match end {
             CallEnd::Returned | CallEnd::Threw(_) => trouble.strikes += 1,
             CallEnd::Lost(_) => trouble.losses += 1,
+            // It goes on by itself once somebody has set the right key.
+            CallEnd::Refused(problem) => {
+                trouble.losses += 1;
+                trouble.refused = Some(problem.code);
+            }
             CallEnd::Died(_) => {
                 if let Phase::Running { alone, since, .. } = self.phase {
                     trouble = self.suspected(now, alone, since);
@@ -259,6 +264,7 @@ impl Run {
         let why = match end {
             CallEnd::Returned => "it returned without saying what it waits for",
             CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) => message,
+            CallEnd::Refused(problem) => &problem.detail,
         };
         self.try_again(now, trouble, why)
     }

@@ -144,6 +144,8 @@ pub enum End {
     Lost(String),
     /// What it ran in died, perhaps by its fault.
     Died(String),
+    /// It takes no such calls.
+    Refused(Problem),
 }
 
 impl From<CallEnd> for End {
@@ -153,6 +155,7 @@ impl From<CallEnd> for End {
             CallEnd::Threw(message) => Self::Threw(message),
             CallEnd::Lost(message) => Self::Lost(message),
             CallEnd::Died(message) => Self::Died(message),
+            CallEnd::Refused(problem) => Self::Refused(problem),
         }
     }
 }
@@ -164,6 +167,7 @@ impl From<End> for CallEnd {
             End::Threw(message) => Self::Threw(message),
             End::Lost(message) => Self::Lost(message),
             End::Died(message) => Self::Died(message),
+            End::Refused(problem) => Self::Refused(problem),
         }
     }
 }
@@ -210,7 +214,8 @@ impl Host {
                 let claimed = match claimed {
                     Ok(Claim::Yours(activation)) => Claimed::Yours {
                         epoch: activation.epoch,
-                        activation: Payload::encode(&activation)
+                        // The consumer calls the program at once: a signature lives no longer than that takes.
+                        activation: Payload::encode(&self.signed(*activation)?)
                             .expect("an activation holds only what JSON can say"),
                     },
                     Ok(Claim::Nothing) | Err(Fault::Rejected(_)) => Claimed::Nothing,

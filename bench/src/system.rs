@@ -2,7 +2,10 @@
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use stepwell_workerd_tests::{Config, Worker, bundle, engine::KEY};
+use stepwell_workerd_tests::{
+    Config, Worker, bundle,
+    engine::{APP_KEY, KEY},
+};
 
 use crate::machine;
 
@@ -91,8 +94,12 @@ impl System {
         };
         let split = |folder: &str| -> Result<Config> {
             Ok(Config::serving("engine")
-                .worker(engine(&format!("{folder}bench-engine"))?.service("APP", "app"))
-                .worker(release("app", &format!("{folder}bench-app"))?))
+                .worker(
+                    engine(&format!("{folder}bench-engine"))?
+                        .text("STEPWELL_APP_KEY", APP_KEY)
+                        .service("APP", "app"),
+                )
+                .worker(release("app", &format!("{folder}bench-app"))?.text("STEPWELL_APP_KEY", APP_KEY)))
         };
         Ok(match self {
             Self::Bare => Config::serving("bare").worker(bare("Inline")),

@@ -21,6 +21,9 @@ pub const SLICE: u32 = 100;
 /// What one activation says at the most, if it was not told.
 const COMMITS_DEFAULT: u32 = 20;
 
+/// What one activation says at the most, whatever it was told.
+const COMMITS_MAX: u32 = 10_000;
+
 /// The name of its steps.
 const STEP: &str = "slice";
 
@@ -87,7 +90,7 @@ impl Allowance {
         let (commits, ms) =
             budget.map_or((COMMITS_DEFAULT, None), |Budget { commits, ms, .. }| (commits, ms));
         // The calls of cells count against the invocation too.
-        Self { slices: (commits / 2).max(1), until: ms.map(|ms| now.plus_millis(ms)) }
+        Self { slices: (commits.min(COMMITS_MAX) / 2).max(1), until: ms.map(|ms| now.plus_millis(ms)) }
     }
 
     /// Another slice is done. Says how the bulk goes on: here, or in an activation of its own.

@@ -21,7 +21,7 @@ use wasm_bindgen::prelude::*;
 use worker::{Delay, Env, MessageBatch, MessageExt as _, RawMessage};
 
 use crate::{
-    cell::{Ask, Claimed, End, LISTEN_MS, Nudge, Operation, end_of},
+    cell::{Ask, Claimed, End, LISTEN_MS, Nudge, Operation, end_of, why},
     http::Front,
     runtime,
 };
@@ -132,8 +132,8 @@ impl Relay {
         if self.is_broken.get() {
             end = CallEnd::Lost("its cell could not be reached".into());
         }
-        if let CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) = &end {
-            worker::console_warn!("stepwell: the program of run {number} stopped: {message}");
+        if let Some(why) = why(&end) {
+            worker::console_warn!("stepwell: the program of run {number} stopped: {why}");
         }
         let (epoch, end) = (self.epoch, End::from(end));
         // If even that does not arrive, the lease ends by itself.

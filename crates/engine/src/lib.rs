@@ -10,6 +10,7 @@ mod cell;
 mod consumer;
 mod guard;
 mod http;
+mod keyring;
 mod own;
 mod rpc;
 mod runtime;

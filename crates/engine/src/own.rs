@@ -1,6 +1,8 @@
 //! The engine's own program: drives [`stepwell_core::bulk`] on the session of its run.
 //!
-//! It is called like any app's program, as a method of this Worker's own entrypoint, and speaks the same protocol.
+//! It is called like any app's program, as a method of this Worker's own entrypoint, and speaks the same protocol. Any
+//! Worker with a service binding can call that method, so it acts on nothing that a cell of this deployment has not
+//! signed, and each of its loops has an end whatever the session answers.
 
 use std::time::Duration;
 
@@ -9,30 +11,39 @@ use serde::de::DeserializeOwned;
 use stepwell_core::bulk::{Acted, Allowance, Next, Progressing, SLICE};
 use stepwell_protocol::{
     Epoch, Failure,
-    program::{Activation, Answer, Command, Commit, News, Page, Then},
+    program::{Activation, Answer, Command, Commit, CutShort, News, Page, Then},
     rest::Bulk,
 };
 use wasm_bindgen::prelude::*;
-use worker::Delay;
+use worker::{Delay, Env};
 
 use crate::{
     cell::Operation,
     guard,
     http::Front,
+    keyring::Keyring,
     runtime::{self, SessionStub},
 };
 
+/// How many pages of its journal it reads. One has up to a mebibyte, and all cells of a pool hold less than so many.
+const PAGES_MAX: u32 = 10_000;
+
 /// Goes on with a run of one of the engine's own workflows.
 #[wasm_bindgen(js_name = stepwellActivate)]
-pub fn activate_own(activation: &JsValue, session: JsValue, namespace: &JsValue) -> Promise {
-    let (activation, namespace) = (activation.as_string().unwrap_or_default(), namespace.as_string());
+pub fn activate_own(activation: &JsValue, session: JsValue) -> Promise {
+    let activation = activation.as_string().unwrap_or_default();
     guard::promise(async move {
         let activation: Activation = decode(&activation)?;
-        let front =
-            Front::new(runtime::own_env().into()).map_err(|refusal| thrown(&refusal.0.to_string()))?;
-        let Some(namespace) = namespace else { return Err(thrown("a bulk has to know its namespace")) };
-        let front = front.within(&namespace);
-        drive(&front, activation, &session.unchecked_into()).await?;
+        let env: Env = runtime::own_env().into();
+        let namespace = match Keyring::of(&env).verify_own(&activation, runtime::clock()) {
+            Ok(namespace) => namespace.to_owned(),
+            Err(unverified) => {
+                let refused = serde_json::to_string(&CutShort::Refused(unverified.into()));
+                return Ok(refused.expect("a problem holds only what JSON can say").into());
+            }
+        };
+        let front = Front::new(env).map_err(|refusal| thrown(&refusal.0.to_string()))?;
+        drive(&front.within(&namespace), activation, &session.unchecked_into()).await?;
         Ok(JsValue::UNDEFINED)
     })
 }
@@ -44,16 +55,7 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
         .map_err(|error| thrown(&format!("the input is none of this workflow: {error}")))?;
     let (action, by) = (bulk.action, format!("bulk:{}", activation.run));
     let mut bulk = Progressing::new(bulk, front.cells().collect(), activation.started_at);
-    let mut page = activation.journal;
-    loop {
-        for record in &page.events {
-            bulk.learn(record);
-        }
-        if !page.more {
-            break;
-        }
-        page = receive::<Page>(session.page(bulk.known().0)).await?;
-    }
+    read_journal(&mut bulk, activation.journal, session).await?;
     let mut now = activation.now;
     let mut allowance = Allowance::of(activation.budget, now);
     loop {
@@ -75,14 +77,35 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
         };
         // By the time of the answer before: the slice itself is short, and there is room for it.
         let then = allowance.spend(now);
+        // The allowance ends this loop: whatever the session says to the last word, nothing follows it.
+        let is_last = matches!(then, Then::Yield { .. });
         match say(session, activation.epoch, &bulk, Some(&command), then).await? {
-            Answer::Go { now: later, news } => {
+            Answer::Go { now: later, news } if !is_last => {
                 now = later;
                 learn(&mut bulk, &command, news);
             }
-            Answer::Stop | Answer::Refused { .. } => return Ok(()),
+            Answer::Go { .. } | Answer::Stop | Answer::Refused { .. } => return Ok(()),
         }
     }
+}
+
+/// Learns what is in the journal, from its first page on.
+async fn read_journal(bulk: &mut Progressing, first: Page, session: &SessionStub) -> Result<(), JsValue> {
+    let mut page = first;
+    for _ in 0..PAGES_MAX {
+        for record in &page.events {
+            bulk.learn(record);
+        }
+        if !page.more {
+            return Ok(());
+        }
+        page = receive::<Page>(session.page(bulk.known().0)).await?;
+        // No cell answers that.
+        if page.more && page.events.is_empty() {
+            break;
+        }
+    }
+    Err(thrown("the journal does not end"))
 }
 
 fn learn(bulk: &mut Progressing, command: &Command, news: Vec<News>) {

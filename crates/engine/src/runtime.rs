@@ -93,12 +93,7 @@ extern "C" {
 
     /// The engine's own program, which its Worker has besides: see `own.rs`.
     #[wasm_bindgen(method, catch, js_name = stepwellActivate)]
-    pub fn activate_own(
-        this: &Program,
-        activation: &str,
-        session: &JsValue,
-        namespace: &str,
-    ) -> Result<JsValue, JsValue>;
+    pub fn activate_own(this: &Program, activation: &str, session: &JsValue) -> Result<JsValue, JsValue>;
 
     /// The session of an activation, seen from a program.
     pub type SessionStub;

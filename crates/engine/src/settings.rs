@@ -13,7 +13,7 @@ pub const DEFAULT_POOL: &str = "default";
 pub const DEFAULT_NAMESPACE: &str = stepwell_core::catalog::DEFAULT_NAMESPACE;
 
 /// The secret that may do everything.
-pub const KEY: &str = "STEPWELL_KEY";
+pub const KEY: &str = stepwell_protocol::signature::KEY;
 
 /// The binding of the cells' class.
 pub const CELL_BINDING: &str = "CELL";

@@ -2,7 +2,7 @@
 //!
 //! Owns: the words that engine, SDKs and clients share: ids and times, the [`journal`] as it is stored
 //! and as programs read it, the [`program`] protocol (activate, commit, answer), the [`rest`] bodies and
-//! their [`routes`], what a [`stream`] shows, and the [`problem`] codes.
+//! their [`routes`], what a [`stream`] shows, the [`signature`] of an activation, and the [`problem`] codes.
 //! Does not own: any decision. Nothing here reads a clock or does I/O.
 //!
 //! Stored and sent enums are externally tagged with explicit names; a name is never reused, a field is
@@ -20,6 +20,7 @@ pub mod rest;
 pub mod routes;
 #[cfg(feature = "schema")]
 mod schema;
+pub mod signature;
 pub mod stream;
 pub mod time;
 

@@ -54,6 +54,10 @@ pub enum Code {
     Panicked,
     /// The app did not answer.
     AppUnreachable,
+    /// The app has no key to verify its engine's calls with.
+    AppKeyMissing,
+    /// No cell of the deployment has signed this activation.
+    ActivationUnverified,
     /// The request needs an idempotency key and has none.
     IdempotencyKeyMissing,
     /// The first request with this idempotency key is still being answered.
@@ -76,7 +80,7 @@ pub enum Code {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -106,6 +110,8 @@ impl Code {
         Self::TooMany,
         Self::Internal,
         Self::AppUnreachable,
+        Self::AppKeyMissing,
+        Self::ActivationUnverified,
         Self::IdempotencyKeyMissing,
         Self::IdempotencyKeyInFlight,
     ];
@@ -140,6 +146,8 @@ impl Code {
             | Self::Diverged
             | Self::NotDurable
             | Self::Panicked
+            | Self::AppKeyMissing
+            | Self::ActivationUnverified
             | Self::Internal => 500,
             Self::AppUnreachable => 502,
             // Not 503: it does not pass by itself.
@@ -172,6 +180,8 @@ impl Code {
             Self::CellFull => "cell_full",
             Self::Panicked => "panicked",
             Self::AppUnreachable => "app_unreachable",
+            Self::AppKeyMissing => "app_key_missing",
+            Self::ActivationUnverified => "activation_unverified",
             Self::IdempotencyKeyMissing => "idempotency_key_missing",
             Self::IdempotencyKeyInFlight => "idempotency_key_in_flight",
             Self::Forbidden => "forbidden",
@@ -214,6 +224,8 @@ impl Code {
             Self::CellFull => "The cell is nearly full",
             Self::Panicked => "The code panicked",
             Self::AppUnreachable => "The app did not answer",
+            Self::AppKeyMissing => "The app has no key to verify calls with",
+            Self::ActivationUnverified => "The app cannot verify a call of the engine",
             Self::IdempotencyKeyMissing => "An idempotency key is needed",
             Self::IdempotencyKeyInFlight => "The first request with this key is still under way",
             Self::Forbidden => "The key does not allow this",

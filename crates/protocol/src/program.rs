@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, stream::Published};
+use crate::{
+    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, signature::Signature,
+    stream::Published,
+};
 
 /// How much journal goes into one page, in bytes of JSON.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -48,6 +51,9 @@ pub struct Activation<P = Page> {
     pub budget: Option<Budget>,
     /// The first page of its journal.
     pub journal: P,
+    /// The cell's word that it has made this. A program verifies it before it does anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
 }
 
 /// How much one activation may do before it says [`Then::Yield`]: the platform bounds what one invocation may,
@@ -97,7 +103,7 @@ pub struct StepAtWork {
 
 /// Why an activation was cut short, when that was not by its own code. What `activate` answers is this, or
 /// nothing if it has come to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CutShort {
     /// Another run's code has stopped the instance that they shared.
     #[serde(rename = "beside")]
@@ -105,6 +111,9 @@ pub enum CutShort {
     /// Something has stopped the instance, perhaps this run's code.
     #[serde(rename = "unknown")]
     Unknown,
+    /// The program takes no calls, or not this one: nothing was done.
+    #[serde(rename = "refused")]
+    Refused(Problem),
 }
 
 /// What an app says about itself.

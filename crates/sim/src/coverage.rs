@@ -126,5 +126,6 @@ pub fn end(end: &CallEnd) -> &'static str {
         CallEnd::Lost(_) => "lost",
         CallEnd::Died(_) => "died",
         CallEnd::Silent => "silent",
+        CallEnd::Refused(_) => "refused",
     }
 }

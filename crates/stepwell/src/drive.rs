@@ -21,6 +21,12 @@ use crate::{
 /// The pause between two calls that only publish: each one counts against what an invocation may do.
 const PUBLISH_EVERY_MS: u64 = 500;
 
+/// How many calls one activation makes on its session, whatever is answered. The engine's budget ends it long before.
+const CALLS_MAX: u32 = 1 << 20;
+
+/// How many answers in a row may bring nothing: a page without events that is not the last, no news for who listens.
+const EMPTY_MAX: u32 = 1_000;
+
 /// A program's way to its cell, for one run and one activation.
 pub trait Session {
     /// Why a call got no answer.
@@ -68,6 +74,7 @@ pub async fn drive<S: Session>(app: &App, activation: Activation, session: &S) -
         vm = vm.with_last_words(words);
     }
     let timer = session.timer();
+    let patience = Patience { calls: CALLS_MAX, empty: EMPTY_MAX };
     let mut driver = Driver {
         vm,
         call: None,
@@ -77,6 +84,7 @@ pub async fn drive<S: Session>(app: &App, activation: Activation, session: &S) -
         beat: None,
         until_beat: None,
         timer,
+        patience,
         session,
     };
     poll_fn(|cx| driver.poll(cx)).await
@@ -95,7 +103,28 @@ struct Driver<'s, S: Session> {
     /// The time until the next beat, while no call is under way that has something else to say.
     until_beat: Option<Pin<Box<dyn Future<Output = ()>>>>,
     timer: Option<Timer>,
+    patience: Patience,
     session: &'s S,
+}
+
+/// How much of a session's answers is left to be taken: one that answers for ever is not listened to for ever.
+struct Patience {
+    calls: u32,
+    empty: u32,
+}
+
+impl Patience {
+    /// Another answer has come. Says whether to go on.
+    fn bears(&mut self, brings_something: bool) -> bool {
+        self.calls = self.calls.saturating_sub(1);
+        self.empty = if brings_something { EMPTY_MAX } else { self.empty.saturating_sub(1) };
+        self.calls > 0 && self.empty > 0
+    }
+}
+
+/// Whether an answer says more than that there is nothing to say.
+fn brings_something(answer: &Answer) -> bool {
+    !matches!(answer, Answer::Go { news, .. } if news.is_empty())
 }
 
 enum Called {
@@ -112,9 +141,14 @@ impl<S: Session> Driver<'_, S> {
                 self.call = None;
                 match called {
                     Err(lost) => return Poll::Ready(Err(lost)),
-                    Ok(Called::Page(page)) => self.vm.page(page),
+                    Ok(Called::Page(page)) => {
+                        if !self.patience.bears(!page.more || !page.events.is_empty()) {
+                            return Poll::Ready(Ok(()));
+                        }
+                        self.vm.page(page);
+                    }
                     Ok(Called::Answer(answer)) => {
-                        if !self.vm.answered(answer) {
+                        if !self.patience.bears(true) || !self.vm.answered(answer) {
                             return Poll::Ready(Ok(()));
                         }
                     }
@@ -127,7 +161,7 @@ impl<S: Session> Driver<'_, S> {
                 match heard {
                     Err(lost) => return Poll::Ready(Err(lost)),
                     Ok(answer) => {
-                        if !self.vm.heard(answer) {
+                        if !self.patience.bears(brings_something(&answer)) || !self.vm.heard(answer) {
                             return Poll::Ready(Ok(()));
                         }
                     }

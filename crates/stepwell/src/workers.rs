@@ -1,5 +1,8 @@
 //! The Workers transport: the cell calls `activate` over RPC and passes a session that is a capability.
 //!
+//! Any Worker with a service binding can call `activate` too. So an app acts on nothing that a cell of its deployment
+//! has not signed: it verifies the activation before anything else, and refuses it otherwise.
+//!
 //! All activations of an isolate share one wasm instance. When code stops that instance (a panic where panics
 //! abort, an overflow of the stack), their futures are gone and their promises would stay open for ever. What
 //! survives is JavaScript: it knows which activations there are and whose code was being polled, and ends them.
@@ -16,7 +19,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use stepwell_promises as promises;
 use stepwell_protocol::{
     Seq, Timestamp,
-    program::{Activation, Answer, Beat, Commit, Page},
+    program::{Activation, Answer, Beat, Commit, CutShort, Page},
+    signature::{self, Key},
     stream::Published,
 };
 use wasm_bindgen::prelude::*;
@@ -57,7 +61,19 @@ extern "C" {
     fn clear_timeout(id: &JsValue) -> Result<(), JsValue>;
 }
 
+thread_local! {
+    // Secrets stay as they are for as long as this isolate lives.
+    static KEYS: Vec<Key> = signature::app_keys(own_secret);
+}
+
 #[wasm_bindgen(inline_js = r#"
+import { env } from "cloudflare:workers";
+
+export function ownSecret(name) {
+  const value = env[name];
+  return typeof value === "string" ? value : undefined;
+}
+
 const LAST_WORDS_MAX = 1000;
 const live = new Map();
 const lastWords = new Map();
@@ -104,6 +120,10 @@ export function takeWords(run) {
 }
 "#)]
 extern "C" {
+    /// A secret or a variable of this Worker.
+    #[wasm_bindgen(js_name = ownSecret)]
+    fn own_secret(name: &str) -> Option<String>;
+
     /// An activation of this run begins; gives it a number.
     fn begin(run: &str) -> u32;
 
@@ -184,12 +204,7 @@ impl drive::Session for RpcSession {
     }
 
     fn clock(&self) -> Option<Clock> {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "milliseconds since 1970 are positive and below 2^53"
-        )]
-        Some(Rc::new(|| js_sys::Date::now() as u64))
+        Some(Rc::new(|| now().as_millis()))
     }
 
     fn timer(&self) -> Option<Timer> {
@@ -214,6 +229,12 @@ pub fn activate(app: Rc<App>, activation: &JsValue, session: JsValue) -> Promise
         Ok(activation) => activation,
         Err(error) => return Promise::reject(&error),
     };
+    if let Err(unverified) = KEYS.with(|keys| signature::verify(keys, &activation, now())) {
+        return match encode(&CutShort::Refused(unverified.into())) {
+            Ok(refused) => Promise::resolve(&JsValue::from(refused)),
+            Err(error) => Promise::reject(&error),
+        };
+    }
     let run = activation.run.to_string();
     let last_words = take_words(&run).and_then(|text| serde_json::from_str(&text).ok());
     let session = RpcSession { stub: session.unchecked_into(), last_words };
@@ -272,6 +293,10 @@ async fn receive<T: DeserializeOwned>(promise: Result<Promise, JsValue>) -> Resu
 
 fn read<T: DeserializeOwned>(answer: &JsValue) -> Result<T, JsValue> {
     decode(&answer.as_string().ok_or_else(|| Error::new("the cell answered with something else than text"))?)
+}
+
+fn now() -> Timestamp {
+    time(js_sys::Date::now())
 }
 
 #[expect(

@@ -151,6 +151,7 @@ fn activation(seed: u64, events: &[Record], more: bool, commits: Option<u32>) ->
         attributes: [].into(),
         budget: commits.map(|commits| Budget { commits, ms: None, step_timeout_ms: None }),
         journal: Page { events: events.to_vec(), more },
+        signature: None,
     }
 }
 

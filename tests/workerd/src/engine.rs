@@ -8,10 +8,13 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::{Answer, Config, Http, Worker, Workerd, bundle};
+use crate::{Answer, Config, Http, Worker, Workerd, bundle, evil};
 
 /// The key of every engine that the tests start. As long as a real one has to be.
 pub const KEY: &str = "test-key-0123456789abcdef0123456789abcdef";
+
+/// The secret that engine and app share where they are two Workers.
+pub const APP_KEY: &str = "test-app-key-0123456789abcdef0123456789abcdef";
 
 /// Where the clock strikes.
 const STRIKE: &str = "/strike";
@@ -135,33 +138,71 @@ impl Engine {
         Self::assemble(form, Build::Abort, variables, &bounded).await
     }
 
+    /// Starts one with another Worker at its second socket, that is bound to engine and app: see [`evil`].
+    pub async fn start_with_evil(form: Form, variables: &[(&str, &str)]) -> Result<Self> {
+        Self::assemble(form, Build::Abort, variables, &evil::beside(form)).await
+    }
+
+    /// The same in two Workers, and what the engine calls as its app is the other Worker, which passes it on.
+    pub async fn start_with_tap() -> Result<Self> {
+        Self::assemble_split(Build::Abort, &[], APP_KEY, "evil", &evil::beside(Form::Split)).await
+    }
+
+    /// Starts one of two Workers, whose app has this key.
+    pub async fn start_with_app_key(app_key: &str) -> Result<Self> {
+        Self::assemble_split(Build::Abort, &[], app_key, "app", &|config| config).await
+    }
+
+    /// Gives the app another key, as a deployment does.
+    pub async fn set_app_key(&mut self, key: &str) -> Result<()> {
+        let app = self.app.as_mut().context("only the split form has an app with a key")?;
+        app.kill();
+        let path = app.folder().join("config.capnp");
+        let text = std::fs::read_to_string(&path)?;
+        let (before, rest) = text.split_once("\"STEPWELL_APP_KEY\", text = \"").context("it has a key")?;
+        let (_, after) = rest.split_once('"').context("a text ends")?;
+        std::fs::write(&path, format!("{before}\"STEPWELL_APP_KEY\", text = \"{key}\"{after}"))?;
+        app.restart().await
+    }
+
     async fn assemble(
         form: Form,
         build: Build,
         variables: &[(&str, &str)],
         around: &(dyn Fn(Config) -> Config + Sync),
     ) -> Result<Self> {
-        let worker = |name| -> Result<Worker> {
-            let worker = Worker::bundle("engine", &build.bundle(name)?)
-                .durable_object("CELL", "Cell")
-                .durable_object("CATALOG", "Catalog")
-                .text("STEPWELL_KEY", KEY);
-            Ok(variables.iter().fold(worker, |worker, (name, value)| worker.text(name, value)))
-        };
         match form {
             Form::AllInOne => {
-                let config = around(Config::serving("engine").worker(worker("test-all-in-one")?));
+                let worker = Self::worker(build, "test-all-in-one", variables)?;
+                let config = around(Config::serving("engine").worker(worker));
                 Ok(Self { engine: Workerd::start(&config).await?, app: None, build })
             }
-            Form::Split => {
-                let app = Config::serving("app").worker(Worker::bundle("app", &build.bundle("test-app")?));
-                let app = Workerd::start(&app).await?;
-                let config = Config::serving("engine")
-                    .worker(worker("engine")?.service("APP", "app"))
-                    .external("app", &app.address());
-                Ok(Self { engine: Workerd::start(&around(config)).await?, app: Some(app), build })
-            }
+            Form::Split => Self::assemble_split(build, variables, APP_KEY, "app", around).await,
         }
+    }
+
+    /// Two Workers in two processes; `called` is what the engine calls as its app.
+    async fn assemble_split(
+        build: Build,
+        variables: &[(&str, &str)],
+        app_key: &str,
+        called: &str,
+        around: &(dyn Fn(Config) -> Config + Sync),
+    ) -> Result<Self> {
+        let app = Worker::bundle("app", &build.bundle("test-app")?).text("STEPWELL_APP_KEY", app_key);
+        let app = Workerd::start(&Config::serving("app").worker(app)).await?;
+        let worker = Self::worker(build, "engine", variables)?.text("STEPWELL_APP_KEY", APP_KEY);
+        let config =
+            Config::serving("engine").worker(worker.service("APP", called)).external("app", &app.address());
+        Ok(Self { engine: Workerd::start(&around(config)).await?, app: Some(app), build })
+    }
+
+    fn worker(build: Build, bundle: &str, variables: &[(&str, &str)]) -> Result<Worker> {
+        let worker = Worker::bundle("engine", &build.bundle(bundle)?)
+            .durable_object("CELL", "Cell")
+            .durable_object("CATALOG", "Catalog")
+            .text("STEPWELL_KEY", KEY);
+        Ok(variables.iter().fold(worker, |worker, (name, value)| worker.text(name, value)))
     }
 
     /// One that was put together elsewhere.

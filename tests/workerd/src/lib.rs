@@ -23,6 +23,7 @@ pub mod bad_input;
 pub mod cli;
 mod config;
 pub mod engine;
+pub mod evil;
 mod failure;
 pub mod following;
 pub mod growth;

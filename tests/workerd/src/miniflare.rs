@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     COMPATIBILITY_DATE, Http,
-    engine::{Build, Client, Form, KEY},
+    engine::{APP_KEY, Build, Client, Form, KEY},
     paths::{node_binary, repository_root},
     process::free_port,
 };
@@ -47,6 +47,8 @@ pub struct Setup {
 #[derive(Debug)]
 pub struct Miniflare {
     setup: Setup,
+    /// What the app takes for its key.
+    app_key: String,
     folder: Option<TempDir>,
     port: u16,
     node: Option<Child>,
@@ -57,8 +59,14 @@ pub struct Miniflare {
 impl Miniflare {
     /// Starts it on a free port, with an empty disk.
     pub async fn start(setup: Setup) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("stepwell-miniflare-").tempdir()?;
-        let mut miniflare = Self { setup, folder: Some(folder), port: 0, node: None, children: Vec::new() };
+        Self::start_with_app_key(setup, APP_KEY).await
+    }
+
+    /// Starts it with another key for the app, if that is a Worker of its own.
+    pub async fn start_with_app_key(setup: Setup, app_key: &str) -> Result<Self> {
+        let folder = Some(tempfile::Builder::new().prefix("stepwell-miniflare-").tempdir()?);
+        let app_key = app_key.to_owned();
+        let mut miniflare = Self { setup, app_key, folder, port: 0, node: None, children: Vec::new() };
         let mut outcome = Ok(());
         for _ in 0..START_ATTEMPTS {
             miniflare.port = free_port()?;
@@ -83,6 +91,14 @@ impl Miniflare {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         outcome
+    }
+
+    /// Starts it again with another key for the app.
+    pub async fn set_app_key(&mut self, app_key: &str) -> Result<()> {
+        self.kill();
+        app_key.clone_into(&mut self.app_key);
+        self.write()?;
+        self.restart().await
     }
 
     /// Kills all of it with SIGKILL and waits until it is gone.
@@ -134,13 +150,15 @@ impl Miniflare {
         };
         let workers = match form {
             Form::AllInOne => vec![worker("engine", "test-all-in-one", json!({}))?],
-            Form::Split => vec![
-                worker("engine", "engine", json!({ "APP": "app" }))?,
-                json!({
+            Form::Split => {
+                let mut engine = worker("engine", "engine", json!({ "APP": "app" }))?;
+                engine["texts"]["STEPWELL_APP_KEY"] = json!(APP_KEY);
+                let app = json!({
                     "name": "app", "bundle": build.bundle("test-app")?, "compatibilityDate": COMPATIBILITY_DATE,
-                    "texts": {}, "cells": false, "queue": null, "services": {},
-                }),
-            ],
+                    "texts": { "STEPWELL_APP_KEY": self.app_key }, "cells": false, "queue": null, "services": {},
+                });
+                vec![engine, app]
+            }
         };
         let config = json!({ "port": self.port, "folder": self.folder(), "workers": workers });
         fs::write(self.folder().join("config.json"), config.to_string())?;

@@ -1,7 +1,10 @@
 //! Apps as people write them: with the SDK, and nothing of the runtime.
 
 use serde_json::Value;
-use stepwell_workerd_tests::{Config, TestResult, Worker, Workerd, bundle, engine::KEY};
+use stepwell_workerd_tests::{
+    Config, TestResult, Worker, Workerd, bundle,
+    engine::{APP_KEY, KEY},
+};
 
 #[tokio::test]
 async fn an_app_that_names_only_the_sdk_is_a_worker_of_its_own() -> TestResult {
@@ -10,9 +13,10 @@ async fn an_app_that_names_only_the_sdk_is_a_worker_of_its_own() -> TestResult {
             Worker::bundle("engine", &bundle("engine")?)
                 .durable_object("CELL", "Cell")
                 .text("STEPWELL_KEY", KEY)
+                .text("STEPWELL_APP_KEY", APP_KEY)
                 .service("APP", "app"),
         )
-        .worker(Worker::bundle("app", &bundle("quickstart-app")?));
+        .worker(Worker::bundle("app", &bundle("quickstart-app")?).text("STEPWELL_APP_KEY", APP_KEY));
     let workerd = Workerd::start(&config).await?;
     let http = workerd.http();
     let start = http.client().post(http.url("/api/workflows/approval/start")).bearer_auth(KEY);

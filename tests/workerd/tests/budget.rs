@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use stepwell_workerd_tests::{
     Config, TestResult, Worker, Workerd, bundle,
-    engine::{Engine, Form, KEY},
+    engine::{APP_KEY, Engine, Form, KEY},
     size::{hung, live, long, sleeping},
 };
 
@@ -36,11 +36,15 @@ export default class extends WorkerEntrypoint {
 
 /// An engine with these variables, whose app is called through the counter.
 async fn counted(variables: &[(&str, &str)]) -> anyhow::Result<(Engine, Workerd)> {
-    let app =
-        Workerd::start(&Config::serving("app").worker(Worker::bundle("app", &bundle("test-app")?))).await?;
+    let app = Workerd::start(
+        &Config::serving("app")
+            .worker(Worker::bundle("app", &bundle("test-app")?).text("STEPWELL_APP_KEY", APP_KEY)),
+    )
+    .await?;
     let engine = Worker::bundle("engine", &bundle("engine")?)
         .durable_object("CELL", "Cell")
         .text("STEPWELL_KEY", KEY)
+        .text("STEPWELL_APP_KEY", APP_KEY)
         .service("APP", "counter");
     let engine = variables.iter().fold(engine, |engine, (name, value)| engine.text(name, value));
     let config = Config::serving("engine")

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use stepwell_workerd_tests::{
     TestResult,
     access::namespace,
-    engine::{Build, Client, Form},
+    engine::{APP_KEY, Build, Client, Form},
     kill::ledger::Ledger,
     miniflare::{Miniflare, Setup},
 };
@@ -45,6 +45,19 @@ async fn until_because(client: &Client, run: &str, part: &str) -> anyhow::Result
         anyhow::ensure!(began.elapsed() < SHOWS_WITHIN, "it says: {because}");
         sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test]
+async fn a_queued_run_of_an_app_without_its_key_waits_and_says_so() -> TestResult {
+    let setup = Setup { form: Form::Split, ..ONE_CELL };
+    let mut miniflare = Miniflare::start_with_app_key(setup, "too short").await?;
+    let run = miniflare.client().start_id("slow_queued", Value::Null).await?;
+    until_because(&miniflare.client(), &run, "STEPWELL_APP_KEY").await?;
+    let view = miniflare.client().show(&run, 0).await?.json()?;
+    assert_eq!((&view["status"], &view["problem"]["code"]), (&json!("pending"), &json!("app_key_missing")));
+    miniflare.set_app_key(APP_KEY).await?;
+    miniflare.client().until(&run, "completed").await?;
+    Ok(())
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Stdio, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use stepwell_workerd_tests::{
     Config, TestResult, Worker, Workerd, bundle,
-    engine::{Client, KEY},
+    engine::{APP_KEY, Client, KEY},
     repository_root,
 };
 use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
@@ -27,8 +27,9 @@ async fn quickstart() -> Result<Workerd> {
     let engine = Worker::bundle("engine", &bundle("engine")?)
         .durable_object("CELL", "Cell")
         .text("STEPWELL_KEY", KEY)
+        .text("STEPWELL_APP_KEY", APP_KEY)
         .service("APP", "app");
-    let app = Worker::bundle("app", &bundle("quickstart-app")?);
+    let app = Worker::bundle("app", &bundle("quickstart-app")?).text("STEPWELL_APP_KEY", APP_KEY);
     Workerd::start(&Config::serving("engine").worker(engine).worker(app)).await
 }
 

@@ -169,7 +169,12 @@ impl Cell {
         self.inputs.remove(&number);
         let end = match end {
             CallEnd::Lost(message) if self.reached.remove(&(number, epoch)) => CallEnd::Died(message),
-            CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Lost(_) | CallEnd::Died(_) | CallEnd::Silent => {
+            CallEnd::Returned
+            | CallEnd::Threw(_)
+            | CallEnd::Lost(_)
+            | CallEnd::Died(_)
+            | CallEnd::Silent
+            | CallEnd::Refused(_) => {
                 self.reached.remove(&(number, epoch));
                 end
             }

@@ -47,6 +47,8 @@ impl Cell {
             attributes: run.attributes,
             budget: self.budget,
             run: run.id,
+            // The host signs: secrets are none of a machine's.
+            signature: None,
         })
     }
 

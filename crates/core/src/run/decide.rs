@@ -246,11 +246,16 @@ impl Run {
         if !self.is_held_by(epoch) {
             return Decision { reply: Reply::Unchanged, ..Decision::default() };
         }
-        let mut trouble = self.current_trouble();
+        let mut trouble = Trouble { refused: None, ..self.current_trouble() };
         match end {
             // A program that hangs without a word would hang again: it must not go on for ever.
             CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Silent => trouble.strikes += 1,
             CallEnd::Lost(_) => trouble.losses += 1,
+            // It goes on by itself once somebody has set the right key.
+            CallEnd::Refused(problem) => {
+                trouble.losses += 1;
+                trouble.refused = Some(problem.code);
+            }
             CallEnd::Died(_) => {
                 if let Phase::Running { alone, since, .. } = self.phase {
                     trouble = self.suspected(now, alone, since);
@@ -261,6 +266,7 @@ impl Run {
             CallEnd::Returned => "it returned without saying what it waits for",
             CallEnd::Silent => "nothing was heard of it for a minute",
             CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) => message,
+            CallEnd::Refused(problem) => &problem.detail,
         };
         self.try_again(now, trouble, why)
     }

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp,
+    Code, Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp,
     program::{Commit, Dispatch, Progress},
     rest::{Act, Status},
 };
@@ -236,9 +236,12 @@ pub struct Trouble {
     /// Times that the cell died while it ran: it may have been this run, or a neighbour, or the platform.
     #[serde(default)]
     pub suspicion: u32,
-    /// Times that the program could not be reached, or its connection broke.
+    /// Times that the program could not be reached, or its connection broke, or it refused to be called.
     #[serde(default)]
     pub losses: u32,
+    /// Why it refused, if that is how its latest call ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Code>,
 }
 
 /// What happens to a run.
@@ -325,6 +328,8 @@ pub enum CallEnd {
     Died(String),
     /// Nothing was heard of it for too long, and its cell gave up on it: it hangs, and counts as its own fault.
     Silent,
+    /// It takes no calls from this deployment, and has done nothing: the deployment's fault, not the run's.
+    Refused(Problem),
 }
 
 /// What is recorded. In the past tense: it has happened once it is stored.

@@ -1,9 +1,10 @@
 //! A run in words: what it is, and why it is where it is.
 
 use stepwell_protocol::{
-    OpKind, Timestamp,
+    Code, OpKind, Problem, Timestamp,
     export::{CutView, ReplayFacts},
     rest::{Deed, RunView, TroubleView, WaitsFor, Why},
+    signature::APP_KEY,
 };
 
 use super::{End, Entry, PauseWhy, Phase, Run, Session, Trouble};
@@ -27,10 +28,8 @@ impl From<&Run> for RunView {
         match &run.phase {
             Phase::Ended { at, .. } => ended_at = Some(*at),
             Phase::Paused { why: PauseWhy::Problem(at) } => problem = Some(at.clone()),
-            Phase::Paused { why: PauseWhy::Request }
-            | Phase::Pending { .. }
-            | Phase::Running { .. }
-            | Phase::Suspended => {}
+            Phase::Pending { .. } => problem = run.refusal(),
+            Phase::Paused { why: PauseWhy::Request } | Phase::Running { .. } | Phase::Suspended => {}
         }
         Self {
             id: run.id.clone(),
@@ -96,6 +95,9 @@ impl Run {
 
     fn because(&self, now: Timestamp) -> String {
         let ago = |since: Timestamp| now.as_millis().saturating_sub(since.as_millis());
+        if let (Phase::Pending { .. }, Some(problem)) = (&self.phase, self.refusal()) {
+            return problem.detail;
+        }
         match &self.phase {
             Phase::Pending { not_before } if *not_before > now => {
                 "Its program stopped without a result; it is called again after a pause.".into()
@@ -134,6 +136,20 @@ impl Run {
                 format!("{} has cancelled it.", self.who(Deed::Cancel))
             }
         }
+    }
+
+    /// Why its program refuses to be called, if it does, and how somebody can change that.
+    fn refusal(&self) -> Option<Problem> {
+        let code = self.current_trouble().refused?;
+        let why = if code == Code::AppKeyMissing {
+            format!("{APP_KEY} is not set on it")
+        } else {
+            "it cannot verify that they come from this engine".into()
+        };
+        let detail = format!(
+            "The app refuses calls: {why}. Set the same {APP_KEY} on engine and app; the run then goes on by itself."
+        );
+        Some(Problem::new(code, detail))
     }
 
     /// Who was the last to do something to it; the deployment itself is nobody in particular.

@@ -41,7 +41,7 @@ use crate::{
 pub use call::{Call, CountedRuns, Listed, Moved, Operation, Reached};
 pub use fault::{Fault, StoreError};
 use listeners::Listeners;
-pub use programs::{activate, app, end_of};
+pub use programs::{activate, app, end_of, why};
 pub use queued::{Ask, Claimed, End, LISTEN_MS, Nudge};
 pub use requests::fingerprint;
 use store::Store;
@@ -58,7 +58,8 @@ pub struct Cell {
 }
 
 /// When the module is loaded, before the runtime looks at its classes.
-#[wasm_bindgen(start)]
+// Private: what is exported, any Worker with a service binding can call.
+#[wasm_bindgen(start, private)]
 fn extend_durable_object() {
     crate::rpc::extend_worker_entrypoint();
     runtime::extend_durable_object(Cell { host: None }.into());

@@ -9,7 +9,7 @@ use futures::{
 use stepwell_core::{run::CallEnd, window::SILENCE_MS};
 use stepwell_protocol::{
     Epoch,
-    program::{CutShort, is_reserved},
+    program::{Activation, CutShort, RawPage, is_reserved},
 };
 use wasm_bindgen::{JsCast, JsValue};
 use worker::Env;
@@ -19,6 +19,7 @@ use super::{
     fault::{Fault, StoreError},
 };
 use crate::{
+    keyring::Keyring,
     runtime::{self, Program},
     settings::APP_BINDING,
 };
@@ -41,8 +42,8 @@ impl Host {
             if host.blameless.borrow_mut().remove(&(number, epoch)) {
                 end = CallEnd::Lost("the storage failed".into());
             }
-            if let CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) = &end {
-                worker::console_warn!("stepwell: the program of run {number} stopped: {message}");
+            if let Some(why) = why(&end) {
+                worker::console_warn!("stepwell: the program of run {number} stopped: {why}");
             }
             let ended =
                 host.turn(|machine, store, now| Ok(machine.call_ended(store, now, number, epoch, end)?));
@@ -72,6 +73,7 @@ impl Host {
         let called = self
             .turn(|machine, store, now| Ok(machine.activation(store, now, number, epoch)?))
             .and_then(|activation| {
+                let activation = self.signed(activation)?;
                 let text =
                     serde_json::to_string(&activation).expect("an activation holds only what JSON can say");
                 self.activate(&activation.workflow, &text, &self.session(number, epoch))
@@ -87,29 +89,32 @@ impl Host {
         }
     }
 
+    /// Says of an activation that this cell has made it.
+    pub(super) fn signed(&self, activation: Activation<RawPage>) -> Result<Activation<RawPage>, Fault> {
+        let namespace = self.store.namespace()?;
+        let signature = Keyring::of(&self.env).sign(&activation, &namespace, runtime::clock());
+        Ok(Activation { signature, ..activation })
+    }
+
     fn activate(&self, workflow: &str, activation: &str, session: &JsValue) -> Result<JsValue, Fault> {
         let exports = runtime::property(&JsValue::from(self.state.as_raw()), "exports");
         let own = runtime::property(&exports, "default");
         let none = || StoreError::Refused(format!("there is no app: bind one as {APP_BINDING}"));
-        // Only the engine's own workflows ask for it, and it has to be read.
-        let namespace = if is_reserved(workflow) { self.store.namespace()? } else { String::new() };
-        Ok(activate(&self.env, own, workflow, &namespace, activation, session).ok_or_else(none)??)
+        Ok(activate(&self.env, own, workflow, activation, session).ok_or_else(none)??)
     }
 }
 
-/// Calls the program of a workflow; nothing, if there is none. The engine's own workflows are this Worker's, and have
-/// to know in which namespace they are.
+/// Calls the program of a workflow; nothing, if there is none. The engine's own workflows are this Worker's.
 pub fn activate(
     env: &Env,
     own: JsValue,
     workflow: &str,
-    namespace: &str,
     activation: &str,
     session: &JsValue,
 ) -> Option<Result<JsValue, JsValue>> {
     if is_reserved(workflow) {
         let own: Program = (!own.is_undefined()).then(|| own.unchecked_into())?;
-        return Some(own.activate_own(activation, session, namespace));
+        return Some(own.activate_own(activation, session));
     }
     Some(app(env, own)?.activate(activation, session))
 }
@@ -144,5 +149,15 @@ fn cut_short(answer: &JsValue) -> CallEnd {
             CallEnd::Lost("another run's code stopped the instance that it shared".into())
         }
         Some(CutShort::Unknown) => CallEnd::Died("the instance that it ran in was stopped".into()),
+        Some(CutShort::Refused(problem)) => CallEnd::Refused(problem.cut()),
+    }
+}
+
+/// Why a call did not come to its end, for the log.
+pub fn why(end: &CallEnd) -> Option<&str> {
+    match end {
+        CallEnd::Returned => None,
+        CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) => Some(message),
+        CallEnd::Refused(problem) => Some(&problem.detail),
     }
 }

@@ -147,6 +147,8 @@ pub enum End {
     Lost(String),
     /// What it ran in died, perhaps by its fault.
     Died(String),
+    /// It takes no such calls.
+    Refused(Problem),
 }
 
 impl From<CallEnd> for End {
@@ -158,6 +160,7 @@ impl From<CallEnd> for End {
             CallEnd::Died(message) => Self::Died(message),
             // Only a cell gives up on a call, and only on one that it holds itself.
             CallEnd::Silent => Self::Lost("nothing was heard of it".into()),
+            CallEnd::Refused(problem) => Self::Refused(problem),
         }
     }
 }
@@ -169,6 +172,7 @@ impl From<End> for CallEnd {
             End::Threw(message) => Self::Threw(message),
             End::Lost(message) => Self::Lost(message),
             End::Died(message) => Self::Died(message),
+            End::Refused(problem) => Self::Refused(problem),
         }
     }
 }
@@ -215,7 +219,8 @@ impl Host {
                 let claimed = match claimed {
                     Ok(Claim::Yours(activation)) => Claimed::Yours {
                         epoch: activation.epoch,
-                        activation: Payload::encode(&activation)
+                        // The consumer calls the program at once: a signature lives no longer than that takes.
+                        activation: Payload::encode(&self.signed(*activation)?)
                             .expect("an activation holds only what JSON can say"),
                     },
                     Ok(Claim::Nothing) | Err(Fault::Rejected(_)) => Claimed::Nothing,

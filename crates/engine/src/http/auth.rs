@@ -4,7 +4,6 @@
 //! no answer leaves the Worker before one of them has said so ([`super::forward::Front::vouched`]).
 
 use percent_encoding::percent_decode_str;
-use sha2::{Digest, Sha256};
 use stepwell_core::{
     access::{About, Credential, Need},
     token::Vouched,
@@ -15,12 +14,12 @@ use stepwell_protocol::{
     key::{self, Kind, Named},
     routes::{self, Entry, Route, Subject},
 };
-use subtle::ConstantTimeEq;
 use worker::{Env, Request};
 
 use super::{error::Refusal, token};
 use crate::{
     access::{Access, hash},
+    keyring::Keyring,
     settings::KEY,
 };
 
@@ -53,12 +52,13 @@ pub async fn caller(request: &Request, env: &Env, route: Option<Route>) -> Resul
     if route.is_some_and(|route| route.entry().scope == routes::Scope::Open) {
         return Ok(Caller::Nobody);
     }
-    let Ok(root) = env.secret(KEY) else {
+    let keyring = Keyring::of(env);
+    if !keyring.has_root() {
         let detail = format!(
             "The secret {KEY} is not set, so nobody can be let in. Set it with `npx wrangler secret put {KEY}`."
         );
         return Err(Refusal::new(Code::Internal, detail));
-    };
+    }
     let header = |name| request.headers().get(name).ok().flatten();
     // One header is all that most requests are asked for: each is a crossing.
     let (brought, by_cookie) = if let Some(text) = header("authorization") {
@@ -72,7 +72,7 @@ pub async fn caller(request: &Request, env: &Env, route: Option<Route>) -> Resul
         let detail = "Send a key as `Authorization: Bearer <key>`.";
         return Err(Refusal::new(Code::Unauthorized, detail));
     }
-    if !by_cookie && same(&root.to_string(), &brought) {
+    if !by_cookie && keyring.is_root(&brought) {
         return Ok(Caller::Root);
     }
     if !by_cookie && token::is_token(&brought) {
@@ -162,9 +162,4 @@ fn is_origin_of(request: &Request, origin: &str) -> bool {
 pub(super) fn session_of(cookies: &str) -> Option<&str> {
     let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
-}
-
-/// Whether two texts are the same, in a time that tells nothing about either.
-fn same(a: &str, b: &str) -> bool {
-    Sha256::digest(a.as_bytes()).ct_eq(&Sha256::digest(b.as_bytes())).into()
 }

@@ -301,7 +301,7 @@ impl Front {
             workflow: String,
         }
         let Named { workflow } = activation.decode().ok()?;
-        activate(&self.env, runtime::own_entrypoint(), &workflow, &self.namespace, activation.text(), session)
+        activate(&self.env, runtime::own_entrypoint(), &workflow, activation.text(), session)
     }
 
     /// How runs are treated whose workflow says nothing about it: the engine's own, say.

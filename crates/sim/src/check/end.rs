@@ -170,6 +170,7 @@ fn same_again(at: &AtEnd<'_>, run: &Run, app: &App) -> Checked {
         attributes: run.attributes.clone(),
         budget: None,
         journal: page,
+        signature: None,
     };
     outside::enter(u32::MAX);
     let mut vm = Vm::new(app, activation);

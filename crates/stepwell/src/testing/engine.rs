@@ -360,6 +360,7 @@ impl Engine {
             attributes: self.run.attributes.clone(),
             budget: self.budget,
             journal: self.page(Seq(0)),
+            signature: None,
         }
     }
 

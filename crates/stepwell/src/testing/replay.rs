@@ -129,6 +129,7 @@ fn activation(export: &Export, events: Vec<Record>) -> Activation {
         attributes: [].into(),
         budget: None,
         journal: Page { events, more: false },
+        signature: None,
     }
 }
 

@@ -52,6 +52,7 @@ impl Bench {
             patches: vec![],
             attributes: [].into(),
             journal: Page { events: records(events, 1), more },
+            signature: None,
         };
         let wakes = Arc::new(Wakes::default());
         Self { vm: Vm::new(&app, activation), waker: Waker::from(wakes.clone()), wakes }

@@ -438,3 +438,52 @@ fn a_program_whose_run_was_cancelled_ends_at_its_next_beat() {
     });
     assert_eq!((beats.len(), status), (1, Status::Cancelled));
 }
+
+/// A cell that always has an answer, and never anything to say.
+struct Endless {
+    calls: std::cell::Cell<u32>,
+}
+
+impl Endless {
+    fn answer<T: 'static>(
+        &self,
+        answer: T,
+    ) -> impl Future<Output = Result<T, &'static str>> + 'static + use<T> {
+        self.calls.set(self.calls.get() + 1);
+        std::future::ready(if self.calls.get() < 5_000 { Ok(answer) } else { Err("enough") })
+    }
+}
+
+impl drive::Session for Endless {
+    type Lost = &'static str;
+
+    fn commit(&self, _: &Commit) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static {
+        self.answer(Answer::Stop)
+    }
+
+    fn page(&self, _: Seq) -> impl Future<Output = Result<Page, Self::Lost>> + 'static {
+        self.answer(Page { events: vec![], more: true })
+    }
+
+    fn listen(&self, _: Seq) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static {
+        self.answer(Answer::Go { now: stepwell::Timestamp::from_millis(1), news: vec![] })
+    }
+}
+
+#[workflow]
+async fn steps_for_ever(ctx: Ctx) -> Result<()> {
+    Ok(ctx.step("never", async || std::future::pending().await).await?)
+}
+
+#[test]
+fn a_cell_that_answers_for_ever_is_not_listened_to_for_ever() {
+    let app = Rc::new(App::new().workflow(steps_for_ever));
+    for more in [true, false] {
+        let mut activation = Engine::start(app.clone(), "steps_for_ever", &()).activate_message();
+        activation.journal.more = more;
+        let session = Endless { calls: 0.into() };
+        let mut driving = pin!(drive::drive(&app, activation, &session));
+        let driven = driving.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(driven, Poll::Ready(Ok(())), "after {} calls", session.calls.get());
+    }
+}

@@ -25,6 +25,11 @@ const SLOT: Slot = Slot { session: Session::Capability, alone: false };
 const ALONE: Slot = Slot { session: Session::Capability, alone: true };
 const TOKEN: Slot = Slot { session: Session::Token, alone: false };
 
+/// How a call ends that the program does not take.
+fn refused() -> CallEnd {
+    CallEnd::Refused(Problem::new(Code::AppKeyMissing, "no key"))
+}
+
 /// A run, its stored row and journal, and the time.
 #[derive(Clone)]
 struct Bench {

@@ -79,6 +79,7 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
         ("returned", Input::ActivationEnded { epoch, end: CallEnd::Returned }),
         ("threw", Input::ActivationEnded { epoch, end: CallEnd::Threw("no".into()) }),
         ("lost", Input::ActivationEnded { epoch, end: CallEnd::Lost("no".into()) }),
+        ("refused", Input::ActivationEnded { epoch, end: refused() }),
         ("reload", Input::Reload),
         ("heard", Input::Heard { epoch }),
     ]
@@ -109,6 +110,7 @@ fn every_input_in_every_phase_has_its_one_result() {
         returned     pending   pending   pending   suspended paused    halted    halted    completed failed    cancelled
         threw        pending   pending   pending   suspended paused    halted    halted    completed failed    cancelled
         lost         pending   pending   pending   suspended paused    halted    halted    completed failed    cancelled
+        refused      pending   pending   pending   suspended paused    halted    halted    completed failed    cancelled
         reload       pending   pending   leased    suspended paused    halted    halted    completed failed    cancelled
         heard        stale     running   leased    stale     stale     stale     halted    stale     stale     stale
     ";

@@ -1,5 +1,7 @@
 //! Programs and cells that die.
 
+use stepwell_protocol::rest::{RunView, Status};
+
 use super::*;
 
 fn dies(bench: &mut Bench, end: CallEnd) {
@@ -169,6 +171,24 @@ fn a_program_that_cannot_be_reached_is_tried_for_ever() {
         bench.activate(SLOT);
     }
     assert_eq!(bench.run.trouble.strikes, 0);
+}
+
+#[test]
+fn a_program_that_refuses_to_be_called_keeps_its_run_waiting_with_the_reason() {
+    let mut bench = Bench::running();
+    for _ in 0..100 {
+        dies(&mut bench, refused());
+        let view = RunView::from(&bench.run);
+        assert_eq!(view.status, Status::Pending);
+        assert_eq!(view.problem.map(|problem| problem.code), Some(Code::AppKeyMissing));
+        assert!(bench.run.why(bench.now).because.contains("STEPWELL_APP_KEY"));
+        bench.activate(SLOT);
+    }
+    assert_eq!(bench.run.trouble.strikes, 0);
+
+    bench.commit(vec![succeeded("a")], go_on()).expect("in turn");
+    dies(&mut bench, CallEnd::Lost("connection refused".into()));
+    assert_eq!(RunView::from(&bench.run).problem, None, "that was before");
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! The deployment's secrets, and the keys that are made of them.
+//!
+//! Owns: which secret opens the front door, and which key signs and verifies activations. Each purpose has a key of its
+//! own ([`stepwell_protocol::signature`]).
+//! Invariant: no secret leaves this module but to be compared or to derive a key.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use stepwell_protocol::{
+    Timestamp,
+    program::{Activation, Page, is_reserved},
+    signature::{self, APP_KEY, KEY, KEY_PREVIOUS, Key, Signature, Unverified},
+};
+use subtle::ConstantTimeEq as _;
+use worker::Env;
+
+use crate::{access::hash, runtime, settings::APP_BINDING};
+
+thread_local! {
+    // Secrets stay as they are for as long as this isolate lives.
+    static KEYRING: RefCell<Option<Rc<Keyring>>> = const { RefCell::new(None) };
+}
+
+/// What the deployment's secrets give.
+#[derive(Debug)]
+pub struct Keyring {
+    /// Hashes of the secrets that may do everything, the current one first: of the same length, whatever they hash.
+    roots: Vec<String>,
+    /// The key that signs calls of the app, if there is one.
+    app: Option<Key>,
+    /// The keys of the engine's own programs; the first one signs.
+    own: Vec<Key>,
+    /// Whether the log says that somebody still uses the previous secret.
+    has_warned: Cell<bool>,
+}
+
+impl Keyring {
+    /// That of this Worker.
+    pub fn of(env: &Env) -> Rc<Self> {
+        KEYRING.with_borrow_mut(|known| known.get_or_insert_with(|| Rc::new(Self::read(env))).clone())
+    }
+
+    fn read(env: &Env) -> Self {
+        let secret = |name: &str| env.secret(name).ok().map(|secret| secret.to_string());
+        let is_split = !runtime::property(env, APP_BINDING).is_undefined();
+        // Another Worker never gets anything that was made of the deployment's own key.
+        let has_app_key = !is_split || secret(APP_KEY).is_some();
+        let set = [KEY, KEY_PREVIOUS].into_iter().filter_map(secret).filter(|text| !text.is_empty());
+        Self {
+            roots: if secret(KEY).is_some() { set.map(|text| hash(&text)).collect() } else { Vec::new() },
+            app: has_app_key.then(|| signature::app_keys(secret)).and_then(|keys| keys.into_iter().next()),
+            own: signature::own_keys(secret),
+            has_warned: Cell::new(false),
+        }
+    }
+
+    /// Whether there is a key that may do everything.
+    pub fn has_root(&self) -> bool {
+        !self.roots.is_empty()
+    }
+
+    /// Whether this may do everything. The time that it takes tells nothing about the secrets.
+    pub fn is_root(&self, brought: &str) -> bool {
+        let brought = hash(brought);
+        let is = |root: &String| root.as_bytes().ct_eq(brought.as_bytes()).into();
+        let found = self.roots.iter().position(is);
+        if found.is_some_and(|at| at > 0) && !self.has_warned.replace(true) {
+            worker::console_warn!("stepwell: somebody still uses {KEY_PREVIOUS}");
+        }
+        found.is_some()
+    }
+
+    /// The signature of an activation. Without a key there is none, and the program says why it refuses that.
+    pub fn sign<P>(&self, activation: &Activation<P>, namespace: &str, at: Timestamp) -> Option<Signature> {
+        let key = if is_reserved(&activation.workflow) { self.own.first() } else { self.app.as_ref() };
+        key.map(|key| key.sign(activation, namespace, at))
+    }
+
+    /// Verifies a call of an own program, and gives the namespace of its run.
+    pub fn verify_own<'a>(
+        &self,
+        activation: &'a Activation<Page>,
+        now: Timestamp,
+    ) -> Result<&'a str, Unverified> {
+        signature::verify(&self.own, activation, now)
+    }
+}

@@ -21,6 +21,7 @@ pub mod routes;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod stream;
+pub mod text;
 pub mod time;
 
 pub use ids::{Epoch, Place, RunId, Seq};

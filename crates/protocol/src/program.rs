@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, stream::Published};
+use crate::{Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, stream::Published, text::is_hidden};
 
 /// How much journal goes into one page, in bytes of JSON.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -297,7 +297,7 @@ impl Attributes {
     pub fn is_name(name: &str) -> bool {
         !name.is_empty()
             && name.len() <= Self::NAME_LENGTH_MAX
-            && !name.chars().any(|c| c == ':' || c.is_control())
+            && !name.chars().any(|c| c == ':' || is_hidden(c))
     }
 }
 

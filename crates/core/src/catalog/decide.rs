@@ -6,6 +6,7 @@ use stepwell_protocol::{
     Code, Timestamp,
     access::{AuditRecord, Issuer, KeyStatus, Limits, NamespaceOf, RunSettings},
     key,
+    text::is_visible,
 };
 
 use super::{
@@ -76,12 +77,10 @@ impl Catalog {
     }
 
     fn create_key(&self, now: Timestamp, key: Key) -> Result<Decision, Rejection> {
-        let is_name = !key.name.is_empty()
-            && key.name.len() <= NAME_LENGTH_MAX
-            && !key.name.chars().any(char::is_control);
+        let is_name = !key.name.is_empty() && key.name.len() <= NAME_LENGTH_MAX && is_visible(&key.name);
         if !is_name {
             return Err(invalid(format!(
-                "The name of a key has 1 to {NAME_LENGTH_MAX} bytes and no control characters."
+                "Use 1 to {NAME_LENGTH_MAX} bytes for the name of a key, without control or invisible characters."
             )));
         }
         if key.scopes.is_empty() || key.scopes.len() > SCOPES_MAX {

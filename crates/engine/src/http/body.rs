@@ -1,7 +1,7 @@
 //! Bodies that Stepwell reads itself, and how much of what somebody sent an answer says again.
 
 use serde::de::DeserializeOwned;
-use stepwell_protocol::Code;
+use stepwell_protocol::{Code, text::is_hidden};
 
 use super::error::Refusal;
 
@@ -36,5 +36,5 @@ pub fn shown(text: &str) -> String {
 }
 
 fn cut(text: &str, length_max: usize) -> String {
-    text.chars().filter(|c| !c.is_control()).take(length_max).collect()
+    text.chars().filter(|c| !is_hidden(*c)).take(length_max).collect()
 }

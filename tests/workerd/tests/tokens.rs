@@ -15,6 +15,9 @@ use stepwell_workerd_tests::{
 };
 use tokio::time::{Duration, Instant};
 
+/// An issuer on this machine has no HTTPS, which only a development server accepts.
+const DEVELOPMENT: &[(&str, &str)] = &[("STEPWELL_CELLS", "2"), ("STEPWELL_DEV", "1")];
+
 fn fixtures() -> Value {
     serde_json::from_str(include_str!("../fixtures/tokens.json")).expect("the fixtures are JSON")
 }
@@ -49,7 +52,7 @@ async fn set_issuer(root: &Client, url: &str) -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn tokens_of_all_three_algorithms_are_taken_and_forgeries_are_not() -> TestResult {
-    let engine = Engine::start(Form::AllInOne, 2).await?;
+    let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
     let (root, fixtures) = (engine.client(), fixtures());
     let admin = namespace(&root, "acme").await?;
     let other = admin.start_id("nap", json!(60_000)).await?;
@@ -89,7 +92,7 @@ async fn tokens_of_all_three_algorithms_are_taken_and_forgeries_are_not() -> Tes
 
 #[tokio::test]
 async fn cloudflare_access_can_stand_in_front() -> TestResult {
-    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
     let (root, fixtures) = (engine.client(), fixtures());
     namespace(&root, "acme").await?;
     let (url, _) = issuer(&fixtures["jwks"]).await?;
@@ -101,9 +104,52 @@ async fn cloudflare_access_can_stand_in_front() -> TestResult {
     Ok(())
 }
 
+/// Access adds its token to whatever has its cookie: also to what another site's page has made a browser send.
+#[tokio::test]
+async fn a_page_of_another_site_does_nothing_with_the_token_of_access() -> TestResult {
+    let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
+    let (root, fixtures) = (engine.client(), fixtures());
+    let admin = namespace(&root, "acme").await?;
+    let run = admin.start_id("wait", json!(60_000)).await?;
+    let (url, _) = issuer(&fixtures["jwks"]).await?;
+    set_issuer(&root, &url).await?;
+    let (http, stream) = (engine.engine.http(), format!("/api/executions/{run}/stream"));
+    let token = fixtures["good"]["RS256"].as_str().unwrap_or_default();
+    let own = http.url("");
+    let bulk = json!({ "action": "cancel", "filter": { "workflow": "wait" } }).to_string();
+    for (method, path, body) in [
+        ("GET", "/api/executions", ""),
+        ("GET", stream.as_str(), ""),
+        ("POST", "/api/workflows/ten/start", "null"),
+        ("POST", "/api/bulk", bulk.as_str()),
+    ] {
+        for (name, value, is_own) in [
+            ("sec-fetch-site", "cross-site", false),
+            ("sec-fetch-site", "same-site", false),
+            ("origin", "https://elsewhere.example", false),
+            ("origin", "null", false),
+            ("origin", own.as_str(), true),
+            ("sec-fetch-site", "same-origin", true),
+        ] {
+            let method = reqwest::Method::from_bytes(method.as_bytes())?;
+            let request = http.client().request(method.clone(), http.url(path)).body(body.to_owned());
+            let request = request.header("cf-access-jwt-assertion", token).header(name, value);
+            // The token allows no bulk: whether it is let in at all is what counts here.
+            let answer = if path.ends_with("/stream") {
+                http.send_for_a_while(request, path).await?
+            } else {
+                http.send(request, path).await?
+            };
+            assert_eq!(answer.status != 401, is_own, "{method} {path} {name}: {value}: {}", answer.body);
+        }
+    }
+    assert_eq!(admin.show(&run, 0).await?.json()?["status"], "waiting");
+    Ok(())
+}
+
 #[tokio::test]
 async fn tokens_of_an_issuer_that_was_removed_are_not_taken_for_longer_than_a_second() -> TestResult {
-    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
     let (root, fixtures) = (engine.client(), fixtures());
     namespace(&root, "acme").await?;
     let (url, _) = issuer(&fixtures["jwks"]).await?;

@@ -60,40 +60,80 @@ pub async fn caller(request: &Request, env: &Env, route: Option<Route>) -> Resul
         return Err(Refusal::new(Code::Internal, detail));
     };
     let header = |name| request.headers().get(name).ok().flatten();
-    // One header is all that most requests are asked for: each is a crossing.
-    let (brought, by_cookie) = if let Some(text) = header("authorization") {
-        (bearer(&text).to_owned(), false)
-    } else if let Some(token) = header(ACCESS_HEADER) {
-        (token, false)
-    } else {
-        (header("cookie").as_deref().and_then(session_of).unwrap_or_default().to_owned(), true)
-    };
+    let (brought, way) = Way::of(&header);
     if brought.is_empty() {
         let detail = "Send a key as `Authorization: Bearer <key>`.";
         return Err(Refusal::new(Code::Unauthorized, detail));
     }
-    if !by_cookie && same(&root.to_string(), &brought) {
+    way.check_origin(request, &header)?;
+    if way == Way::Authorization && same(&root.to_string(), &brought) {
         return Ok(Caller::Root);
     }
-    if !by_cookie && token::is_token(&brought) {
+    if way != Way::Cookie && token::is_token(&brought) {
         return token::caller(env.clone(), &brought).await;
     }
     let not_a_key = |error| Refusal::new(Code::Unauthorized, format!("This is no key: {error}."));
     let Named { kind, namespace, id } = key::read(&brought).map_err(not_a_key)?;
-    if by_cookie {
-        let is_own = match header("sec-fetch-site") {
-            Some(site) => ["same-origin", "none"].contains(&site.as_str()),
-            // Not every browser says it of a WebSocket, but each one says where its page is from.
-            None => header("origin").is_none_or(|origin| is_origin_of(request, &origin)),
-        };
-        // Another site's page may let a browser send the cookie; it cannot make it say that it is this site's.
-        if kind != Kind::Session || !is_own {
-            let detail = "A cookie is good only for a session, and only from this site's own pages.";
-            return Err(Refusal::new(Code::Unauthorized, detail));
-        }
+    let is_good = match way {
+        Way::Authorization => true,
+        Way::Access => false,
+        Way::Cookie => kind == Kind::Session,
+    };
+    if !is_good {
+        let detail = "Send a key as `Authorization: Bearer <key>`. A cookie takes only a session, and Access only its \
+                      own token.";
+        return Err(Refusal::new(Code::Unauthorized, detail));
     }
     let credential = Credential { id, hash: hash(&brought) };
     Ok(Caller::Bearer { namespace, credential, vouched: None })
+}
+
+/// How a credential came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// A program has put it into the request.
+    Authorization,
+    /// Cloudflare Access has made it of a browser's cookie.
+    Access,
+    /// A browser has added it.
+    Cookie,
+}
+
+impl Way {
+    /// What was brought, and how. Most requests are asked for one header only: each is a crossing.
+    fn of(header: &impl Fn(&str) -> Option<String>) -> (String, Self) {
+        if let Some(text) = header("authorization") {
+            (bearer(&text).to_owned(), Self::Authorization)
+        } else if let Some(token) = header(ACCESS_HEADER) {
+            (token, Self::Access)
+        } else {
+            let cookies = header("cookie");
+            (cookies.as_deref().and_then(session_of).unwrap_or_default().to_owned(), Self::Cookie)
+        }
+    }
+
+    /// Refuses what another site's page has made a browser send. A browser adds cookies, and Access adds its token to
+    /// whatever has its cookie, without asking which page wants that; only `Authorization` is always somebody's will.
+    fn check_origin(
+        self,
+        request: &Request,
+        header: &impl Fn(&str) -> Option<String>,
+    ) -> Result<(), Refusal> {
+        if self == Self::Authorization {
+            return Ok(());
+        }
+        let is_own = match header("sec-fetch-site") {
+            Some(site) => ["same-origin", "none"].contains(&site.as_str()),
+            // Not every browser sends it with a WebSocket, but each one sends the page's origin.
+            None => header("origin").is_none_or(|origin| is_origin_of(request, &origin)),
+        };
+        if is_own {
+            return Ok(());
+        }
+        let detail = "A page of another site sent this request. Sessions and Access tokens work from this site's own \
+                      pages only; elsewhere, send a key as `Authorization: Bearer <key>`.";
+        Err(Refusal::new(Code::Unauthorized, detail))
+    }
 }
 
 /// What a route takes. A path that is no route takes a good key, so that nobody else can try them out.

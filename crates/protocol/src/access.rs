@@ -381,7 +381,17 @@ mod tests {
             let permission: Permission = text.parse().expect(text);
             assert_eq!(permission.to_string(), text);
         }
-        for bad in ["", "root", "Read", "read:", "admin:greet", "write:\u{7}", "write:a\u{202e}b", " read", "read,write"] {
+        for bad in [
+            "",
+            "root",
+            "Read",
+            "read:",
+            "admin:greet",
+            "write:\u{7}",
+            "write:a\u{202e}b",
+            " read",
+            "read,write",
+        ] {
             assert_eq!(bad.parse::<Permission>(), Err(NotAPermission), "{bad}");
         }
     }

@@ -70,13 +70,17 @@ pub enum Code {
     NamespaceExists,
     /// There are as many of them as there may be.
     TooMany,
+    /// The deployment's settings make no sense, or its key is missing or too weak.
+    Misconfigured,
+    /// A development server was asked by another name than this machine's own.
+    HostNotAllowed,
     /// Something is wrong in Stepwell itself.
     Internal,
 }
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -104,6 +108,8 @@ impl Code {
         Self::NamespaceNotFound,
         Self::NamespaceExists,
         Self::TooMany,
+        Self::Misconfigured,
+        Self::HostNotAllowed,
         Self::Internal,
         Self::AppUnreachable,
         Self::IdempotencyKeyMissing,
@@ -131,6 +137,7 @@ impl Code {
             | Self::NamespaceExists
             | Self::TooMany => 409,
             Self::PayloadTooLarge => 413,
+            Self::HostNotAllowed => 421,
             Self::IdempotencyKeyReused => 422,
             Self::LimitReached => 429,
             Self::ProgramDied
@@ -140,6 +147,7 @@ impl Code {
             | Self::Diverged
             | Self::NotDurable
             | Self::Panicked
+            | Self::Misconfigured
             | Self::Internal => 500,
             Self::AppUnreachable => 502,
             // Not 503: it does not pass by itself.
@@ -180,6 +188,8 @@ impl Code {
             Self::NamespaceNotFound => "namespace_not_found",
             Self::NamespaceExists => "namespace_exists",
             Self::TooMany => "too_many",
+            Self::Misconfigured => "misconfigured",
+            Self::HostNotAllowed => "host_not_allowed",
             Self::Internal => "internal",
         }
     }
@@ -222,6 +232,8 @@ impl Code {
             Self::NamespaceNotFound => "No such namespace",
             Self::NamespaceExists => "There is a namespace of this name",
             Self::TooMany => "There are too many",
+            Self::Misconfigured => "The deployment is misconfigured",
+            Self::HostNotAllowed => "This development server does not answer to that host",
             Self::Internal => "Something is wrong in Stepwell",
         }
     }

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, stream::Published, text::is_hidden};
+use crate::{
+    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, stream::Published, text::is_hidden,
+};
 
 /// How much journal goes into one page, in bytes of JSON.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;

@@ -34,8 +34,23 @@ mod tests {
     #[test]
     fn characters_that_disguise_a_name_are_hidden() {
         for c in [
-            '\0', '\n', '\u{7f}', '\u{9b}', '\u{ad}', '\u{61c}', '\u{200b}', '\u{200d}', '\u{200e}', '\u{2028}',
-            '\u{202a}', '\u{202e}', '\u{2060}', '\u{2066}', '\u{2069}', '\u{feff}', '\u{e0041}',
+            '\0',
+            '\n',
+            '\u{7f}',
+            '\u{9b}',
+            '\u{ad}',
+            '\u{61c}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{200e}',
+            '\u{2028}',
+            '\u{202a}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{feff}',
+            '\u{e0041}',
         ] {
             assert!(is_hidden(c), "{c:?}");
             assert!(!is_visible(&format!("pay{c}ments")), "{c:?}");
@@ -44,7 +59,18 @@ mod tests {
 
     #[test]
     fn letters_of_all_scripts_are_visible() {
-        for text in ["", "payments", "naïve flow", "заказ", "订单", "مرحبا", "\u{1f600}", "a\u{301}", "x\u{a0}y", "क्ष"] {
+        for text in [
+            "",
+            "payments",
+            "naïve flow",
+            "заказ",
+            "订单",
+            "مرحبا",
+            "\u{1f600}",
+            "a\u{301}",
+            "x\u{a0}y",
+            "क्ष",
+        ] {
             assert!(is_visible(text), "{text}");
         }
     }

@@ -122,6 +122,11 @@ impl Engine {
         Self::assemble(form, Build::Abort, &[("STEPWELL_CELLS", &cells.to_string())], &leak).await
     }
 
+    /// Starts one with a Worker before it that passes everything on as if it had come over HTTPS.
+    pub async fn start_over_https(form: Form, variables: &[(&str, &str)]) -> Result<Self> {
+        Self::assemble(form, Build::Abort, variables, &https).await
+    }
+
     /// Starts one whose isolates may take only so much memory.
     pub async fn start_bounded(
         form: Form,
@@ -141,12 +146,15 @@ impl Engine {
         variables: &[(&str, &str)],
         around: &(dyn Fn(Config) -> Config + Sync),
     ) -> Result<Self> {
+        let own_key = variables.iter().find(|(name, _)| *name == "STEPWELL_KEY");
+        let key = own_key.map_or(KEY, |(_, key)| key);
         let worker = |name| -> Result<Worker> {
             let worker = Worker::bundle("engine", &build.bundle(name)?)
                 .durable_object("CELL", "Cell")
                 .durable_object("CATALOG", "Catalog")
-                .text("STEPWELL_KEY", KEY);
-            Ok(variables.iter().fold(worker, |worker, (name, value)| worker.text(name, value)))
+                .text("STEPWELL_KEY", key);
+            let others = variables.iter().filter(|(name, _)| *name != "STEPWELL_KEY");
+            Ok(others.fold(worker, |worker, (name, value)| worker.text(name, value)))
         };
         match form {
             Form::AllInOne => {
@@ -240,6 +248,19 @@ fn leak(config: Config, method: &str, path: &str) -> Config {
     let worker = Worker::inline("leak", [("main.js", code)]).service("ENGINE", "engine");
     let worker = worker.text("METHOD", method).text("PATH", path).text("KEY", KEY);
     config.worker(worker).serving_instead("leak")
+}
+
+/// Puts a Worker before the engine that passes everything on, with an encrypted address.
+fn https(config: Config) -> Config {
+    let code = r#"
+        export default {
+          fetch(request, env) {
+            return env.ENGINE.fetch(new Request(request.url.replace("http:", "https:"), request));
+          },
+        };"#;
+    config
+        .worker(Worker::inline("https", [("main.js", code)]).service("ENGINE", "engine"))
+        .serving_instead("https")
 }
 
 /// Asks an engine.

@@ -1,53 +1,22 @@
-//! Tokens of another issuer on the real workerd. They were signed once, for as long as anybody will test this; the
-//! private keys are gone.
+//! Tokens of another issuer on the real workerd.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::Ordering;
 
-use axum::{Router, routing::get};
 use serde_json::{Value, json};
 use stepwell_workerd_tests::{
     TestResult,
-    access::{code, namespace},
-    engine::{Client, Engine, Form},
+    access::{
+        code,
+        issuer::{self, DEVELOPMENT, fixtures},
+        namespace,
+    },
+    engine::{Engine, Form},
 };
 use tokio::time::{Duration, Instant};
-
-/// An issuer on this machine has no HTTPS, which only a development server accepts.
-const DEVELOPMENT: &[(&str, &str)] = &[("STEPWELL_CELLS", "2"), ("STEPWELL_DEV", "1")];
-
-fn fixtures() -> Value {
-    serde_json::from_str(include_str!("../fixtures/tokens.json")).expect("the fixtures are JSON")
-}
 
 fn tokens(fixtures: &Value, which: &str) -> Vec<(String, String)> {
     let all = fixtures[which].as_object().expect("tokens by name");
     all.iter().map(|(name, token)| (name.clone(), token.as_str().unwrap_or_default().to_owned())).collect()
-}
-
-/// An issuer on this machine: its address, and how often its keys were fetched.
-async fn issuer(jwks: &Value) -> anyhow::Result<(String, Arc<AtomicUsize>)> {
-    let (text, fetched) = (jwks.to_string(), Arc::new(AtomicUsize::new(0)));
-    let counted = fetched.clone();
-    let keys = get(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        std::future::ready(text.clone())
-    });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}/jwks", listener.local_addr()?);
-    tokio::spawn(async move { axum::serve(listener, Router::new().route("/jwks", keys)).await });
-    Ok((url, fetched))
-}
-
-async fn set_issuer(root: &Client, url: &str) -> anyhow::Result<()> {
-    let issuer = json!({
-        "issuer": "https://issuer.example", "audience": "stepwell", "jwks_url": url,
-        "namespace": { "claim": "tenant" }, "scopes_claim": "scope",
-    });
-    root.request("PUT", "/api/issuers", &issuer.to_string()).await?.json()?;
-    Ok(())
 }
 
 #[tokio::test]
@@ -56,11 +25,11 @@ async fn tokens_of_all_three_algorithms_are_taken_and_forgeries_are_not() -> Tes
     let (root, fixtures) = (engine.client(), fixtures());
     let admin = namespace(&root, "acme").await?;
     let other = admin.start_id("nap", json!(60_000)).await?;
-    let (url, fetched) = issuer(&fixtures["jwks"]).await?;
+    let (url, fetched) = issuer::serve(Some(&fixtures["jwks"])).await?;
     let good = tokens(&fixtures, "good");
     let refused = root.with_key(&good[0].1).get("/api/executions").await?;
     assert_eq!(refused.status, 401, "nobody has said to take its tokens");
-    set_issuer(&root, &url).await?;
+    issuer::set(&root, &url).await?;
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     for (name, token) in &good {
         let client = root.with_key(token);
@@ -95,55 +64,12 @@ async fn cloudflare_access_can_stand_in_front() -> TestResult {
     let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
     let (root, fixtures) = (engine.client(), fixtures());
     namespace(&root, "acme").await?;
-    let (url, _) = issuer(&fixtures["jwks"]).await?;
-    set_issuer(&root, &url).await?;
+    let (url, _) = issuer::serve(Some(&fixtures["jwks"])).await?;
+    issuer::set(&root, &url).await?;
     let http = engine.engine.http();
     let token = fixtures["good"]["RS256"].as_str().unwrap_or_default();
     let request = http.client().get(http.url("/api/executions")).header("cf-access-jwt-assertion", token);
     assert_eq!(http.send(request, "").await?.status, 200);
-    Ok(())
-}
-
-/// Access adds its token to whatever has its cookie: also to what another site's page has made a browser send.
-#[tokio::test]
-async fn a_page_of_another_site_does_nothing_with_the_token_of_access() -> TestResult {
-    let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
-    let (root, fixtures) = (engine.client(), fixtures());
-    let admin = namespace(&root, "acme").await?;
-    let run = admin.start_id("wait", json!(60_000)).await?;
-    let (url, _) = issuer(&fixtures["jwks"]).await?;
-    set_issuer(&root, &url).await?;
-    let (http, stream) = (engine.engine.http(), format!("/api/executions/{run}/stream"));
-    let token = fixtures["good"]["RS256"].as_str().unwrap_or_default();
-    let own = http.url("");
-    let bulk = json!({ "action": "cancel", "filter": { "workflow": "wait" } }).to_string();
-    for (method, path, body) in [
-        ("GET", "/api/executions", ""),
-        ("GET", stream.as_str(), ""),
-        ("POST", "/api/workflows/ten/start", "null"),
-        ("POST", "/api/bulk", bulk.as_str()),
-    ] {
-        for (name, value, is_own) in [
-            ("sec-fetch-site", "cross-site", false),
-            ("sec-fetch-site", "same-site", false),
-            ("origin", "https://elsewhere.example", false),
-            ("origin", "null", false),
-            ("origin", own.as_str(), true),
-            ("sec-fetch-site", "same-origin", true),
-        ] {
-            let method = reqwest::Method::from_bytes(method.as_bytes())?;
-            let request = http.client().request(method.clone(), http.url(path)).body(body.to_owned());
-            let request = request.header("cf-access-jwt-assertion", token).header(name, value);
-            // The token allows no bulk: whether it is let in at all is what counts here.
-            let answer = if path.ends_with("/stream") {
-                http.send_for_a_while(request, path).await?
-            } else {
-                http.send(request, path).await?
-            };
-            assert_eq!(answer.status != 401, is_own, "{method} {path} {name}: {value}: {}", answer.body);
-        }
-    }
-    assert_eq!(admin.show(&run, 0).await?.json()?["status"], "waiting");
     Ok(())
 }
 
@@ -152,8 +78,8 @@ async fn tokens_of_an_issuer_that_was_removed_are_not_taken_for_longer_than_a_se
     let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
     let (root, fixtures) = (engine.client(), fixtures());
     namespace(&root, "acme").await?;
-    let (url, _) = issuer(&fixtures["jwks"]).await?;
-    set_issuer(&root, &url).await?;
+    let (url, _) = issuer::serve(Some(&fixtures["jwks"])).await?;
+    issuer::set(&root, &url).await?;
     let client = root.with_key(fixtures["good"]["EdDSA"].as_str().unwrap_or_default());
     assert_eq!(client.get("/api/executions").await?.status, 200);
     root.request("DELETE", "/api/issuers?issuer=https%3A%2F%2Fissuer.example", "").await?.json()?;

@@ -2,11 +2,11 @@
 
 use anstyle::{AnsiColor, Style};
 use jiff::{SpanRelativeTo, Timestamp as Instant, Unit};
-use stepwell_protocol::{Payload, Timestamp, rest::Status};
+use stepwell_protocol::{Payload, Timestamp, rest::Status, text::is_hidden};
 
 /// Text that others wrote, without what a terminal would take for a command.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Who has done something, to be said after it; nothing, if it was nobody in particular.

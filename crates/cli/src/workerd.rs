@@ -144,6 +144,7 @@ impl Serving<'_> {
             .collect();
         bound.extend(self.variables.iter().cloned());
         bound.remove("STEPWELL_KEY");
+        bound.insert("STEPWELL_DEV".into(), "1".into());
         bound.into_iter().collect()
     }
 }

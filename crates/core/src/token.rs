@@ -10,6 +10,7 @@ use stepwell_protocol::{
     Timestamp,
     access::{Issuer, NamespaceOf, Permission},
     key,
+    text::is_hidden,
 };
 
 /// By how much two clocks may differ.
@@ -182,7 +183,7 @@ impl Token {
             return Err(NotTaken::Scopes);
         }
         let subject: String =
-            self.text("sub").unwrap_or("?").chars().filter(|c| !c.is_control()).take(128).collect();
+            self.text("sub").unwrap_or("?").chars().filter(|c| !is_hidden(*c)).take(128).collect();
         let actor = format!("token:{subject}");
         Ok((namespace.to_owned(), Vouched { actor, scopes, expires_at }))
     }

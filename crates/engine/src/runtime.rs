@@ -7,6 +7,7 @@ use js_sys::{Array, Promise, Reflect};
 use stepwell_promises as promises;
 use stepwell_protocol::Timestamp;
 use wasm_bindgen::prelude::*;
+use worker::worker_sys::web_sys;
 
 /// The methods of a session, as its function is told: a number crosses over more cheaply than a name.
 pub const COMMIT: u32 = 0;
@@ -226,6 +227,35 @@ extern "C" {
     /// A small text at an address: no redirects, five seconds, 64 KiB.
     #[wasm_bindgen(js_name = fetchText)]
     pub fn fetch_text(url: &str) -> Promise;
+}
+
+// Chunk by chunk, so that a body without an announced length takes no more memory than what is kept of it. In
+// JavaScript, because each chunk would be two crossings.
+#[wasm_bindgen(inline_js = r#"
+export async function readBody(request, keptMax, readMax) {
+  let [chunks, bytes] = [[], 0];
+  for await (const chunk of request.body ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes <= keptMax) chunks.push(chunk);
+    else chunks = [];
+    // Whatever else comes is cancelled.
+    if (bytes > readMax) break;
+  }
+  if (bytes > keptMax) return bytes;
+  const whole = new Uint8Array(bytes);
+  let at = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return whole;
+}
+"#)]
+extern "C" {
+    /// The body of a request as bytes, if it has at most `kept_max` of them; otherwise how many were seen before it
+    /// stopped reading, which is soon after `read_max`.
+    #[wasm_bindgen(js_name = readBody)]
+    pub fn read_body(request: &web_sys::Request, kept_max: usize, read_max: usize) -> Promise;
 }
 
 /// The runtime's clock.

@@ -1,8 +1,10 @@
 //! What the deployment says: variables and secrets of the Worker.
 
+use std::{collections::BTreeSet, net::Ipv4Addr};
+
 use stepwell_core::pools::Pool;
 use stepwell_protocol::program::{Budget, STEP_TIMEOUT_MS};
-use worker::Env;
+use worker::{Env, Url};
 
 use crate::runtime;
 
@@ -26,6 +28,18 @@ pub const APP_BINDING: &str = "APP";
 
 /// The binding of the queue through which programs can be called, where there is one.
 pub const QUEUE_BINDING: &str = "DISPATCH";
+
+/// The fewest characters of the deployment's own key, off development.
+const KEY_LENGTH_MIN: usize = 32;
+
+/// The fewest different characters of it: 32 random hexadecimal digits have fewer once in ten million keys.
+const KEY_CHARACTERS_MIN: usize = 8;
+
+/// Keys that everybody knows.
+const KEYS_KNOWN: [&str; 2] = ["0123456789abcdef0123456789abcdef", "00112233445566778899aabbccddeeff"];
+
+/// How many origins `STEPWELL_CORS` may list.
+const ORIGINS_MAX: usize = 32;
 
 /// What Cloudflare gives each object.
 const CELL_BYTES_DEFAULT: u64 = 10_000_000_000;
@@ -115,6 +129,10 @@ pub struct Deployment {
     pub retention_ms: Option<u64>,
     /// Whether runs are started only with an idempotency key: `STEPWELL_IDEMPOTENCY`.
     pub key_required: bool,
+    /// Whether this is a development server on its user's own machine: `STEPWELL_DEV`.
+    pub is_dev: bool,
+    /// The origins whose pages may call the API: `STEPWELL_CORS`.
+    pub origins: Vec<String>,
 }
 
 impl Deployment {
@@ -152,8 +170,58 @@ impl Deployment {
                 ));
             }
         };
-        Ok(Self { pool, key_days: days(env, "STEPWELL_KEY_DAYS", 30)?, retention_ms, key_required })
+        let is_dev = match variable(env, "STEPWELL_DEV").as_deref() {
+            Some("1") => true,
+            Some("" | "0") | None => false,
+            Some(other) => {
+                return Err(format!("The variable STEPWELL_DEV is '{other}'. Set it to 1, or leave it out."));
+            }
+        };
+        let origins = origins(&variable(env, "STEPWELL_CORS").unwrap_or_default())?;
+        let key_days = days(env, "STEPWELL_KEY_DAYS", 30)?;
+        Ok(Self { pool, key_days, retention_ms, key_required, is_dev, origins })
     }
+}
+
+/// Refuses a deployment's own key that somebody could guess. A development server takes any.
+pub fn check_key(key: &str) -> Result<(), String> {
+    let how = "Set another one with `openssl rand -hex 32 | npx wrangler secret put STEPWELL_KEY`.";
+    let length = key.chars().count();
+    if length < KEY_LENGTH_MIN {
+        return Err(format!(
+            "The secret {KEY} has {length} characters, and needs at least {KEY_LENGTH_MIN}. {how}"
+        ));
+    }
+    let different = key.chars().collect::<BTreeSet<_>>().len();
+    if different < KEY_CHARACTERS_MIN || KEYS_KNOWN.contains(&key) {
+        return Err(format!(
+            "The secret {KEY} can be guessed: it is a known key, or repeats a few characters. {how}"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a host, as it stands in a URL, is this machine: `localhost`, `127.0.0.0/8` or `[::1]`.
+pub fn is_loopback(host: &str) -> bool {
+    let is_v4 = host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback());
+    is_v4 || host == "localhost" || host == "[::1]"
+}
+
+/// The origins of a list, with commas or spaces between them.
+fn origins(text: &str) -> Result<Vec<String>, String> {
+    let listed: Vec<_> =
+        text.split([',', ' ']).filter(|origin| !origin.is_empty()).map(str::to_owned).collect();
+    let is_origin = |origin: &String| {
+        let is_web = origin.starts_with("https://") || origin.starts_with("http://");
+        is_web && Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == *origin)
+    };
+    if listed.len() > ORIGINS_MAX || !listed.iter().all(is_origin) {
+        return Err(format!(
+            "The variable STEPWELL_CORS is '{text}'. It takes up to {ORIGINS_MAX} origins, separated by commas, such as \
+             https://app.example.com: no path, no slash at the end, no wildcard."
+        ));
+    }
+    Ok(listed)
 }
 
 /// What the storage of a cell holds.
@@ -191,4 +259,52 @@ fn days(env: &Env, name: &str, default: u64) -> Result<u64, String> {
 
 fn variable(env: &Env, name: &str) -> Option<String> {
     env.var(name).ok().map(|value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_can_be_guessed_is_refused() {
+        for bad in ["", "local-key", "x", &"a".repeat(64), &"abcdefg".repeat(9), KEYS_KNOWN[0], KEYS_KNOWN[1]]
+        {
+            let wrong = check_key(bad).expect_err(bad);
+            assert!(bad.len() < 2 || !wrong.contains(bad), "the message tells the key: {wrong}");
+        }
+        for good in ["9f86d081884c7d659a2feaa0c55ad015", "correct horse battery staple, and more"] {
+            assert_eq!(check_key(good), Ok(()));
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for host in ["localhost", "127.0.0.1", "127.255.3.4", "[::1]"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "0.0.0.0",
+            "10.0.0.1",
+            "[::]",
+        ] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn origins_are_listed_exactly_or_not_at_all() {
+        let read = origins("https://app.example.com, http://localhost:3000").expect("two origins");
+        assert_eq!(read, ["https://app.example.com", "http://localhost:3000"]);
+        assert_eq!(origins(""), Ok(Vec::new()));
+        for bad in
+            ["*", "null", "app.example.com", "https://app.example.com/", "https://*.example.com/x", "ftp://a"]
+        {
+            assert!(origins(bad).is_err(), "{bad}");
+        }
+        assert!(origins(&"https://a.example,".repeat(33)).is_err());
+    }
 }

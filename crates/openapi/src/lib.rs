@@ -12,8 +12,10 @@ use stepwell_protocol::{
         NewKey, NewNamespace, OpenedSession, Rotation, RunSettings, SessionView, Settings,
     },
     program::{Attributes, WorkflowDescription},
-    rest::{Bulk, History, Metrics, Restart, RunList, RunView, SignalReceipt, Status, Why, WorkflowList},
-    routes::{EVERY, Entry, Route, Scope},
+    rest::{
+        Bulk, Health, History, Metrics, Restart, RunList, RunView, SignalReceipt, Status, Why, WorkflowList,
+    },
+    routes::{EVERY, Entry, Method, OF_BODIES, Route, Scope},
 };
 
 /// The description, as it is committed.
@@ -57,7 +59,7 @@ pub fn document() -> Value {
 }
 
 fn operation(route: Route, schemas: &mut SchemaGenerator) -> Value {
-    let Entry { path, scope, summary, codes, .. } = route.entry();
+    let Entry { method, path, scope, summary, codes, .. } = route.entry();
     let Parts { parameters, body, answers } = parts(route, schemas);
     let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let mut all: Vec<_> = in_path
@@ -69,7 +71,7 @@ fn operation(route: Route, schemas: &mut SchemaGenerator) -> Value {
         let content = json!({ (media): { "schema": schema } });
         responses.insert(status.to_string(), json!({ "description": description, "content": content }));
     }
-    for (status, codes) in by_status(scope, codes) {
+    for (status, codes) in by_status(method, scope, codes) {
         let named: Vec<_> =
             codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.title())).collect();
         let known: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
@@ -112,11 +114,12 @@ fn scope_word(scope: Scope) -> &'static str {
 }
 
 /// What a route refuses with, by status.
-fn by_status(scope: Scope, codes: &[Code]) -> Vec<(u16, Vec<Code>)> {
+fn by_status(method: Method, scope: Scope, codes: &[Code]) -> Vec<(u16, Vec<Code>)> {
     // Whoever needs no key is asked for none.
     let of_keys = [Code::Unauthorized, Code::Forbidden, Code::LimitReached];
     let common = EVERY.iter().filter(|code| scope != Scope::Open || !of_keys.contains(code));
-    let mut all: Vec<_> = codes.iter().chain(common).copied().collect();
+    let of_bodies = OF_BODIES.iter().filter(|_| method.has_body());
+    let mut all: Vec<_> = codes.iter().chain(common).chain(of_bodies).copied().collect();
     all.sort_by_key(|code| (code.status(), *code));
     let mut statuses: Vec<(u16, Vec<Code>)> = Vec::new();
     for code in all {
@@ -255,6 +258,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::ShowApi => {
             Parts::of(vec![(200, "This description.", "application/json", json!({ "type": "object" }))])
         }
+        Route::ShowHealth => Parts::of(vec![ok::<Health>(schemas, "The engine answers.")]),
         Route::ShowDocs => {
             Parts::of(vec![(200, "A page for people.", "text/html", json!({ "type": "string" }))])
         }

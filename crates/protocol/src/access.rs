@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize, de::Error as _};
 
-use crate::Timestamp;
+use crate::{Timestamp, text};
 
 /// What a key lets its bearer do. Each includes those before it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -76,9 +76,8 @@ impl FromStr for Permission {
         };
         let scope = Scope::ALL.into_iter().find(|known| known.as_str() == scope).ok_or(NotAPermission)?;
         if let Some(name) = &workflow {
-            let is_name = !name.is_empty()
-                && name.len() <= Self::WORKFLOW_LENGTH_MAX
-                && !name.chars().any(char::is_control);
+            let is_name =
+                !name.is_empty() && name.len() <= Self::WORKFLOW_LENGTH_MAX && text::is_visible(name);
             // Keys and settings belong to no workflow.
             if !is_name || scope == Scope::Admin {
                 return Err(NotAPermission);
@@ -382,7 +381,17 @@ mod tests {
             let permission: Permission = text.parse().expect(text);
             assert_eq!(permission.to_string(), text);
         }
-        for bad in ["", "root", "Read", "read:", "admin:greet", "write:\u{7}", " read", "read,write"] {
+        for bad in [
+            "",
+            "root",
+            "Read",
+            "read:",
+            "admin:greet",
+            "write:\u{7}",
+            "write:a\u{202e}b",
+            " read",
+            "read,write",
+        ] {
             assert_eq!(bad.parse::<Permission>(), Err(NotAPermission), "{bad}");
         }
     }

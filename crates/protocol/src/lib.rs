@@ -22,6 +22,7 @@ pub mod routes;
 mod schema;
 pub mod signature;
 pub mod stream;
+pub mod text;
 pub mod time;
 
 pub use ids::{Epoch, Place, RunId, Seq};

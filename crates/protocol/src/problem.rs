@@ -74,6 +74,10 @@ pub enum Code {
     NamespaceExists,
     /// There are as many of them as there may be.
     TooMany,
+    /// The deployment's settings make no sense, or its key is missing or too weak.
+    Misconfigured,
+    /// A development server was asked by another name than this machine's own.
+    HostNotAllowed,
     /// Something is wrong in Stepwell itself.
     Internal,
 }
@@ -108,6 +112,8 @@ impl Code {
         Self::NamespaceNotFound,
         Self::NamespaceExists,
         Self::TooMany,
+        Self::Misconfigured,
+        Self::HostNotAllowed,
         Self::Internal,
         Self::AppUnreachable,
         Self::AppKeyMissing,
@@ -137,6 +143,7 @@ impl Code {
             | Self::NamespaceExists
             | Self::TooMany => 409,
             Self::PayloadTooLarge => 413,
+            Self::HostNotAllowed => 421,
             Self::IdempotencyKeyReused => 422,
             Self::LimitReached => 429,
             Self::ProgramDied
@@ -148,6 +155,7 @@ impl Code {
             | Self::Panicked
             | Self::AppKeyMissing
             | Self::ActivationUnverified
+            | Self::Misconfigured
             | Self::Internal => 500,
             Self::AppUnreachable => 502,
             // Not 503: it does not pass by itself.
@@ -190,6 +198,8 @@ impl Code {
             Self::NamespaceNotFound => "namespace_not_found",
             Self::NamespaceExists => "namespace_exists",
             Self::TooMany => "too_many",
+            Self::Misconfigured => "misconfigured",
+            Self::HostNotAllowed => "host_not_allowed",
             Self::Internal => "internal",
         }
     }
@@ -234,6 +244,8 @@ impl Code {
             Self::NamespaceNotFound => "No such namespace",
             Self::NamespaceExists => "There is a namespace of this name",
             Self::TooMany => "There are too many",
+            Self::Misconfigured => "The deployment is misconfigured",
+            Self::HostNotAllowed => "This development server does not answer to that host",
             Self::Internal => "Something is wrong in Stepwell",
         }
     }

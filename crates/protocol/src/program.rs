@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, signature::Signature,
-    stream::Published,
+    stream::Published, text::is_hidden,
 };
 
 /// How much journal goes into one page, in bytes of JSON.
@@ -340,7 +340,7 @@ impl Attributes {
     pub fn is_name(name: &str) -> bool {
         !name.is_empty()
             && name.len() <= Self::NAME_LENGTH_MAX
-            && !name.chars().any(|c| c == ':' || c.is_control())
+            && !name.chars().any(|c| c == ':' || is_hidden(c))
     }
 }
 

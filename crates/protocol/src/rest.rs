@@ -431,3 +431,22 @@ pub struct SignalReceipt {
     /// Whether this id had been received before, so that nothing changed.
     pub duplicate: bool,
 }
+
+/// Whether the engine answers: `GET /api/health`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Always `ok`: an engine that is not says so with a problem, or not at all.
+    pub status: HealthStatus,
+    /// The version of the program protocol that it speaks.
+    pub protocol: u32,
+}
+
+/// How the engine is.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HealthStatus {
+    /// It answers.
+    Ok,
+}

@@ -4,7 +4,7 @@
 //! this table, and whatever is said about routes elsewhere (who is let in, the description for clients, the
 //! tests of both) goes through it, so that a route without an entry cannot be.
 
-use crate::Code;
+use crate::{Code, program::PAYLOAD_BYTES_MAX};
 
 /// A method of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +20,14 @@ pub enum Method {
 }
 
 impl Method {
+    /// Whether its requests have bodies that are read.
+    pub fn has_body(self) -> bool {
+        match self {
+            Self::Post | Self::Put => true,
+            Self::Get | Self::Delete => false,
+        }
+    }
+
     /// As it stands in a request.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -72,13 +80,29 @@ pub struct Entry {
     pub subject: Subject,
     /// What it does, in a line.
     pub summary: &'static str,
-    /// What it may refuse with, besides what [`EVERY`] route may.
+    /// What it may refuse with, besides what [`EVERY`] route may, and those with a body ([`OF_BODIES`]).
     pub codes: &'static [Code],
 }
 
 /// What any route may refuse with.
-pub const EVERY: [Code; 5] =
-    [Code::Unauthorized, Code::Forbidden, Code::MethodNotAllowed, Code::LimitReached, Code::Internal];
+pub const EVERY: [Code; 7] = [
+    Code::Unauthorized,
+    Code::Forbidden,
+    Code::MethodNotAllowed,
+    Code::HostNotAllowed,
+    Code::LimitReached,
+    Code::Misconfigured,
+    Code::Internal,
+];
+
+/// What any route that reads a body, by `POST` or `PUT`, may refuse with besides.
+pub const OF_BODIES: [Code; 1] = [Code::PayloadTooLarge];
+
+/// The largest body of a route that takes a payload: the payload, and a little around it.
+const PAYLOAD_BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 8_192;
+
+/// The largest body of any other route.
+const BODY_BYTES_MAX: usize = 65_536;
 
 /// Names each route once, and makes the enum, the list and the table of it.
 macro_rules! routes {
@@ -126,13 +150,13 @@ routes! {
     ShowMetrics: Get "/api/metrics" Read Whole [InvalidRequest],
     /// Starts a run of a workflow.
     StartRun: Post "/api/workflows/{workflow}/start" Write Workflow
-        [InvalidRequest IdempotencyKeyMissing WorkflowNotFound IdempotencyKeyInFlight PayloadTooLarge
+        [InvalidRequest IdempotencyKeyMissing WorkflowNotFound IdempotencyKeyInFlight
             IdempotencyKeyReused CellFull],
     /// Lists and finds runs, newest first.
     ListRuns: Get "/api/executions" Read Visible [InvalidRequest],
     /// Cancels, retries or restarts all runs that fit a filter, as a run of its own.
     StartBulk: Post "/api/bulk" Write Whole
-        [InvalidRequest IdempotencyKeyMissing IdempotencyKeyInFlight PayloadTooLarge IdempotencyKeyReused
+        [InvalidRequest IdempotencyKeyMissing IdempotencyKeyInFlight IdempotencyKeyReused
             CellFull],
     /// Shows a run, or waits for its end.
     ShowRun: Get "/api/executions/{id}" Read Run [InvalidRequest RunNotFound],
@@ -153,7 +177,7 @@ routes! {
         [InvalidRequest RunNotFound StepNotFound WrongStatus TooMany],
     /// Sends a run a signal.
     SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
-        [InvalidRequest RunNotFound RunEnded PayloadTooLarge],
+        [InvalidRequest RunNotFound RunEnded],
     /// Follows a run: what happened, then what happens, until its end.
     FollowRun: Get "/api/executions/{id}/stream" Read Run [InvalidRequest RunNotFound],
     /// Follows the statuses of all runs.
@@ -162,6 +186,8 @@ routes! {
     ShowApi: Get "/api/openapi.json" Open Whole [],
     /// Describes these routes for people.
     ShowDocs: Get "/api/docs" Open Whole [],
+    /// Says whether the engine answers.
+    ShowHealth: Get "/api/health" Open Whole [],
     /// Lists the namespace's keys.
     ListKeys: Get "/api/keys" Admin Whole [],
     /// Makes a key, and shows it for the only time.
@@ -215,6 +241,12 @@ impl Route {
             entry.method.as_str() == method && fits(entry.path, path)
         });
         fitting.min_by_key(|route| route.entry().path.matches('{').count())
+    }
+
+    /// The largest body that it reads, in bytes.
+    pub fn body_bytes_max(self) -> usize {
+        let takes_payload = matches!(self, Self::StartRun | Self::SendSignal);
+        if takes_payload { PAYLOAD_BODY_BYTES_MAX } else { BODY_BYTES_MAX }
     }
 
     /// The methods that a path takes; none, if no route has it.
@@ -291,6 +323,10 @@ mod tests {
             );
             assert!(summary.ends_with('.') && !summary.contains('\n'), "{path}: {summary}");
             assert!(codes.iter().all(|code| !EVERY.contains(code)), "{path} says what all routes say");
+            assert!(
+                codes.iter().all(|code| !OF_BODIES.contains(code)),
+                "{path} says what all bodies are refused with"
+            );
         }
     }
 }

@@ -90,8 +90,8 @@ impl Ctx {
     /// Lets the run be found by a name and a value, such as `customer` and a customer's number: a later value of the
     /// same name takes the place of the earlier one. It travels with the next thing that the run reports.
     ///
-    /// A run has up to 16 of them. A name has 1 to 64 bytes, without colons and control characters: any other fails
-    /// the run. A value is cut at 256 bytes.
+    /// A run has up to 16 of them. A name has 1 to 64 bytes, without colons, control and invisible characters: any
+    /// other fails the run. A value is cut at 256 bytes.
     #[expect(clippy::needless_pass_by_value, reason = "a value reads better than a reference to one")]
     pub fn set_attribute(&self, name: impl Into<String>, value: impl ToString) {
         self.state.borrow_mut().asides().set_attribute(name.into(), value.to_string());

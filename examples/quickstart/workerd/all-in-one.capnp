@@ -24,5 +24,6 @@ const main :Workerd.Worker = (
     (name = "CELL", durableObjectNamespace = "Cell"),
     (name = "CATALOG", durableObjectNamespace = "Catalog"),
     (name = "STEPWELL_KEY", fromEnvironment = "STEPWELL_KEY"),
+    (name = "STEPWELL_DEV", text = "1"),
   ],
 );

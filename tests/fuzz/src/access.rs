@@ -62,13 +62,17 @@ pub fn credential(data: &[u8]) {
         assert_eq!(reading::bearer(&format!("{scheme} {text}")), text.trim());
     }
     assert_eq!(reading::bearer(&format!("Basic {text}")), "");
-    if let Some(session) = reading::session_of(text) {
-        assert!(text.contains(session) && !session.contains(';'));
-    }
-    if !text.contains(';') && text.trim() == text {
-        let cookies = format!("theme=dark; {}={text}; lang=en", reading::COOKIE);
-        assert_eq!(reading::session_of(&cookies), Some(text));
-        let of_another = format!("not_{}={text}", reading::COOKIE);
-        assert_eq!(reading::session_of(&of_another), None);
+    for is_https in [false, true] {
+        if let Some(session) = reading::session_of(text, is_https) {
+            assert!(text.contains(session) && !session.contains(';'));
+        }
+        if !text.contains(';') && text.trim() == text {
+            let cookie = reading::cookie(is_https, text);
+            let pair = cookie.split(';').next().unwrap_or_default();
+            let cookies = format!("theme=dark; {pair}; lang=en");
+            assert_eq!(reading::session_of(&cookies, is_https), Some(text));
+            assert_eq!(reading::session_of(&cookies, !is_https), None);
+            assert_eq!(reading::session_of(&format!("not_{pair}"), is_https), None);
+        }
     }
 }

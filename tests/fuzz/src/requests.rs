@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use stepwell_core::stream::{Cursor, PoolCursor};
 use stepwell_engine::reading::{self, ListQuery, StartRequest, StreamQuery};
-use stepwell_protocol::{program::Attributes, rest::Filter};
+use stepwell_protocol::{program::Attributes, rest::Filter, text::is_hidden};
 
 use crate::{json, parted, text};
 
@@ -55,7 +55,7 @@ pub fn start_request(data: &[u8]) {
         return;
     };
     assert!(tags.len() <= 8 && tags.is_sorted_by(|a, b| a < b));
-    assert!(tags.iter().all(|tag| (1..=64).contains(&tag.len()) && !tag.contains(char::is_control)));
+    assert!(tags.iter().all(|tag| (1..=64).contains(&tag.len()) && !tag.contains(is_hidden)));
     assert_eq!(read.as_deref().unwrap_or_default(), key, "a key is taken as it is or not at all");
     assert!(key.len() <= 256 && wait_ms <= 300_000 && wait_ms % 1_000 == 0);
     let blank: &[char] = &[' ', '\t', '\n', '\r'];

@@ -11,6 +11,7 @@ use stepwell_protocol::{
     Timestamp,
     access::{Issuer, NamespaceOf},
     key,
+    text::is_hidden,
 };
 
 use crate::{parted, text};
@@ -40,7 +41,7 @@ pub fn token(data: &[u8]) {
         assert!(key::is_namespace(&namespace));
         assert!((1..=SCOPES_MAX).contains(&vouched.scopes.len()));
         assert!(vouched.expires_at > now && vouched.expires_at <= Timestamp::MAX);
-        assert!(vouched.actor.starts_with("token:") && !vouched.actor.contains(char::is_control));
+        assert!(vouched.actor.starts_with("token:") && !vouched.actor.contains(is_hidden));
         if vouched.expires_at < Timestamp::MAX {
             assert_eq!(token.vouch(vouched.expires_at, &issuer), Err(NotTaken::Time));
         }

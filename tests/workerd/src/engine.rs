@@ -125,6 +125,11 @@ impl Engine {
         Self::assemble(form, Build::Abort, &[("STEPWELL_CELLS", &cells.to_string())], &leak).await
     }
 
+    /// Starts one with a Worker before it that passes everything on as if it had come over HTTPS.
+    pub async fn start_over_https(form: Form, variables: &[(&str, &str)]) -> Result<Self> {
+        Self::assemble(form, Build::Abort, variables, &https).await
+    }
+
     /// Starts one whose isolates may take only so much memory.
     pub async fn start_bounded(
         form: Form,
@@ -198,11 +203,13 @@ impl Engine {
     }
 
     fn worker(build: Build, bundle: &str, variables: &[(&str, &str)]) -> Result<Worker> {
+        let own_key = variables.iter().find(|(name, _)| *name == "STEPWELL_KEY");
         let worker = Worker::bundle("engine", &build.bundle(bundle)?)
             .durable_object("CELL", "Cell")
             .durable_object("CATALOG", "Catalog")
-            .text("STEPWELL_KEY", KEY);
-        Ok(variables.iter().fold(worker, |worker, (name, value)| worker.text(name, value)))
+            .text("STEPWELL_KEY", own_key.map_or(KEY, |(_, key)| key));
+        let others = variables.iter().filter(|(name, _)| *name != "STEPWELL_KEY");
+        Ok(others.fold(worker, |worker, (name, value)| worker.text(name, value)))
     }
 
     /// One that was put together elsewhere.
@@ -281,6 +288,19 @@ fn leak(config: Config, method: &str, path: &str) -> Config {
     let worker = Worker::inline("leak", [("main.js", code)]).service("ENGINE", "engine");
     let worker = worker.text("METHOD", method).text("PATH", path).text("KEY", KEY);
     config.worker(worker).serving_instead("leak")
+}
+
+/// Puts a Worker before the engine that passes everything on, with an encrypted address.
+fn https(config: Config) -> Config {
+    let code = r#"
+        export default {
+          fetch(request, env) {
+            return env.ENGINE.fetch(new Request(request.url.replace("http:", "https:"), request));
+          },
+        };"#;
+    config
+        .worker(Worker::inline("https", [("main.js", code)]).service("ENGINE", "engine"))
+        .serving_instead("https")
 }
 
 /// Asks an engine.

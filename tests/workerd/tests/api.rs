@@ -168,6 +168,7 @@ async fn every_route_answers_as_it_is_described() -> Result<()> {
     let page = api.ask(Method::GET, "/api/docs", &[], "", 200).await?;
     assert!(!page.body.contains("http"), "the page needs nothing from elsewhere");
 
+    api.get("/api/health", 200).await?;
     api.get("/api/workflows", 200).await?;
     api.get("/api/workflows/mixed", 200).await?;
     api.get("/api/workflows/nothing", 404).await?;
@@ -285,7 +286,7 @@ async fn refusals(api: &mut Described) -> Result<()> {
     for path in ["/api/executions", "/api/workflows", "/api/metrics", "/api/stream", NOBODY] {
         api.ask(Method::GET, path, wrong, "", 401).await?;
     }
-    for path in ["/api/openapi.json", "/api/docs"] {
+    for path in ["/api/openapi.json", "/api/docs", "/api/health"] {
         api.ask(Method::GET, path, wrong, "", 200).await?;
     }
     Ok(())

@@ -1,63 +1,35 @@
-//! Tokens of another issuer on the real workerd. They were signed once, for as long as anybody will test this; the
-//! private keys are gone.
+//! Tokens of another issuer on the real workerd.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::Ordering;
 
-use axum::{Router, routing::get};
 use serde_json::{Value, json};
 use stepwell_workerd_tests::{
     TestResult,
-    access::{code, namespace},
-    engine::{Client, Engine, Form},
+    access::{
+        code,
+        issuer::{self, DEVELOPMENT, fixtures},
+        namespace,
+    },
+    engine::{Engine, Form},
 };
 use tokio::time::{Duration, Instant};
-
-fn fixtures() -> Value {
-    serde_json::from_str(include_str!("../fixtures/tokens.json")).expect("the fixtures are JSON")
-}
 
 fn tokens(fixtures: &Value, which: &str) -> Vec<(String, String)> {
     let all = fixtures[which].as_object().expect("tokens by name");
     all.iter().map(|(name, token)| (name.clone(), token.as_str().unwrap_or_default().to_owned())).collect()
 }
 
-/// An issuer on this machine: its address, and how often its keys were fetched.
-async fn issuer(jwks: &Value) -> anyhow::Result<(String, Arc<AtomicUsize>)> {
-    let (text, fetched) = (jwks.to_string(), Arc::new(AtomicUsize::new(0)));
-    let counted = fetched.clone();
-    let keys = get(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        std::future::ready(text.clone())
-    });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}/jwks", listener.local_addr()?);
-    tokio::spawn(async move { axum::serve(listener, Router::new().route("/jwks", keys)).await });
-    Ok((url, fetched))
-}
-
-async fn set_issuer(root: &Client, url: &str) -> anyhow::Result<()> {
-    let issuer = json!({
-        "issuer": "https://issuer.example", "audience": "stepwell", "jwks_url": url,
-        "namespace": { "claim": "tenant" }, "scopes_claim": "scope",
-    });
-    root.request("PUT", "/api/issuers", &issuer.to_string()).await?.json()?;
-    Ok(())
-}
-
 #[tokio::test]
 async fn tokens_of_all_three_algorithms_are_taken_and_forgeries_are_not() -> TestResult {
-    let engine = Engine::start(Form::AllInOne, 2).await?;
+    let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
     let (root, fixtures) = (engine.client(), fixtures());
     let admin = namespace(&root, "acme").await?;
     let other = admin.start_id("nap", json!(60_000)).await?;
-    let (url, fetched) = issuer(&fixtures["jwks"]).await?;
+    let (url, fetched) = issuer::serve(Some(&fixtures["jwks"])).await?;
     let good = tokens(&fixtures, "good");
     let refused = root.with_key(&good[0].1).get("/api/executions").await?;
     assert_eq!(refused.status, 401, "nobody has said to take its tokens");
-    set_issuer(&root, &url).await?;
+    issuer::set(&root, &url).await?;
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     for (name, token) in &good {
         let client = root.with_key(token);
@@ -89,11 +61,11 @@ async fn tokens_of_all_three_algorithms_are_taken_and_forgeries_are_not() -> Tes
 
 #[tokio::test]
 async fn cloudflare_access_can_stand_in_front() -> TestResult {
-    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
     let (root, fixtures) = (engine.client(), fixtures());
     namespace(&root, "acme").await?;
-    let (url, _) = issuer(&fixtures["jwks"]).await?;
-    set_issuer(&root, &url).await?;
+    let (url, _) = issuer::serve(Some(&fixtures["jwks"])).await?;
+    issuer::set(&root, &url).await?;
     let http = engine.engine.http();
     let token = fixtures["good"]["RS256"].as_str().unwrap_or_default();
     let request = http.client().get(http.url("/api/executions")).header("cf-access-jwt-assertion", token);
@@ -103,11 +75,11 @@ async fn cloudflare_access_can_stand_in_front() -> TestResult {
 
 #[tokio::test]
 async fn tokens_of_an_issuer_that_was_removed_are_not_taken_for_longer_than_a_second() -> TestResult {
-    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
     let (root, fixtures) = (engine.client(), fixtures());
     namespace(&root, "acme").await?;
-    let (url, _) = issuer(&fixtures["jwks"]).await?;
-    set_issuer(&root, &url).await?;
+    let (url, _) = issuer::serve(Some(&fixtures["jwks"])).await?;
+    issuer::set(&root, &url).await?;
     let client = root.with_key(fixtures["good"]["EdDSA"].as_str().unwrap_or_default());
     assert_eq!(client.get("/api/executions").await?.status, 200);
     root.request("DELETE", "/api/issuers?issuer=https%3A%2F%2Fissuer.example", "").await?.json()?;

@@ -6,6 +6,7 @@ use stepwell_protocol::{
     Code, Timestamp,
     access::{AuditRecord, Issuer, KeyStatus, Limits, NamespaceOf, RunSettings},
     key,
+    text::is_visible,
 };
 
 use super::{
@@ -17,6 +18,15 @@ use crate::access::Credential;
 
 /// The longest time of any setting: a hundred years.
 const TIME_MS_MAX: u64 = 36_500 * 86_400_000;
+
+/// Whether a text has the form of a web address without a user name. Whether the address may be used, the Worker knows:
+/// it depends on whether this is a development server.
+fn is_web_address(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['@', '\\']);
+    host.is_some_and(is_host) && !text.contains(char::is_whitespace) && is_visible(text)
+}
 
 /// The longest text of an issuer's settings.
 const TEXT_LENGTH_MAX: usize = 512;
@@ -76,12 +86,10 @@ impl Catalog {
     }
 
     fn create_key(&self, now: Timestamp, key: Key) -> Result<Decision, Rejection> {
-        let is_name = !key.name.is_empty()
-            && key.name.len() <= NAME_LENGTH_MAX
-            && !key.name.chars().any(char::is_control);
+        let is_name = !key.name.is_empty() && key.name.len() <= NAME_LENGTH_MAX && is_visible(&key.name);
         if !is_name {
             return Err(invalid(format!(
-                "The name of a key has 1 to {NAME_LENGTH_MAX} bytes and no control characters."
+                "Use 1 to {NAME_LENGTH_MAX} bytes for the name of a key, without control or invisible characters."
             )));
         }
         if key.scopes.is_empty() || key.scopes.len() > SCOPES_MAX {
@@ -233,10 +241,8 @@ impl Catalog {
                 return Err(invalid(format!("Each text of an issuer has 1 to {TEXT_LENGTH_MAX} bytes.")));
             }
         }
-        let is_local =
-            ["http://127.0.0.1:", "http://localhost:"].iter().any(|at| issuer.jwks_url.starts_with(at));
-        if !is_local && !issuer.jwks_url.starts_with("https://") {
-            return Err(invalid("`jwks_url` begins with https://, unless it is on this machine."));
+        if !is_web_address(&issuer.jwks_url) {
+            return Err(invalid("`jwks_url` takes an https:// address without a user name."));
         }
         if issuer.scopes.len() > SCOPES_MAX {
             return Err(invalid(format!("An issuer has up to {SCOPES_MAX} scopes.")));

@@ -16,8 +16,22 @@ use crate::{access::Access, catalog, runtime};
 const ASKED_MAX: usize = 3;
 
 impl Host {
+    /// Refuses a caller who may not do this, and then looks after the cell: nobody makes it read its rows or set its
+    /// alarm with a key that is not good.
+    pub(super) async fn enter(
+        self: &Rc<Self>,
+        call: &Call,
+        place: &Place,
+    ) -> Result<Option<Rc<Grant>>, Fault> {
+        let grant = self.admit(call, place).await?;
+        let is_new = self.machine.borrow().wants_repair();
+        self.repair().await?;
+        // A cell that was just loaded has waited for its alarm: the key may have been revoked meanwhile.
+        if is_new { self.admit(call, place).await } else { Ok(grant) }
+    }
+
     /// Refuses a caller who may not do this. Whoever may without being asked has no grant.
-    pub(super) async fn admit(&self, call: &Call, place: &Place) -> Result<Option<Rc<Grant>>, Fault> {
+    async fn admit(&self, call: &Call, place: &Place) -> Result<Option<Rc<Grant>>, Fault> {
         let Some(access) = &call.access else { return Ok(None) };
         let (credential, need) = (&access.credential, &access.need);
         let bytes = call.operation.payload_bytes();

@@ -134,9 +134,8 @@ impl Host {
     }
 
     async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
-        self.repair().await?;
         let place = call.place();
-        let grant = self.admit(&call, &place).await?;
+        let grant = self.enter(&call, &place).await?;
         self.check_cells(&place, &call.operation)?;
         let namespace = call.namespace;
         match call.operation {

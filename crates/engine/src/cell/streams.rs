@@ -117,14 +117,13 @@ impl Host {
     }
 
     async fn follow(self: &Rc<Self>, url: &str) -> Result<JsValue, Fault> {
-        self.repair().await?;
         let query = url.split_once('?').map_or("", |(_, query)| query);
         let asked = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "follow");
         let call: Option<Call> = asked.and_then(|(_, text)| serde_json::from_str(&text).ok());
         let unknown = || Problem::new(Code::Internal, "Worker and cell do not speak the same protocol.");
         let call = call.ok_or_else(unknown)?;
         let place = call.place();
-        let grant = self.admit(&call, &place).await?;
+        let grant = self.enter(&call, &place).await?;
         // No await from here on: a key that is revoked meanwhile would leave a socket that nobody closes.
         let Operation::Follow { follow } = call.operation else { return Err(unknown().into()) };
         let (follows, tag) = match follow {

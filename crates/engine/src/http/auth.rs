@@ -16,15 +16,19 @@ use stepwell_protocol::{
 };
 use worker::{Env, Request};
 
-use super::{error::Refusal, token};
+use super::{error::Refusal, guessing, token, verdicts};
 use crate::{
     access::{Access, hash},
     keyring::Keyring,
     settings::KEY,
 };
 
-/// The cookie that a browser brings a session in.
-pub const COOKIE: &str = "stepwell_session";
+/// The cookie that a browser brings a session in, without encryption.
+const COOKIE: &str = "stepwell_session";
+
+/// The same over HTTPS. By this prefix, a browser takes it from this host alone and never without encryption: no other
+/// host of the same site can put its own in this one's place.
+const HOST_COOKIE: &str = "__Host-stepwell_session";
 
 /// Where Cloudflare Access puts its token.
 const ACCESS_HEADER: &str = "cf-access-jwt-assertion";
@@ -52,48 +56,117 @@ pub async fn caller(request: &Request, env: &Env, route: Option<Route>) -> Resul
     if route.is_some_and(|route| route.entry().scope == routes::Scope::Open) {
         return Ok(Caller::Nobody);
     }
-    let keyring = Keyring::of(env);
-    if !keyring.has_root() {
-        let detail = format!(
-            "The secret {KEY} is not set, so nobody can be let in. Set it with `npx wrangler secret put {KEY}`."
-        );
-        return Err(Refusal::new(Code::Internal, detail));
-    }
-    let header = |name| request.headers().get(name).ok().flatten();
-    // One header is all that most requests are asked for: each is a crossing.
-    let (brought, by_cookie) = if let Some(text) = header("authorization") {
-        (bearer(&text).to_owned(), false)
-    } else if let Some(token) = header(ACCESS_HEADER) {
-        (token, false)
-    } else {
-        (header("cookie").as_deref().and_then(session_of).unwrap_or_default().to_owned(), true)
-    };
+    let header = |name: &str| request.headers().get(name).ok().flatten();
+    let (brought, way) = Way::of(request, &header);
     if brought.is_empty() {
         let detail = "Send a key as `Authorization: Bearer <key>`.";
         return Err(Refusal::new(Code::Unauthorized, detail));
     }
-    if !by_cookie && keyring.is_root(&brought) {
+    way.check_origin(request, &header)?;
+    if let Err(refusal) = guessing::check(request) {
+        // Others behind the same address go on, with keys that were good a moment ago.
+        return known(&brought, way).ok_or(refusal);
+    }
+    let found = find(env, &brought, way).await;
+    found.inspect_err(|refusal| guessing::count(request, refusal))
+}
+
+/// Whether the deployment's own key was brought.
+pub fn is_root(request: &Request, env: &Env) -> bool {
+    let header = request.headers().get("authorization").ok().flatten();
+    header.is_some_and(|text| is_own_key(env, bearer(&text)))
+}
+
+fn is_own_key(env: &Env, brought: &str) -> bool {
+    Keyring::of(env).is_root(brought)
+}
+
+/// Whose key or session it is, if an object has accepted it lately.
+fn known(brought: &str, way: Way) -> Option<Caller> {
+    let caller = of_key(brought, way).ok()?;
+    match &caller {
+        Caller::Bearer { namespace, credential, .. } if verdicts::is_good(namespace, &credential.hash) => {
+            Some(caller)
+        }
+        Caller::Root | Caller::Bearer { .. } | Caller::Nobody => None,
+    }
+}
+
+async fn find(env: &Env, brought: &str, way: Way) -> Result<Caller, Refusal> {
+    if way == Way::Authorization && is_own_key(env, brought) {
         return Ok(Caller::Root);
     }
-    if !by_cookie && token::is_token(&brought) {
-        return token::caller(env.clone(), &brought).await;
+    if way != Way::Cookie && token::is_token(brought) {
+        return token::caller(env.clone(), brought).await;
     }
+    of_key(brought, way)
+}
+
+/// Whose key or session it would be.
+fn of_key(brought: &str, way: Way) -> Result<Caller, Refusal> {
     let not_a_key = |error| Refusal::new(Code::Unauthorized, format!("This is no key: {error}."));
-    let Named { kind, namespace, id } = key::read(&brought).map_err(not_a_key)?;
-    if by_cookie {
-        let is_own = match header("sec-fetch-site") {
-            Some(site) => ["same-origin", "none"].contains(&site.as_str()),
-            // Not every browser says it of a WebSocket, but each one says where its page is from.
-            None => header("origin").is_none_or(|origin| is_origin_of(request, &origin)),
-        };
-        // Another site's page may let a browser send the cookie; it cannot make it say that it is this site's.
-        if kind != Kind::Session || !is_own {
-            let detail = "A cookie is good only for a session, and only from this site's own pages.";
-            return Err(Refusal::new(Code::Unauthorized, detail));
+    let Named { kind, namespace, id } = key::read(brought).map_err(not_a_key)?;
+    let is_good = match way {
+        Way::Authorization => true,
+        Way::Access => false,
+        Way::Cookie => kind == Kind::Session,
+    };
+    if !is_good {
+        let detail = "Send a key as `Authorization: Bearer <key>`. A cookie takes only a session, and Access only its \
+                      own token.";
+        return Err(Refusal::new(Code::Unauthorized, detail));
+    }
+    let credential = Credential { id, hash: hash(brought) };
+    Ok(Caller::Bearer { namespace, credential, vouched: None })
+}
+
+/// How a credential came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// A program has put it into the request.
+    Authorization,
+    /// Cloudflare Access has made it of a browser's cookie.
+    Access,
+    /// A browser has added it.
+    Cookie,
+}
+
+impl Way {
+    /// What was brought, and how. Most requests are asked for one header only: each is a crossing.
+    fn of(request: &Request, header: &impl Fn(&str) -> Option<String>) -> (String, Self) {
+        if let Some(text) = header("authorization") {
+            (bearer(&text).to_owned(), Self::Authorization)
+        } else if let Some(token) = header(ACCESS_HEADER) {
+            (token, Self::Access)
+        } else {
+            let cookies = header("cookie").unwrap_or_default();
+            let is_https = request.url().is_ok_and(|url| url.scheme() == "https");
+            (session_of(&cookies, is_https).unwrap_or_default().to_owned(), Self::Cookie)
         }
     }
-    let credential = Credential { id, hash: hash(&brought) };
-    Ok(Caller::Bearer { namespace, credential, vouched: None })
+
+    /// Refuses what another site's page has made a browser send. A browser adds cookies, and Access adds its token to
+    /// whatever has its cookie, without asking which page wants that; only `Authorization` is always somebody's will.
+    fn check_origin(
+        self,
+        request: &Request,
+        header: &impl Fn(&str) -> Option<String>,
+    ) -> Result<(), Refusal> {
+        if self == Self::Authorization {
+            return Ok(());
+        }
+        let is_own = match header("sec-fetch-site") {
+            Some(site) => ["same-origin", "none"].contains(&site.as_str()),
+            // Not every browser sends it with a WebSocket, but each one sends the page's origin.
+            None => header("origin").is_none_or(|origin| is_origin_of(request, &origin)),
+        };
+        if is_own {
+            return Ok(());
+        }
+        let detail = "A page of another site sent this request. Sessions and Access tokens work from this site's own \
+                      pages only; elsewhere, send a key as `Authorization: Bearer <key>`.";
+        Err(Refusal::new(Code::Unauthorized, detail))
+    }
 }
 
 /// What a route takes. A path that is no route takes a good key, so that nobody else can try them out.
@@ -159,7 +232,16 @@ fn is_origin_of(request: &Request, origin: &str) -> bool {
     request.url().is_ok_and(|url| url.origin().ascii_serialization() == origin)
 }
 
-pub(super) fn session_of(cookies: &str) -> Option<&str> {
+/// The session of a `Cookie` header. Over HTTPS, the name without the prefix may be anybody's.
+pub(super) fn session_of(cookies: &str, is_https: bool) -> Option<&str> {
+    let wanted = if is_https { HOST_COOKIE } else { COOKIE };
     let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+    pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value)
+}
+
+/// The cookie of a session. No script sees it, and no other site sends it.
+pub(super) fn cookie(is_https: bool, token: &str, lasts_s: u64) -> String {
+    // The prefix takes the whole host as its path; without it, the cookie goes nowhere but to the API.
+    let (name, path) = if is_https { (HOST_COOKIE, "/") } else { (COOKIE, "/api") };
+    format!("{name}={token}; Path={path}; HttpOnly; Secure; SameSite=Strict; Max-Age={lasts_s}")
 }

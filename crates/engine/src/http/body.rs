@@ -1,9 +1,18 @@
-//! Bodies that Stepwell reads itself, and how much of what somebody sent an answer says again.
+//! Bodies: how much of one is read, what Stepwell itself makes of it, and how much of what somebody sent an answer says
+//! again.
 
+use js_sys::Uint8Array;
 use serde::de::DeserializeOwned;
-use stepwell_protocol::Code;
+use stepwell_protocol::{Code, text::is_hidden};
+use wasm_bindgen::JsCast as _;
+use worker::Request;
 
 use super::error::Refusal;
+use crate::runtime;
+
+/// How much of a body that is too large is read and thrown away. A client that is still sending when the connection
+/// closes sees that, and not the answer.
+const WASTED_BYTES_MAX: usize = 5_000_000;
 
 /// How much of a parameter or a word an answer has.
 const WORD_LENGTH_MAX: usize = 40;
@@ -13,6 +22,45 @@ const MISTAKE_LENGTH_MAX: usize = 240;
 
 /// What JSON has between values. What Unicode calls space besides is none.
 const SPACE: &[u8] = b" \t\r\n";
+
+/// The body of a request, if it is a text of at most so many bytes. No more than that is ever held.
+pub async fn receive(request: &mut Request, bytes_max: usize) -> Result<String, Refusal> {
+    let header = |name| request.headers().get(name).ok().flatten();
+    // The server cuts a body off at the length that was announced, unless it came in chunks.
+    let announced = header("content-length").and_then(|length| length.parse::<usize>().ok());
+    let announced = announced.filter(|_| header("transfer-encoding").is_none());
+    let bytes = match announced {
+        Some(length) if length <= bytes_max => request.bytes().await.map_err(|_| broken_off())?,
+        Some(length) if length > WASTED_BYTES_MAX => return Err(too_large(length, bytes_max)),
+        Some(_) | None => read_by_chunks(request, bytes_max).await?,
+    };
+    String::from_utf8(bytes).map_err(|_| Refusal::new(Code::InvalidRequest, "The body is not UTF-8 text."))
+}
+
+async fn read_by_chunks(request: &Request, bytes_max: usize) -> Result<Vec<u8>, Refusal> {
+    let reading = runtime::read_body(request.inner(), bytes_max, WASTED_BYTES_MAX);
+    let read = runtime::settle(reading.into()).await.map_err(|_| broken_off())?;
+    match read.dyn_ref::<Uint8Array>() {
+        Some(bytes) => Ok(bytes.to_vec()),
+        None => {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of bytes")]
+            let length = read.as_f64().unwrap_or_default() as usize;
+            Err(too_large(length, bytes_max))
+        }
+    }
+}
+
+fn broken_off() -> Refusal {
+    Refusal::new(Code::InvalidRequest, "The body broke off before its end.")
+}
+
+fn too_large(length: usize, bytes_max: usize) -> Refusal {
+    let detail = format!(
+        "The body has {length} bytes or more; this route reads at most {bytes_max}. Store large values elsewhere, for \
+         example in R2, and pass their name."
+    );
+    Refusal::new(Code::PayloadTooLarge, detail)
+}
 
 /// Whether there is no value in a body.
 pub fn is_empty(body: &str) -> bool {
@@ -36,5 +84,5 @@ pub fn shown(text: &str) -> String {
 }
 
 fn cut(text: &str, length_max: usize) -> String {
-    text.chars().filter(|c| !c.is_control()).take(length_max).collect()
+    text.chars().filter(|c| !is_hidden(*c)).take(length_max).collect()
 }

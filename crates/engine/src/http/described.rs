@@ -1,7 +1,11 @@
-//! What describes the routes: for programs, and for people.
+//! What needs no key: the description of the routes, for programs and for people, and whether anybody answers.
 
 use axum::{body::Body, response::Response};
 use http::{HeaderValue, StatusCode, header};
+use stepwell_protocol::{
+    PROTOCOL,
+    rest::{Health, HealthStatus},
+};
 
 use super::json;
 
@@ -25,6 +29,12 @@ pub async fn page() -> Response {
                   base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     response
+}
+
+/// `GET /api/health`. Touches no object: it says that the Worker answers, and nothing about its runs.
+pub async fn health() -> Response {
+    let health = Health { status: HealthStatus::Ok, protocol: PROTOCOL };
+    json(StatusCode::OK, serde_json::to_string(&health).expect("a word and a number"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use axum::{body::to_bytes, response::Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 use js_sys::Array;
 use serde::{Deserialize, de::DeserializeOwned};
-use stepwell_core::pools::Pool;
+use stepwell_core::{access::not_good, pools::Pool};
 use stepwell_promises as promises;
 use stepwell_protocol::{
     Code, Payload, Place, RunId,
@@ -26,6 +26,7 @@ use super::{
     error::{Refusal, problem_response},
     generations, json,
     known::{self, Workflows},
+    verdicts,
 };
 use crate::{
     access::Access,
@@ -71,6 +72,8 @@ pub struct Front {
     is_vouched: Arc<AtomicBool>,
     /// Whether it may ask the objects at all.
     is_nobody: bool,
+    /// Whether the caller's connection is encrypted.
+    is_https: bool,
 }
 
 impl Front {
@@ -81,13 +84,7 @@ impl Front {
 
     /// For somebody who asks for something.
     pub fn of(env: Env, caller: &Caller, access: Option<Access>) -> Result<Self, Refusal> {
-        let deployment = match DEPLOYMENT.with_borrow(Clone::clone) {
-            Some(deployment) => deployment,
-            None => {
-                let read = Deployment::of(&env).map_err(|wrong| Refusal::new(Code::Internal, wrong))?;
-                DEPLOYMENT.with_borrow_mut(|known| known.insert(Arc::new(read)).clone())
-            }
-        };
+        let deployment = deployment(&env).map_err(|wrong| Refusal::new(Code::Misconfigured, wrong))?;
         let namespace = match caller {
             Caller::Root | Caller::Nobody => DEFAULT_NAMESPACE,
             Caller::Bearer { namespace, .. } => namespace,
@@ -99,7 +96,24 @@ impl Front {
             is_vouched: Arc::new(AtomicBool::new(access.is_none())),
             access: access.map(Arc::new),
             is_nobody: matches!(caller, Caller::Nobody),
+            is_https: true,
         })
+    }
+
+    /// The same for a request that came by this scheme.
+    #[must_use]
+    pub fn over(self, scheme: &str) -> Self {
+        Self { is_https: scheme == "https", ..self }
+    }
+
+    /// Whether the caller's connection is encrypted.
+    pub fn is_https(&self) -> bool {
+        self.is_https
+    }
+
+    /// Whether this is a development server.
+    pub fn is_dev(&self) -> bool {
+        self.deployment.is_dev
     }
 
     /// The same in another namespace, if nobody in particular asks.
@@ -173,10 +187,36 @@ impl Front {
         Ok(answer)
     }
 
-    /// An object has answered. Whatever it is but a refusal of the caller, it has found the key good.
+    /// Refuses a key that is not good, before the rest of the request is read and before any cell is asked: what an
+    /// invented key costs is one call of the catalog, and nothing if it was refused a moment ago.
+    pub async fn vouch(&self) -> Result<(), Refusal> {
+        let Some(access) = &self.access else { return Ok(()) };
+        let hash = &access.credential.hash;
+        if verdicts::is_good(&self.namespace, hash) {
+            return Ok(());
+        }
+        if verdicts::is_bad(&self.namespace, hash) {
+            return Err(Refusal(not_good()));
+        }
+        let checked = self.ask_catalog::<()>(Request::Check).await;
+        checked.inspect_err(|refusal| {
+            if refusal.0.code == Code::Unauthorized {
+                verdicts::refused(&self.namespace, hash);
+            }
+        })
+    }
+
+    /// An object has answered. Unless it refuses the caller or has failed, it has found the key good.
     pub fn hear(&self, status: u16) {
-        if ![401, 403, 429].contains(&status) {
-            self.is_vouched.store(true, Ordering::Relaxed);
+        let Some(access) = &self.access else { return };
+        let hash = &access.credential.hash;
+        match status {
+            401 => verdicts::doubted(&self.namespace, hash),
+            403 | 429 | 500.. => {}
+            _ => {
+                self.is_vouched.store(true, Ordering::Relaxed);
+                verdicts::accepted(&self.namespace, hash);
+            }
         }
     }
 
@@ -388,6 +428,17 @@ impl Front {
             }
         }
         Ok(response)
+    }
+}
+
+/// What the deployment says, unless that makes no sense.
+pub fn deployment(env: &Env) -> Result<Arc<Deployment>, String> {
+    match DEPLOYMENT.with_borrow(Clone::clone) {
+        Some(deployment) => Ok(deployment),
+        None => {
+            let read = Deployment::of(env)?;
+            Ok(DEPLOYMENT.with_borrow_mut(|known| known.insert(Arc::new(read)).clone()))
+        }
     }
 }
 

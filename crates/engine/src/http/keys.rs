@@ -24,12 +24,13 @@ use stepwell_protocol::{
 use worker::send::SendFuture;
 
 use super::{
-    auth::COOKIE,
+    auth::cookie,
     body::{is_empty, read},
     error::Refusal,
     forward::Front,
     json,
     runs::pairs,
+    token,
 };
 use crate::{access::hash, catalog::Request, runtime, settings::DEFAULT_NAMESPACE};
 
@@ -143,7 +144,7 @@ async fn open_session(front: &Front) -> Result<Response, Refusal> {
     let request = Request::OpenSession { credential: credential(&fresh) };
     let view: SessionView = front.ask_catalog(request).await?;
     let lasts_s = view.expires_at.as_millis().saturating_sub(view.created_at.as_millis()) / 1_000;
-    let cookie = format!("{COOKIE}={}; {COOKIE_TERMS}; Max-Age={lasts_s}", fresh.text);
+    let cookie = cookie(front.is_https(), &fresh.text, lasts_s);
     let mut response = answer(StatusCode::CREATED, &OpenedSession { token: fresh.text, view });
     set_cookie(&mut response, &cookie);
     Ok(response)
@@ -152,12 +153,9 @@ async fn open_session(front: &Front) -> Result<Response, Refusal> {
 /// `DELETE /api/session`
 async fn end_session(front: &Front) -> Result<Response, Refusal> {
     let mut response = front.pass_on(Request::EndSession).await?;
-    set_cookie(&mut response, &format!("{COOKIE}=; {COOKIE_TERMS}; Max-Age=0"));
+    set_cookie(&mut response, &cookie(front.is_https(), "", 0));
     Ok(response)
 }
-
-/// No script sees it, no other site sends it, and it goes nowhere but to the API.
-const COOKIE_TERMS: &str = "Path=/api; HttpOnly; Secure; SameSite=Strict";
 
 fn set_cookie(response: &mut Response, cookie: &str) {
     let value = HeaderValue::from_str(cookie).expect("tokens are visible ASCII");
@@ -249,6 +247,7 @@ async fn list_issuers(front: &Front) -> Result<Response, Refusal> {
 /// `PUT /api/issuers`
 async fn set_issuer(front: &Front, body: String) -> Result<Response, Refusal> {
     let issuer: Issuer = read(&body)?;
+    token::check_url(&issuer.jwks_url, front.is_dev())?;
     front.within(DEFAULT_NAMESPACE).pass_on(Request::SetIssuer { issuer }).await
 }
 

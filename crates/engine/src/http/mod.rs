@@ -1,15 +1,18 @@
 //! The front door: authenticates, routes, checks, and passes on to the cell that holds the run.
 //!
-//! Routing is axum's. The runtime's request and response are turned into `http`'s by hand here: the body is
-//! read as one text and the answer is one text, which costs a crossing each instead of a stream.
+//! In this order: is the deployment set up, who asks, is that key good; only then is the rest of the request read, and
+//! any cell asked. Routing is axum's. The runtime's request and response are turned into `http`'s by hand here: the body
+//! is one text and the answer is one text, which costs a crossing each instead of a stream.
 
 mod auth;
 mod body;
 mod bulk;
+mod cors;
 mod described;
 mod error;
 mod forward;
 mod generations;
+mod guessing;
 mod keys;
 mod known;
 mod list;
@@ -17,12 +20,14 @@ mod namespaces;
 mod overview;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod reading;
+mod ready;
 mod runs;
 mod starts;
 mod streams;
 mod token;
+mod verdicts;
 
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::Arc};
 
 use axum::{
     Router,
@@ -33,24 +38,15 @@ use http::{Method, Request as HttpRequest, Response as HttpResponse, StatusCode}
 use percent_encoding::percent_decode_str;
 use stepwell_protocol::{
     Code,
-    program::PAYLOAD_BYTES_MAX,
     routes::{self, Entry, Route},
 };
 use tower_service::Service as _;
 use wasm_bindgen::JsCast as _;
 use worker::{Env, Headers, Request, Response, Result, Url, worker_sys::web_sys};
 
-use self::error::Refusal;
 pub use self::forward::Front;
-use self::keys::Asked;
-use crate::runtime;
-
-/// The largest body of a request: a payload and a little around it.
-const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 8_192;
-
-/// The largest body that is read although it is too large. Whoever is still sending when the connection is closed
-/// sees that, and not the answer.
-const WASTED_BYTES_MAX: usize = 5_000_000;
+use self::{cors::Cors, error::Refusal, keys::Asked};
+use crate::settings::Deployment;
 
 thread_local! {
     // Built once for each isolate; a clone is cheap.
@@ -78,6 +74,7 @@ fn on(method: MethodFilter, route: Route) -> MethodRouter {
         Route::StartBulk => routing::on(method, bulk::start),
         Route::ShowApi => routing::on(method, described::openapi),
         Route::ShowDocs => routing::on(method, described::page),
+        Route::ShowHealth => routing::on(method, described::health),
         Route::Why => routing::on(method, runs::why),
         Route::History => routing::on(method, runs::history),
         Route::CancelRun => routing::on(method, runs::cancel),
@@ -157,11 +154,25 @@ impl Address {
 
 /// Answers a request.
 pub async fn serve(request: Request, env: Env) -> Result<Response> {
-    let response = match Address::of(&request) {
-        Ok(address) => respond(request, &address, env).await,
+    let mut cors = Cors::default();
+    let response = match admit(&request, &env) {
+        Ok((address, deployment)) => {
+            cors = Cors::of(&request, &deployment);
+            match cors.preflight(&request, &address.method, address.url.path()) {
+                Some(preflight) => preflight,
+                None => respond(request, &address, env).await,
+            }
+        }
         Err(refusal) => refusal.into_response(),
     };
-    finish(response).await
+    finish(response, &cors).await
+}
+
+/// What a request is about, if this deployment answers any.
+fn admit(request: &Request, env: &Env) -> std::result::Result<(Address, Arc<Deployment>), Refusal> {
+    let address = Address::of(request)?;
+    let deployment = ready::check(request, &address.url, env)?;
+    Ok((address, deployment))
 }
 
 async fn respond(request: Request, address: &Address, env: Env) -> HttpResponse<Body> {
@@ -179,7 +190,8 @@ async fn respond(request: Request, address: &Address, env: Env) -> HttpResponse<
     }
 }
 
-/// Who asks, and whether that can be enough. Nothing else of a request is read for whoever cannot be somebody.
+/// Who asks, and whether that can be enough. Nothing else of a request is read for a key that is not good, and no cell
+/// is asked.
 type Identified = (Front, std::result::Result<(), Refusal>);
 
 async fn identify(
@@ -189,8 +201,14 @@ async fn identify(
 ) -> std::result::Result<Identified, Refusal> {
     let route = address.route;
     let caller = auth::caller(request, &env, route).await?;
-    namespaces::check(&env, &caller).await?;
-    let front = Front::of(env, &caller, caller.access(auth::need(route, address.url.path())))?;
+    let is_good = async {
+        namespaces::check(&env, &caller).await?;
+        let access = caller.access(auth::need(route, address.url.path()));
+        let front = Front::of(env, &caller, access)?.over(address.url.scheme());
+        front.vouch().await?;
+        Ok(front)
+    };
+    let front = is_good.await.inspect_err(|refusal| guessing::count(request, refusal))?;
     Ok((front, auth::check_root(route, &caller)))
 }
 
@@ -239,7 +257,7 @@ pub async fn call(
 
 async fn prepare(
     mut request: Request,
-    Address { method, url, .. }: &Address,
+    Address { method, url, route }: &Address,
     front: Front,
 ) -> std::result::Result<HttpRequest<Body>, Refusal> {
     // The router would say so in words of its own.
@@ -254,7 +272,7 @@ async fn prepare(
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| {
         Refusal::new(Code::MethodNotAllowed, "This is not a method of HTTP that Stepwell knows.")
     })?;
-    let mut builder = HttpRequest::builder().method(method.clone()).uri(path);
+    let mut builder = HttpRequest::builder().method(method).uri(path);
     // Each look at a header is a crossing: those of streams are not looked for where nobody needs them.
     let of_streams: &[&str] = if url.path().ends_with("/stream") { &streams::HEADERS } else { &[] };
     for &name in runs::HEADERS.iter().chain(of_streams) {
@@ -262,10 +280,11 @@ async fn prepare(
             builder = builder.header(name, value);
         }
     }
-    let body = if [Method::POST, Method::PUT].contains(&method) {
-        read_body(&mut request).await?
-    } else {
-        String::new()
+    let body = match route {
+        Some(route) if route.entry().method.has_body() => {
+            body::receive(&mut request, route.body_bytes_max()).await?
+        }
+        Some(_) | None => String::new(),
     };
     builder.extension(front).body(Body::from(body)).map_err(|_| {
         Refusal::new(
@@ -279,38 +298,20 @@ fn unreadable(_: worker::Error) -> Refusal {
     Refusal::new(Code::InvalidRequest, "The request's address, headers or body cannot be read.")
 }
 
-async fn read_body(request: &mut Request) -> std::result::Result<String, Refusal> {
-    let length = request.headers().get("content-length").ok().flatten();
-    let announced = length.and_then(|length| length.parse::<usize>().ok()).unwrap_or_default();
-    let bytes = if announced > BODY_BYTES_MAX {
-        if announced <= WASTED_BYTES_MAX
-            && let Ok(whole) = request.inner().array_buffer()
-        {
-            // What becomes of it makes no difference.
-            let _ = runtime::settle(whole.into()).await;
-        }
-        Vec::new()
-    } else {
-        request
-            .bytes()
-            .await
-            .map_err(|_| Refusal::new(Code::InvalidRequest, "The body broke off before its end."))?
-    };
-    if announced > BODY_BYTES_MAX || bytes.len() > BODY_BYTES_MAX {
-        let detail = format!(
-            "The body has {} bytes; the most is {BODY_BYTES_MAX}. Store what is larger elsewhere (R2, say) and \
-             pass its name.",
-            announced.max(bytes.len())
-        );
-        return Err(Refusal::new(Code::PayloadTooLarge, detail));
-    }
-    String::from_utf8(bytes).map_err(|_| Refusal::new(Code::InvalidRequest, "The body is not UTF-8 text."))
-}
+/// What every answer says: it may hold secrets, and is what its type says. Nobody keeps or reinterprets it.
+const ALWAYS: [(&str, &str); 2] = [("cache-control", "no-store"), ("x-content-type-options", "nosniff")];
 
-async fn finish(response: HttpResponse<Body>) -> Result<Response> {
+async fn finish(response: HttpResponse<Body>, cors: &Cors) -> Result<Response> {
     let (mut parts, body) = response.into_parts();
     if let Some(streams::Raw(raw)) = parts.extensions.remove() {
-        return Ok((*raw).clone().unchecked_into::<web_sys::Response>().into());
+        let raw = (*raw).clone().unchecked_into::<web_sys::Response>();
+        // A socket is handed over as it came, and has no headers to set.
+        if raw.status() != 101 {
+            for (name, value) in ALWAYS.into_iter().chain(cors.headers()) {
+                let _ = raw.headers().set(name, value);
+            }
+        }
+        return Ok(raw.into());
     }
     let body = to_bytes(body, usize::MAX).await.map_err(|error| error.to_string())?;
     let headers = Headers::new();
@@ -319,7 +320,16 @@ async fn finish(response: HttpResponse<Body>) -> Result<Response> {
             headers.set(name.as_str(), value)?;
         }
     }
-    Ok(Response::from_bytes(body.into())?.with_status(parts.status.as_u16()).with_headers(headers))
+    for (name, value) in ALWAYS.into_iter().chain(cors.headers()) {
+        headers.set(name, value)?;
+    }
+    // The runtime takes no body with this status, not even an empty one.
+    let response = if parts.status == StatusCode::NO_CONTENT {
+        Response::empty()?
+    } else {
+        Response::from_bytes(body.into())?
+    };
+    Ok(response.with_status(parts.status.as_u16()).with_headers(headers))
 }
 
 fn no_such_route() -> Refusal {

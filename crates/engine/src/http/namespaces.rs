@@ -10,7 +10,7 @@ use stepwell_core::{access::not_good, catalog::NAMESPACES_MAX};
 use stepwell_protocol::{Code, access::NamespaceView};
 use worker::Env;
 
-use super::{auth::Caller, error::Refusal, forward::Front};
+use super::{auth::Caller, error::Refusal, forward::Front, verdicts};
 use crate::{catalog::Request, settings::DEFAULT_NAMESPACE};
 
 thread_local! {
@@ -27,7 +27,7 @@ pub async fn check(env: &Env, caller: &Caller) -> Result<(), Refusal> {
         return Ok(());
     }
     let registry = Front::new(env.clone())?;
-    if !registry.has_catalog() {
+    if !registry.has_catalog() || verdicts::is_missing(name) {
         return Err(Refusal(not_good()));
     }
     let found = if name == DEFAULT_NAMESPACE {
@@ -44,7 +44,10 @@ pub async fn check(env: &Env, caller: &Caller) -> Result<(), Refusal> {
             });
             Ok(())
         }
-        Err(refusal) if refusal.0.code == Code::NamespaceNotFound => Err(Refusal(not_good())),
+        Err(refusal) if refusal.0.code == Code::NamespaceNotFound => {
+            verdicts::missing(name);
+            Err(Refusal(not_good()))
+        }
         Err(refusal) => Err(refusal),
     }
 }

@@ -7,9 +7,6 @@ use stepwell_protocol::{Payload, Place, Problem, Seq, rest::Filter};
 use super::{auth, error::Refusal, list, runs, streams, token};
 use crate::cell::{Call, Nudge};
 
-/// The cookie that a browser brings a session in.
-pub const COOKIE: &str = auth::COOKIE;
-
 /// What a list is asked for.
 pub struct ListQuery {
     /// Which runs.
@@ -104,8 +101,13 @@ pub fn bearer(header: &str) -> &str {
 }
 
 /// The session of a `Cookie` header.
-pub fn session_of(cookies: &str) -> Option<&str> {
-    auth::session_of(cookies)
+pub fn session_of(cookies: &str, is_https: bool) -> Option<&str> {
+    auth::session_of(cookies, is_https)
+}
+
+/// The cookie of a session, as it is set.
+pub fn cookie(is_https: bool, token: &str) -> String {
+    auth::cookie(is_https, token, 60)
 }
 
 /// The workflow in a path, by which a key's scopes are looked at.

@@ -13,6 +13,7 @@ use stepwell_protocol::{
     Code, Op, Payload, RunId, Seq,
     program::{PAYLOAD_BYTES_MAX, RESERVED_PREFIX, is_reserved},
     rest::Restart,
+    text::is_visible,
 };
 
 use super::{
@@ -171,9 +172,10 @@ pub(super) fn payload(body: String) -> Result<Payload, Refusal> {
 }
 
 pub(super) fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
-    if name.is_empty() || name.len() > NAME_LENGTH_MAX || name.chars().any(char::is_control) {
-        let detail =
-            format!("The name of a {what} has 1 to {NAME_LENGTH_MAX} bytes and no control characters.");
+    if name.is_empty() || name.len() > NAME_LENGTH_MAX || !is_visible(name) {
+        let detail = format!(
+            "Use 1 to {NAME_LENGTH_MAX} bytes for the name of a {what}, without control or invisible characters."
+        );
         return Err(Refusal::new(Code::InvalidRequest, detail));
     }
     Ok(())
@@ -206,11 +208,11 @@ pub(super) fn wait_ms(headers: &HeaderMap) -> Result<u64, Refusal> {
 /// The tags of `?tag=a&tag=b`.
 pub(super) fn tags(query: &str) -> Result<Vec<String>, Refusal> {
     let tags: BTreeSet<_> = pairs(query).filter(|(name, _)| name == "tag").map(|(_, value)| value).collect();
-    let is_good =
-        |tag: &String| !tag.is_empty() && tag.len() <= TAG_LENGTH_MAX && !tag.chars().any(char::is_control);
+    let is_good = |tag: &String| !tag.is_empty() && tag.len() <= TAG_LENGTH_MAX && is_visible(tag);
     if tags.len() > TAGS_MAX || !tags.iter().all(is_good) {
         let detail = format!(
-            "A run has up to {TAGS_MAX} tags of 1 to {TAG_LENGTH_MAX} bytes, without control characters."
+            "A run has up to {TAGS_MAX} tags of 1 to {TAG_LENGTH_MAX} bytes, without control or invisible \
+             characters."
         );
         return Err(Refusal::new(Code::InvalidRequest, detail));
     }

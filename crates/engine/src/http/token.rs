@@ -2,31 +2,34 @@
 //! is worth.
 //!
 //! What an isolate keeps: the issuers, as the deployment's catalog has confirmed them, for a second; their public keys
-//! for ten minutes. An issuer that was removed is not taken for longer than that second.
+//! for ten minutes ([`IssuerKeys`] says when to fetch them). An issuer that was removed is not taken for longer than that
+//! second.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use stepwell_core::{
     access::Credential,
+    catalog::ISSUERS_MAX,
+    issuer_keys::{FETCH_MS, IssuerKeys, Next},
     token::{Jwks, NotTaken, Token},
 };
 use stepwell_protocol::{
-    Code,
+    Code, Problem,
     access::{Issuer, IssuerList},
 };
-use worker::Env;
+use worker::{Delay, Env, Url};
 
 use super::{auth::Caller, error::Refusal, forward::Front};
-use crate::{access::hash, catalog::Request, runtime};
+use crate::{access::hash, catalog::Request, runtime, settings::is_loopback};
 
 /// How long the issuers are taken for what they were.
 const ISSUERS_MS: u64 = 1_000;
 
-/// How long public keys are taken for what they were.
-const KEYS_MS: u64 = 600_000;
+/// How often a request looks whether another one has fetched the keys.
+const WAIT_MS: u64 = 100;
 
-/// How long a key that is not among them is not looked for again: anybody can make up a name.
-const UNKNOWN_KEY_MS: u64 = 30_000;
+/// How often it looks at the most: until that fetch must be over.
+const WAITS_MAX: u64 = FETCH_MS / WAIT_MS + 1;
 
 struct Kept<T> {
     what: Rc<T>,
@@ -35,7 +38,8 @@ struct Kept<T> {
 
 thread_local! {
     static ISSUERS: RefCell<Option<Kept<Vec<Issuer>>>> = const { RefCell::new(None) };
-    static KEYS: RefCell<BTreeMap<String, Kept<Jwks>>> = const { RefCell::new(BTreeMap::new()) };
+    // By address. No more than there may be issuers: then those that are not used any more go with the others.
+    static KEYS: RefCell<BTreeMap<String, IssuerKeys>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// Whether a text looks like a token, and like nothing else that is brought.
@@ -46,9 +50,14 @@ pub fn is_token(text: &str) -> bool {
 /// Who brings a token.
 pub async fn caller(env: Env, text: &str) -> Result<Caller, Refusal> {
     let token = Token::read(text).map_err(|why| not_taken(&why))?;
-    let issuers = issuers(env).await?;
+    let front = Front::new(env)?;
+    let issuers = issuers(&front).await?;
     let issuer = token.issuer(&issuers).map_err(|why| not_taken(&why))?;
-    if !is_signed(&token, issuer).await? {
+    if check_url(&issuer.jwks_url, front.is_dev()).is_err() {
+        worker::console_error!("stepwell: keys must not be fetched from {}", issuer.jwks_url);
+        return Err(not_taken(&NotTaken::Issuer));
+    }
+    if !is_signed(&token, &issuer.jwks_url).await? {
         return Err(not_taken(&NotTaken::Signature));
     }
     let vouched = token.vouch(runtime::clock(), issuer);
@@ -59,7 +68,23 @@ pub async fn caller(env: Env, text: &str) -> Result<Caller, Refusal> {
     Ok(Caller::Bearer { namespace, credential, vouched: Some(vouched) })
 }
 
-async fn issuers(env: Env) -> Result<Rc<Vec<Issuer>>, Refusal> {
+/// Refuses an address that public keys must not be fetched from. Whoever answers there decides who is let in: so only over
+/// HTTPS, but for this machine's own in development.
+pub fn check_url(text: &str, is_dev: bool) -> Result<(), Refusal> {
+    let is_good = Url::parse(text).is_ok_and(|url| {
+        let is_local = is_dev && url.scheme() == "http" && url.host_str().is_some_and(is_loopback);
+        let is_plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+        is_plain && url.host_str().is_some() && (url.scheme() == "https" || is_local)
+    });
+    if is_good {
+        return Ok(());
+    }
+    let detail = "`jwks_url` takes an https:// address without a user name; http:// only for this machine's own address, \
+                  with STEPWELL_DEV=1.";
+    Err(Refusal::new(Code::InvalidRequest, detail))
+}
+
+async fn issuers(front: &Front) -> Result<Rc<Vec<Issuer>>, Refusal> {
     let now_ms = runtime::clock().as_millis();
     let kept = ISSUERS.with_borrow(|kept| {
         let kept = kept.as_ref().filter(|kept| now_ms < kept.at_ms + ISSUERS_MS);
@@ -68,7 +93,6 @@ async fn issuers(env: Env) -> Result<Rc<Vec<Issuer>>, Refusal> {
     if let Some(issuers) = kept {
         return Ok(issuers);
     }
-    let front = Front::new(env)?;
     if !front.has_catalog() {
         return Err(not_taken(&NotTaken::Issuer));
     }
@@ -78,20 +102,8 @@ async fn issuers(env: Env) -> Result<Rc<Vec<Issuer>>, Refusal> {
     Ok(what)
 }
 
-async fn is_signed(token: &Token, issuer: &Issuer) -> Result<bool, Refusal> {
-    let (now_ms, url) = (runtime::clock().as_millis(), &issuer.jwks_url);
-    let kept = KEYS.with_borrow(|kept| kept.get(url).map(|kept| (kept.what.clone(), now_ms - kept.at_ms)));
-    let keys = match kept {
-        Some((keys, age_ms)) if age_ms < KEYS_MS && keys.find(token).is_some() => keys,
-        Some((keys, age_ms)) if age_ms < UNKNOWN_KEY_MS => keys,
-        Some(_) | None => {
-            let what = Rc::new(fetch_keys(url).await?);
-            KEYS.with_borrow_mut(|kept| {
-                kept.insert(url.clone(), Kept { what: what.clone(), at_ms: now_ms });
-            });
-            what
-        }
-    };
+async fn is_signed(token: &Token, url: &str) -> Result<bool, Refusal> {
+    let keys = keys_for(token, url).await?;
     let Some(key) = keys.find(token) else { return Ok(false) };
     let key = serde_json::to_string(key).expect("it came from JSON");
     let verified = runtime::verify_signature(&key, token.algorithm.as_str(), &token.signed, &token.signature);
@@ -99,21 +111,87 @@ async fn is_signed(token: &Token, issuer: &Issuer) -> Result<bool, Refusal> {
     Ok(runtime::settle(verified.into()).await.is_ok_and(|verified| verified.is_truthy()))
 }
 
-async fn fetch_keys(url: &str) -> Result<Jwks, Refusal> {
-    let text = runtime::settle(runtime::fetch_text(url).into()).await.map_err(|thrown| {
-        worker::console_error!(
-            "stepwell: the issuer's keys at {url} are out of reach: {}",
-            runtime::message(&thrown)
-        );
-        Refusal::new(Code::Internal, "The public keys of the token's issuer are out of reach. Try again.")
-    })?;
-    let text = text.as_string().unwrap_or_default();
-    serde_json::from_str(&text).map_err(|_| {
-        worker::console_error!("stepwell: what is at {url} is no set of keys");
-        Refusal::new(Code::Internal, "The public keys of the token's issuer cannot be read.")
+async fn keys_for(token: &Token, url: &str) -> Result<Rc<Jwks>, Refusal> {
+    for _ in 0..WAITS_MAX {
+        match of_issuer(url, |known| known.next(runtime::clock(), token)) {
+            Next::Use(keys) => return Ok(keys),
+            Next::Fetch => {
+                let fetched = fetch_keys(url).await;
+                of_issuer(url, |known| known.ended(runtime::clock(), fetched));
+            }
+            // Its promise is another request's, which the runtime lets nobody else wait for.
+            Next::Wait => Delay::from(Duration::from_millis(WAIT_MS)).await,
+            Next::Refuse(seconds) => return Err(out_of_reach(seconds)),
+        }
+    }
+    Err(out_of_reach(1))
+}
+
+fn of_issuer<T>(url: &str, act: impl FnOnce(&mut IssuerKeys) -> T) -> T {
+    KEYS.with_borrow_mut(|known| {
+        if known.len() >= ISSUERS_MAX && !known.contains_key(url) {
+            known.clear();
+        }
+        act(known.entry(url.to_owned()).or_default())
     })
+}
+
+async fn fetch_keys(url: &str) -> Option<Jwks> {
+    let text = match runtime::settle(runtime::fetch_text(url).into()).await {
+        Ok(text) => text.as_string().unwrap_or_default(),
+        Err(thrown) => {
+            let why = runtime::message(&thrown);
+            worker::console_error!("stepwell: the issuer's keys at {url} cannot be fetched: {why}");
+            return None;
+        }
+    };
+    let keys = serde_json::from_str(&text).ok();
+    if keys.is_none() {
+        worker::console_error!("stepwell: the document at {url} is not a JSON Web Key Set");
+    }
+    keys
+}
+
+fn out_of_reach(seconds: u32) -> Refusal {
+    let detail =
+        "The public keys of the token's issuer cannot be fetched. Try again later; the log says why.";
+    Refusal(Problem::new(Code::Internal, detail).after(seconds))
 }
 
 fn not_taken(why: &NotTaken) -> Refusal {
     Refusal::new(Code::Unauthorized, format!("This token is not taken: {why}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn public_keys_come_over_https_or_from_this_machine_in_development() {
+        for good in
+            ["https://issuer.example/jwks", "https://issuer.example:8443/a?b=c", "https://127.0.0.1/jwks"]
+        {
+            assert!(check_url(good, false).is_ok() && check_url(good, true).is_ok(), "{good}");
+        }
+        for local in ["http://127.0.0.1:8080/jwks", "http://localhost:1/jwks", "http://[::1]:1/jwks"] {
+            assert!(check_url(local, true).is_ok() && check_url(local, false).is_err(), "{local}");
+        }
+        for bad in [
+            "",
+            "https://",
+            "http://localhost:x@evil.example/",
+            "http://127.0.0.1:1@evil.example/",
+            "https://user@issuer.example/",
+            "https://user:word@issuer.example/",
+            "http://127.0.0.1.evil.example/",
+            "http://localhost.evil.example/",
+            "http://issuer.example/jwks",
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "//issuer.example",
+            "https://issuer.example/#x",
+        ] {
+            assert!(check_url(bad, true).is_err() && check_url(bad, false).is_err(), "{bad}");
+        }
+    }
 }

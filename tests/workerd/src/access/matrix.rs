@@ -132,6 +132,10 @@ impl Callers {
             Kind::Right => &self.admin,
         };
         let answer = target.ask(caller).await?;
+        for (name, value) in [("cache-control", "no-store"), ("x-content-type-options", "nosniff")] {
+            let is_said = answer.headers.get(name).is_some_and(|said| said == value);
+            anyhow::ensure!(is_said, "the answer has no `{name}: {value}`");
+        }
         if scope == Scope::Open || kind == Kind::Right {
             return target.expect_taken(route, &answer);
         }

@@ -4,6 +4,8 @@
 //! one whose check is missing is found here.
 
 mod cross;
+mod exploits;
+pub mod issuer;
 mod matrix;
 mod report;
 mod traces;
@@ -39,6 +41,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let mut report = matrix::run(&engine.client(), &mut secrets).await?;
     cross::run(&engine.client(), plan, &mut secrets, &mut report).await?;
     cross::revoke(&engine.client(), plan.revocations, &mut secrets, &mut report).await?;
+    exploits::run(&mut report).await;
     engine.engine.kill();
     report.traces = secrets.look_for_traces(&engine.engine, &mut report.files)?;
     report.secrets = secrets.len();

@@ -22,6 +22,8 @@ pub struct Report {
     pub revocations: u32,
     /// The longest that one of them was still taken, in milliseconds.
     pub revoked_after_ms: u128,
+    /// Ways in that were found once, and are closed.
+    pub exploits: usize,
     /// Keys and tokens that were given out.
     pub secrets: usize,
     /// Storage files that were looked through.
@@ -65,6 +67,7 @@ impl fmt::Display for Report {
         for (kind, asked) in &self.asked {
             writeln!(f, "  {asked} of {routes} as they must be: {kind:?}")?;
         }
+        writeln!(f, "{} exploits tried, none of which works", self.exploits)?;
         writeln!(f, "{} operations across namespaces, {} with an effect", self.crossings, self.effects)?;
         writeln!(
             f,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::json;
-use stepwell_protocol::{Code, program::PAYLOAD_BYTES_MAX, rest::Status};
+use stepwell_protocol::{Code, program::PAYLOAD_BYTES_MAX, rest::Status, routes::Route};
 
 use super::{
     bench::{Bench, expect_refusal, expect_success, shown},
@@ -55,10 +55,11 @@ fn payloads(run: &str) -> Vec<Case> {
             let request = Request::post(signal.as_str(), text(bytes));
             cases.push(Case::refused(format!("signal{over:+}"), TOO_LARGE, request));
         }
-        // The most that is read of any body.
-        let bytes = (PAYLOAD_BYTES_MAX + 8_192).saturating_add_signed(over);
+        // The most that is read of a body with a payload, and of any other.
+        let bytes = Route::StartRun.body_bytes_max().saturating_add_signed(over);
         let request = Request::post("/api/workflows/echo/start", text(bytes));
         cases.push(Case::refused(format!("body{over:+}"), TOO_LARGE, request));
+        let bytes = Route::StartBulk.body_bytes_max().saturating_add_signed(over);
         let code = if over > 0 { TOO_LARGE } else { INVALID };
         let request = Request::post("/api/bulk", text(bytes));
         cases.push(Case::refused(format!("bulk{over:+}"), code, request));
@@ -70,6 +71,13 @@ fn payloads(run: &str) -> Vec<Case> {
     for mib in [4, 16] {
         let request = Request::post("/api/workflows/echo/start", text(mib << 20));
         cases.push(Case::refused(format!("body-{mib}-mib"), TOO_LARGE, request));
+    }
+    // Nobody who is still sending misses the answer, whichever route it is.
+    for (name, bytes) in [("slightly", 70_000), ("far", 4 << 20)] {
+        for path in ["/api/bulk", "/api/keys", "/api/session"] {
+            let case = format!("{name}-too-large{}", path.replace('/', "-"));
+            cases.push(Case::refused(case, TOO_LARGE, Request::post(path, text(bytes))));
+        }
     }
     // Spaces around a value are read, but are no part of it.
     let padded = format!("{}1{}", " ".repeat(4_000), " ".repeat(4_000));
@@ -124,7 +132,7 @@ fn names(run: &str) -> Vec<Case> {
         let request = Request::post(format!("/api/executions/{run}/restart"), body).may_echo();
         cases.push(Case::refused(
             format!("step-name-{length}"),
-            &[Code::StepNotFound, Code::InvalidRequest],
+            &[Code::StepNotFound, Code::InvalidRequest, Code::PayloadTooLarge],
             request,
         ));
     }

@@ -22,7 +22,7 @@ mod sockets;
 mod states;
 mod streams;
 mod timers;
-mod wire;
+pub(crate) mod wire;
 
 use std::{sync::Arc, time::Instant};
 

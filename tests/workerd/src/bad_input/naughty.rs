@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Result, ensure};
 use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
-use stepwell_protocol::Code;
+use stepwell_protocol::{Code, text::is_visible};
 
 use super::{
     bench::{Bench, expect_refusal, expect_success, run_id, shown},
@@ -48,7 +48,7 @@ fn is_segment(text: &str) -> bool {
 }
 
 fn is_name(text: &str, bytes_max: usize) -> bool {
-    !text.is_empty() && text.len() <= bytes_max && !text.chars().any(char::is_control)
+    !text.is_empty() && text.len() <= bytes_max && is_visible(text)
 }
 
 /// As the id of a run.

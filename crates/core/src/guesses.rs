@@ -1,0 +1,127 @@
+//! Throttles callers who try credentials that are not good.
+//!
+//! Owns: how many failures an address may have, and for how long it is refused after that. The memory is one isolate's:
+//! an attacker who reaches many isolates gets the allowance of each. So it slows guessing down; the length of the keys
+//! is what makes guessing hopeless.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use stepwell_protocol::Timestamp;
+
+use crate::access::Bucket;
+
+/// Failures a second that an address may have; twice as many at once.
+const FAILURES_PER_SECOND: u64 = 10;
+
+/// How many addresses are remembered. The oldest goes first.
+const ADDRESSES_MAX: usize = 4_096;
+
+/// Failures by address.
+#[derive(Clone, Debug, Default)]
+pub struct Guesses {
+    failures: BTreeMap<String, Bucket>,
+    order: VecDeque<String>,
+}
+
+impl Guesses {
+    /// Nobody has failed yet.
+    pub const fn new() -> Self {
+        Self { failures: BTreeMap::new(), order: VecDeque::new() }
+    }
+
+    /// Whether nobody has failed yet.
+    pub fn is_empty(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// Refuses an address that has failed too often; says after how many seconds to try again.
+    pub fn check(&mut self, now: Timestamp, address: &str) -> Result<(), u32> {
+        match self.failures.get_mut(&network(address)) {
+            Some(bucket) => bucket.take(now, FAILURES_PER_SECOND, 0),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts a credential that was not good.
+    pub fn failed(&mut self, now: Timestamp, address: &str) {
+        let network = network(address);
+        if !self.failures.contains_key(&network) {
+            if self.order.len() >= ADDRESSES_MAX
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.failures.remove(&oldest);
+            }
+            self.order.push_back(network.clone());
+        }
+        // An address that is refused already owes no more.
+        let _ = self.failures.entry(network).or_default().take(now, FAILURES_PER_SECOND, 1);
+    }
+}
+
+/// What one caller has: an IPv4 address, or the first 64 bits of an IPv6 address.
+fn network(address: &str) -> String {
+    match address.parse::<std::net::IpAddr>() {
+        Ok(std::net::IpAddr::V4(v4)) => v4.to_string(),
+        Ok(std::net::IpAddr::V6(v6)) => {
+            let [a, b, c, d, ..] = v6.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
+        }
+        // Cloudflare sends nothing else; others share one allowance.
+        Err(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + ms)
+    }
+
+    #[test]
+    fn an_address_that_keeps_failing_is_refused_until_it_stops() {
+        let mut guesses = Guesses::default();
+        let mut failed = 0;
+        while guesses.check(at(0), "192.0.2.1").is_ok() {
+            guesses.failed(at(0), "192.0.2.1");
+            failed += 1;
+            assert!(failed < 100, "nothing stops it");
+        }
+        assert_eq!(failed, 21);
+        assert_eq!(guesses.check(at(0), "192.0.2.1"), Err(1));
+        assert_eq!(guesses.check(at(0), "192.0.2.2"), Ok(()), "another address");
+        assert_eq!(guesses.check(at(1_100), "192.0.2.1"), Ok(()));
+    }
+
+    #[test]
+    fn over_a_minute_an_address_gets_the_rate_and_no_more() {
+        let (mut guesses, mut tried) = (Guesses::default(), 0);
+        for ms in (0..60_000).step_by(10) {
+            if guesses.check(at(ms), "2001:db8::1").is_ok() {
+                guesses.failed(at(ms), "2001:db8::1");
+                tried += 1;
+            }
+        }
+        assert!((600..=630).contains(&tried), "{tried} guesses in a minute");
+    }
+
+    #[test]
+    fn one_network_of_ipv6_is_one_caller() {
+        let mut guesses = Guesses::default();
+        for n in 0..30 {
+            guesses.failed(at(0), &format!("2001:db8:1:2::{n:x}"));
+        }
+        assert!(guesses.check(at(0), "2001:db8:1:2:ffff::1").is_err());
+        assert!(guesses.check(at(0), "2001:db8:1:3::1").is_ok());
+    }
+
+    #[test]
+    fn a_flood_of_addresses_takes_bounded_memory() {
+        let mut guesses = Guesses::default();
+        for n in 0..20_000_u32 {
+            guesses.failed(at(0), &std::net::Ipv4Addr::from(n).to_string());
+        }
+        assert!(guesses.failures.len() == ADDRESSES_MAX && guesses.order.len() == ADDRESSES_MAX);
+    }
+}

@@ -1,0 +1,53 @@
+//! Callers who try credentials that are not good, as far as this isolate sees them.
+//!
+//! They are told apart by the address that Cloudflare puts into `CF-Connecting-IP`. Where the runtime does not say where
+//! a request comes from, nobody is throttled.
+
+use std::cell::RefCell;
+
+use stepwell_core::guesses::Guesses;
+use stepwell_protocol::{Code, Problem};
+use worker::Request;
+
+use super::error::Refusal;
+use crate::runtime;
+
+/// The caller's address, which no caller can choose behind Cloudflare.
+const ADDRESS_HEADER: &str = "cf-connecting-ip";
+
+thread_local! {
+    static GUESSES: RefCell<Guesses> = const { RefCell::new(Guesses::new()) };
+}
+
+/// Refuses an address that has failed too often, whatever it brings this time.
+pub fn check(request: &Request) -> Result<(), Refusal> {
+    // Most isolates never see a bad key: then this costs no look at a header.
+    if GUESSES.with_borrow(Guesses::is_empty) {
+        return Ok(());
+    }
+    let Some(address) = address(request) else { return Ok(()) };
+    let checked = GUESSES.with_borrow_mut(|guesses| guesses.check(runtime::clock(), &address));
+    checked.map_err(|seconds| {
+        let detail =
+            "Too many requests from your address had a key that is not good. Wait, then send a good one.";
+        Refusal(Problem::new(Code::LimitReached, detail).after(seconds))
+    })
+}
+
+/// Counts a refusal, if it is one of a credential that is not good.
+pub fn count(request: &Request, refusal: &Refusal) {
+    if refusal.0.code == Code::Unauthorized {
+        failed(request);
+    }
+}
+
+/// Counts a credential that is not good.
+pub fn failed(request: &Request) {
+    if let Some(address) = address(request) {
+        GUESSES.with_borrow_mut(|guesses| guesses.failed(runtime::clock(), &address));
+    }
+}
+
+fn address(request: &Request) -> Option<String> {
+    request.headers().get(ADDRESS_HEADER).ok().flatten().filter(|address| !address.is_empty())
+}

@@ -1,0 +1,65 @@
+//! Whether the deployment may answer anybody: its settings make sense, its key cannot be guessed, and a development
+//! server is asked by its user's own machine.
+//!
+//! What is wrong with a deployment is told to the holder of its key alone; the log has it for its owner.
+
+use std::{cell::Cell, sync::Arc};
+
+use stepwell_protocol::Code;
+use worker::{Env, Request, Url};
+
+use super::{auth, error::Refusal, forward, guessing};
+use crate::settings::{self, Deployment, KEY};
+
+thread_local! {
+    // The secret stays as it is for as long as the isolate lives.
+    static IS_KEY_GOOD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What the deployment says. Refuses every request while something is wrong with it.
+pub fn check(request: &Request, url: &Url, env: &Env) -> Result<Arc<Deployment>, Refusal> {
+    let deployment = forward::deployment(env);
+    if let Ok(deployment) = &deployment {
+        check_host(deployment, url)?;
+    }
+    let checked = deployment.and_then(|deployment| {
+        check_key(env, deployment.is_dev)?;
+        Ok(deployment)
+    });
+    checked.map_err(|wrong| {
+        worker::console_error!("stepwell: every request is refused. {wrong}");
+        // Here too, somebody may be guessing.
+        if guessing::check(request).is_ok() && auth::is_root(request, env) {
+            return Refusal::new(Code::Misconfigured, wrong);
+        }
+        guessing::failed(request);
+        let detail = "The deployment is not set up, and answers nobody. Its log says what to change; so does this \
+                      answer, to a request with the deployment's own key.";
+        Refusal::new(Code::Misconfigured, detail)
+    })
+}
+
+/// A page that a browser has got from elsewhere can make its own name mean this machine. It cannot change the name that
+/// its requests are sent to.
+fn check_host(deployment: &Deployment, url: &Url) -> Result<(), Refusal> {
+    if !deployment.is_dev || url.host_str().is_some_and(settings::is_loopback) {
+        return Ok(());
+    }
+    let detail = "This is a development server: STEPWELL_DEV is set. Ask it as localhost, 127.0.0.1 or [::1]; for any \
+                  other host, leave that variable out.";
+    Err(Refusal::new(Code::HostNotAllowed, detail))
+}
+
+fn check_key(env: &Env, is_dev: bool) -> Result<(), String> {
+    if IS_KEY_GOOD.get() {
+        return Ok(());
+    }
+    let Ok(key) = env.secret(KEY) else {
+        return Err(format!("The secret {KEY} is not set. Set it with `npx wrangler secret put {KEY}`."));
+    };
+    if !is_dev {
+        settings::check_key(&key.to_string())?;
+    }
+    IS_KEY_GOOD.set(true);
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Text that people read: which characters may stand in names, tags and ids.
+
+/// Whether a character is invisible and can change how the text around it looks.
+///
+/// These are control characters, line and paragraph separators, bidirectional overrides, zero-width characters and
+/// tag characters. With them, two names that differ look the same, and a name can reorder the line it is shown in.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// Whether a text shows everything it contains: it has no [hidden](is_hidden) character.
+pub fn is_visible(text: &str) -> bool {
+    !text.chars().any(is_hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_that_disguise_a_name_are_hidden() {
+        for c in [
+            '\0',
+            '\n',
+            '\u{7f}',
+            '\u{9b}',
+            '\u{ad}',
+            '\u{61c}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{200e}',
+            '\u{2028}',
+            '\u{202a}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{feff}',
+            '\u{e0041}',
+        ] {
+            assert!(is_hidden(c), "{c:?}");
+            assert!(!is_visible(&format!("pay{c}ments")), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn letters_of_all_scripts_are_visible() {
+        for text in [
+            "",
+            "payments",
+            "naïve flow",
+            "заказ",
+            "订单",
+            "مرحبا",
+            "\u{1f600}",
+            "a\u{301}",
+            "x\u{a0}y",
+            "क्ष",
+        ] {
+            assert!(is_visible(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The routes of sessions, and the cookie that browsers keep one in.
+
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, header};
+use stepwell_protocol::{
+    access::{OpenedSession, SessionView},
+    key::Kind,
+};
+
+use super::{
+    auth::COOKIE,
+    error::Refusal,
+    forward::Front,
+    keys::{answer, credential, draw},
+};
+use crate::catalog::Request;
+
+/// No script sees it, no other site sends it, and it goes nowhere but to the API.
+const COOKIE_TERMS: &str = "Path=/api; HttpOnly; Secure; SameSite=Strict";
+
+/// `GET /api/session`
+pub(super) async fn show(front: &Front) -> Result<Response, Refusal> {
+    front.pass_on(Request::ShowSession).await
+}
+
+/// `POST /api/session`
+pub(super) async fn open(front: &Front) -> Result<Response, Refusal> {
+    let fresh = draw(Kind::Session, front.namespace());
+    let request = Request::OpenSession { credential: credential(&fresh) };
+    let view: SessionView = front.ask_catalog(request).await?;
+    let lasts_s = view.expires_at.as_millis().saturating_sub(view.created_at.as_millis()) / 1_000;
+    let cookie = format!("{COOKIE}={}; {COOKIE_TERMS}; Max-Age={lasts_s}", fresh.text);
+    let mut response = answer(StatusCode::CREATED, &OpenedSession { token: fresh.text, view });
+    set_cookie(&mut response, &cookie);
+    Ok(response)
+}
+
+/// `DELETE /api/session`
+pub(super) async fn end(front: &Front) -> Result<Response, Refusal> {
+    let mut response = front.pass_on(Request::EndSession).await?;
+    set_cookie(&mut response, &format!("{COOKIE}=; {COOKIE_TERMS}; Max-Age=0"));
+    Ok(response)
+}
+
+fn set_cookie(response: &mut Response, cookie: &str) {
+    let value = HeaderValue::from_str(cookie).expect("tokens are visible ASCII");
+    response.headers_mut().insert(header::SET_COOKIE, value);
+}

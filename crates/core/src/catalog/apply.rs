@@ -48,8 +48,17 @@ impl Catalog {
             Entry::CellHeard { cell, version } => {
                 self.watchers.insert(cell.clone(), *version);
             }
-            Entry::Audited(record) => self.audit_seq = self.audit_seq.max(record.seq),
-            Entry::AuditTrimmed { .. } => {}
+            Entry::StaleNamed { version, ids } => {
+                self.stale.insert(*version, ids.clone());
+            }
+            Entry::StaleForgotten(version) => {
+                self.stale.remove(version);
+            }
+            Entry::Audited(line) => {
+                self.audit.seq = self.audit.seq.max(line.record.seq);
+                self.audit.lines.insert(line.log, line.number);
+            }
+            Entry::AuditTrimmed(_) => {}
         }
     }
 }

@@ -9,9 +9,9 @@ use stepwell_protocol::{
 };
 
 use super::{
-    AUDIT_MAX, AUDIT_MS, Catalog, Decision, Entry, ISSUERS_MAX, Input, KEYS_MAX, Key, NAME_LENGTH_MAX,
-    NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, SCOPES_MAX, SESSION_MS, SESSIONS_MAX, Session,
-    WORKFLOWS_MAX,
+    AUDIT_MS, Catalog, Decision, Entry, ISSUERS_MAX, Input, KEYS_MAX, Key, Line, Log, NAME_LENGTH_MAX,
+    NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, SCOPES_MAX, SESSION_MS, SESSIONS_MAX,
+    SESSIONS_PER_KEY_MAX, STALE_VERSIONS_MAX, Session, Trim, WORKFLOWS_MAX,
 };
 use crate::access::Credential;
 
@@ -30,7 +30,7 @@ impl Catalog {
             Input::RevokeKey { id } => self.revoke_key(now, &id)?,
             Input::OpenSession { new, key } => self.open_session(now, new, key)?,
             Input::EndSession { id } => match self.sessions.get(&id) {
-                Some(_) => vec![Entry::SessionEnded(id), Entry::VersionRaised],
+                Some(_) => self.end_session(id),
                 None => Vec::new(),
             },
             Input::SetLimits(limits) => {
@@ -140,10 +140,13 @@ impl Catalog {
         };
         // Never more than two: one that this one has replaced, and that is still good, is good no more.
         let before = self.keys.values().filter(|key| key.replaced_by.as_deref() == Some(id));
+        let mut stale = self.with_sessions(id);
         for key in before.filter(|key| key.status(now) == KeyStatus::Good) {
             decision.push(Entry::KeyStored(Key { expires_at: Some(now), ..Key::clone(key) }));
+            stale.extend(self.with_sessions(&key.id));
         }
-        decision.extend([Entry::KeyStored(ends), Entry::KeyStored(next), Entry::VersionRaised]);
+        decision.extend([Entry::KeyStored(ends), Entry::KeyStored(next)]);
+        decision.extend(self.stale(stale));
         Ok(decision)
     }
 
@@ -152,12 +155,10 @@ impl Catalog {
         if key.revoked_at.is_some() {
             return Ok(Vec::new());
         }
-        let mut decision: Vec<_> =
-            self.sessions_of(id).map(|session| Entry::SessionEnded(session.id.clone())).collect();
-        decision.extend([
-            Entry::KeyStored(Key { revoked_at: Some(now), ..Key::clone(key) }),
-            Entry::VersionRaised,
-        ]);
+        let sessions = self.sessions_of(Some(id));
+        let mut decision: Vec<_> = sessions.map(|session| Entry::SessionEnded(session.id.clone())).collect();
+        decision.push(Entry::KeyStored(Key { revoked_at: Some(now), ..Key::clone(key) }));
+        decision.extend(self.stale(self.with_sessions(id)));
         Ok(decision)
     }
 
@@ -173,11 +174,17 @@ impl Catalog {
             return Err(crate::access::not_good());
         }
         self.check_new(&new.id)?;
+        let of_key = || self.sessions_of(key.as_deref()).filter(|session| session.expires_at > now);
         let mut decision = Vec::new();
-        if self.sessions.len() >= SESSIONS_MAX {
+        if of_key().count() >= SESSIONS_PER_KEY_MAX {
+            let oldest = of_key().min_by_key(|session| (session.created_at, &session.id));
+            decision = oldest.map(|session| self.end_session(session.id.clone())).unwrap_or_default();
+        } else if self.sessions.len() >= SESSIONS_MAX {
             decision = self.ended_sessions(now);
             if decision.is_empty() {
-                return Err(too_many(format!("The namespace has {SESSIONS_MAX} sessions.")));
+                return Err(too_many(format!(
+                    "The namespace has {SESSIONS_MAX} sessions. End some of them, or wait until one expires."
+                )));
             }
         }
         let Credential { id, hash } = new;
@@ -269,10 +276,7 @@ impl Catalog {
     fn tidy(&self, now: Timestamp) -> Decision {
         let mut decision = self.ended_sessions(now);
         // By the time that comes here, nobody grants anything for them: a cell looks at the end itself.
-        let from = oldest_kept(now);
-        if self.audit_seq > 0 {
-            decision.push(Entry::AuditTrimmed { first: first_kept(self.audit_seq), from });
-        }
+        decision.extend(self.audit.lines.iter().map(|(log, last)| trimmed(now, *log, *last)));
         decision
     }
 
@@ -293,8 +297,33 @@ impl Catalog {
         over.map(|session| Entry::SessionEnded(session.id.clone())).collect()
     }
 
-    fn sessions_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Session> {
-        self.sessions.values().map(Rc::as_ref).filter(move |session| session.key.as_deref() == Some(key))
+    /// The sessions of a key, or of the deployment's own.
+    fn sessions_of<'a>(&'a self, key: Option<&'a str>) -> impl Iterator<Item = &'a Session> {
+        self.sessions.values().map(Rc::as_ref).filter(move |session| session.key.as_deref() == key)
+    }
+
+    /// The ids that stop being good with a key.
+    fn with_sessions(&self, id: &str) -> Vec<String> {
+        let sessions = self.sessions_of(Some(id)).map(|session| session.id.clone());
+        std::iter::once(id.to_owned()).chain(sessions).collect()
+    }
+
+    fn end_session(&self, id: String) -> Decision {
+        let mut decision = self.stale(vec![id.clone()]);
+        decision.push(Entry::SessionEnded(id));
+        decision
+    }
+
+    /// Makes cells forget these keys and sessions, and no others.
+    fn stale(&self, ids: Vec<String>) -> Decision {
+        // No word will name again what every cell has heard of.
+        let heard = self.watchers.values().min().copied().unwrap_or(self.version);
+        let excess = (self.stale.len() + 1).saturating_sub(STALE_VERSIONS_MAX);
+        let is_over = |index: usize, version: u64| version <= heard || index < excess;
+        let over = self.stale.keys().enumerate().filter(|(index, version)| is_over(*index, **version));
+        let mut decision: Vec<_> = over.map(|(_, version)| Entry::StaleForgotten(*version)).collect();
+        decision.extend([Entry::StaleNamed { version: self.version + 1, ids }, Entry::VersionRaised]);
+        decision
     }
 
     /// Forty random bits are not enough to be sure; whoever draws one again only has to try again.
@@ -309,20 +338,23 @@ impl Catalog {
     /// Adds a line to the audit log for what people should know of, and drops what is too old.
     fn audit(&self, now: Timestamp, actor: &str, decision: &mut Decision) {
         let lines: Vec<_> = decision.iter().filter_map(|entry| self.line(now, entry)).collect();
-        if lines.is_empty() {
-            return;
-        }
-        let mut seq = self.audit_seq;
-        for (action, subject) in lines {
-            seq += 1;
+        let mut numbers = self.audit.clone();
+        let mut written = std::collections::BTreeSet::new();
+        for (log, action, subject) in lines {
+            let number = numbers.lines.entry(log).or_default();
+            *number += 1;
+            numbers.seq += 1;
+            written.insert(log);
             let (actor, action) = (actor.to_owned(), action.to_owned());
-            decision.push(Entry::Audited(AuditRecord { seq, at: now, actor, action, subject }));
+            let record = AuditRecord { seq: numbers.seq, at: now, actor, action, subject };
+            decision.push(Entry::Audited(Line { log, number: *number, record }));
         }
-        decision.push(Entry::AuditTrimmed { first: first_kept(seq), from: oldest_kept(now) });
+        decision.extend(written.into_iter().map(|log| trimmed(now, log, numbers.lines[&log])));
     }
 
-    /// What an entry is called in the audit log, and what it is about.
-    fn line(&self, now: Timestamp, entry: &Entry) -> Option<(&'static str, String)> {
+    /// Where an entry stands in the audit log, what it is called there, and what it is about.
+    fn line(&self, now: Timestamp, entry: &Entry) -> Option<(Log, &'static str, String)> {
+        let change = |action, subject| Some((Log::Changes, action, subject));
         match entry {
             Entry::KeyStored(key) => {
                 let action = match (self.keys.get(&key.id), key.revoked_at) {
@@ -330,28 +362,32 @@ impl Catalog {
                     (Some(_), Some(_)) => "key_revoked",
                     (Some(_), None) => "key_rotated",
                 };
-                Some((action, format!("key:{}", key.id)))
+                change(action, format!("key:{}", key.id))
             }
-            Entry::SessionOpened(session) => Some(("session_opened", format!("session:{}", session.id))),
+            Entry::SessionOpened(session) => {
+                Some((Log::SignIns, "session_opened", format!("session:{}", session.id)))
+            }
             Entry::SessionEnded(id) => {
                 // That one has come to its end by itself is no news.
                 let is_over = self.sessions.get(id).is_some_and(|session| session.expires_at <= now);
-                (!is_over).then(|| ("session_ended", format!("session:{id}")))
+                (!is_over).then(|| (Log::SignIns, "session_ended", format!("session:{id}")))
             }
-            Entry::LimitsSet(_) => Some(("limits_set", "namespace".into())),
-            Entry::RunsSet(_) => Some(("settings_set", "namespace".into())),
-            Entry::WorkflowSet { workflow, .. } => Some(("settings_set", format!("workflow:{workflow}"))),
+            Entry::LimitsSet(_) => change("limits_set", "namespace".into()),
+            Entry::RunsSet(_) => change("settings_set", "namespace".into()),
+            Entry::WorkflowSet { workflow, .. } => change("settings_set", format!("workflow:{workflow}")),
             Entry::NamespaceAdded(namespace) => {
-                Some(("namespace_created", format!("namespace:{}", namespace.name)))
+                change("namespace_created", format!("namespace:{}", namespace.name))
             }
-            Entry::IssuerSet(issuer) => Some(("issuer_set", format!("issuer:{}", issuer.issuer))),
-            Entry::IssuerRemoved(issuer) => Some(("issuer_removed", format!("issuer:{issuer}"))),
-            Entry::PoolGrown(cells) => Some(("pool_grown", format!("pool:{}", numbers(cells)))),
+            Entry::IssuerSet(issuer) => change("issuer_set", format!("issuer:{}", issuer.issuer)),
+            Entry::IssuerRemoved(issuer) => change("issuer_removed", format!("issuer:{issuer}")),
+            Entry::PoolGrown(cells) => change("pool_grown", format!("pool:{}", numbers(cells))),
             Entry::KeyForgotten(_)
             | Entry::VersionRaised
+            | Entry::StaleNamed { .. }
+            | Entry::StaleForgotten(_)
             | Entry::CellHeard { .. }
             | Entry::Audited(_)
-            | Entry::AuditTrimmed { .. } => None,
+            | Entry::AuditTrimmed(_) => None,
         }
     }
 }
@@ -362,12 +398,10 @@ fn numbers(cells: &[u32]) -> String {
     texts.join(",")
 }
 
-fn first_kept(last: u64) -> u64 {
-    (last + 1).saturating_sub(AUDIT_MAX)
-}
-
-fn oldest_kept(now: Timestamp) -> Timestamp {
-    Timestamp::from_millis(now.as_millis().saturating_sub(AUDIT_MS))
+/// Drops what a part of the audit log has beyond its quota, and what is too old.
+fn trimmed(now: Timestamp, log: Log, last: u64) -> Entry {
+    let from = Timestamp::from_millis(now.as_millis().saturating_sub(AUDIT_MS));
+    Entry::AuditTrimmed(Trim { log, first: (last + 1).saturating_sub(log.lines_max()), from })
 }
 
 fn check_settings(settings: &RunSettings) -> Result<(), Rejection> {

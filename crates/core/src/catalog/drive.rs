@@ -1,8 +1,10 @@
 //! The one loop of a catalog: decide, commit, apply, order. Synchronous, like a cell's.
 
+use std::collections::BTreeMap;
+
 use stepwell_protocol::{Code, Problem, Timestamp, access::AuditRecord};
 
-use super::{Catalog, Corrupt, Entry, Input, Rows, Trim};
+use super::{Catalog, Corrupt, Entry, Input, KEYS_MAX, Rows, SIGN_INS_PER_SECOND};
 use crate::{
     access::{Bucket, Credential, Grant, Need, not_good},
     token::Vouched,
@@ -27,6 +29,8 @@ pub struct Desk {
     arm_again: bool,
     /// How much of the namespace's requests were made here.
     requests: Bucket,
+    /// How often each key has signed in. Never more than the keys that there are, and the deployment's.
+    sign_ins: BTreeMap<Option<String>, Bucket>,
     orders: Vec<Order>,
 }
 
@@ -35,13 +39,19 @@ pub struct Desk {
 pub enum Order {
     /// Set the alarm.
     Arm(Timestamp),
-    /// Tell these cells to forget what they knew before this version, and say when one has done so.
-    Tell {
-        /// Their places.
-        cells: Vec<String>,
-        /// The version.
-        version: u64,
-    },
+    /// Tell cells what to forget, and say when one has done so.
+    Tell(Vec<Word>),
+}
+
+/// What a cell has to forget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The cell's place.
+    pub cell: String,
+    /// The version up to which this is all there is to forget.
+    pub version: u64,
+    /// The keys and sessions to forget; all of them, if none is named.
+    pub ids: Option<Vec<String>>,
 }
 
 /// Why a catalog did not do what it was asked. Nothing was recorded.
@@ -71,9 +81,9 @@ impl Desk {
     /// The catalog, from memory or from its rows.
     pub fn catalog<R: Rows>(&mut self, rows: &R) -> Result<&Catalog, Fault<R::Error>> {
         if self.catalog.is_none() {
-            let (stored, audit_seq) =
+            let (stored, audit) =
                 (rows.load().map_err(Fault::Storage)?, rows.audit_last().map_err(Fault::Storage)?);
-            self.catalog = Some(Catalog::from_rows(&stored, audit_seq)?);
+            self.catalog = Some(Catalog::from_rows(&stored, audit)?);
             // The instance before may have died before everybody was told. Its alarm is armed, but the next one to be
             // set would take its place.
             self.tell(self.latest);
@@ -108,16 +118,16 @@ impl Desk {
         }
         let mut next = catalog.clone();
         next.apply_all(&entries);
-        let (mut changed, mut audit, mut trim) = (Vec::new(), Vec::new(), None);
+        let (mut changed, mut audit, mut trims) = (Vec::new(), Vec::new(), Vec::new());
         for entry in &entries {
             changed.extend(next.row(entry));
-            if let Entry::Audited(record) = entry {
-                audit.push(record.clone());
-            } else if let Entry::AuditTrimmed { first, from } = entry {
-                trim = Some(Trim { first: *first, from: *from });
+            if let Entry::Audited(line) = entry {
+                audit.push(line.clone());
+            } else if let Entry::AuditTrimmed(trim) = entry {
+                trims.push(*trim);
             }
         }
-        rows.commit(&changed, &audit, trim).map_err(Fault::Storage)?;
+        rows.commit(&changed, &audit, &trims).map_err(Fault::Storage)?;
         self.catalog = Some(next);
         let is_news = entries.contains(&Entry::VersionRaised);
         if is_news {
@@ -126,6 +136,28 @@ impl Desk {
         // A day is soon enough for what nobody is granted anything for any more.
         self.arm_by(now, now.plus_millis(TIDY_MS));
         Ok(())
+    }
+
+    /// Opens a session for a key, or for the deployment's own, unless it has signed in too often.
+    pub fn sign_in<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        actor: &str,
+        new: Credential,
+        key: Option<String>,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        if self.sign_ins.len() > KEYS_MAX {
+            self.sign_ins.clear();
+        }
+        let bucket = self.sign_ins.entry(key.clone()).or_default();
+        bucket.take(now, SIGN_INS_PER_SECOND, 1).map_err(|seconds| {
+            let detail =
+                format!("A key can sign in {SIGN_INS_PER_SECOND} time a second. Reuse a session's token.");
+            Problem::new(Code::LimitReached, detail).after(seconds)
+        })?;
+        self.drive(rows, clock, actor, Input::OpenSession { new, key })
     }
 
     /// What a caller is granted, if that is enough for what it asks of the catalog itself. Counts the request.
@@ -197,11 +229,11 @@ impl Desk {
 
     fn tell(&mut self, now: Timestamp) {
         let Some(catalog) = &self.catalog else { return };
-        let cells: Vec<_> = catalog.behind().map(str::to_owned).collect();
-        if cells.is_empty() {
+        let words = catalog.words();
+        if words.is_empty() {
             return;
         }
-        self.orders.push(Order::Tell { cells, version: catalog.version() });
+        self.orders.push(Order::Tell(words));
         self.arm_by(now, now.plus_millis(TELL_AGAIN_MS));
     }
 

@@ -6,7 +6,8 @@
 //!
 //! A cell that was told that a key is good answers for it without asking again. So each such cell is remembered, and
 //! whatever makes a key less good raises the *version*: a cell is behind until it has said that it has heard of it.
-//! A cell's row is all the outbox that this takes, for any number of changes.
+//! A version that concerns only some keys and sessions says which ones, so that cells forget those alone and leave the
+//! streams of everybody else open. Any other version makes cells forget all keys.
 //!
 //! Invariant: a cell that may remember a key is a watcher, and a watcher that may remember something that does not
 //! hold any more is behind.
@@ -30,7 +31,7 @@ use crate::{
     access::{Credential, Grant},
     token::Vouched,
 };
-pub use drive::{Confirmation, Desk, Fault, Order, TELL_AGAIN_MS};
+pub use drive::{Confirmation, Desk, Fault, Order, TELL_AGAIN_MS, Word};
 pub use rows::{Corrupt, Row, Rows, Trim};
 
 /// The namespace that is there without being made: that of the deployment's own key.
@@ -41,6 +42,18 @@ pub const KEYS_MAX: usize = 1_000;
 
 /// The most sessions of a namespace.
 pub const SESSIONS_MAX: usize = 2_000;
+
+/// The most sessions of a key. One more sign-in ends the oldest of them, so no key can lock out another.
+pub const SESSIONS_PER_KEY_MAX: usize = 20;
+
+/// How often a key can sign in, with bursts of two seconds: each sign-in writes rows, even for a key that may only read.
+pub const SIGN_INS_PER_SECOND: u64 = 1;
+
+/// The most versions whose keys and sessions are kept by name. Cells that are further behind forget all keys.
+pub const STALE_VERSIONS_MAX: usize = 256;
+
+/// The most keys and sessions that one word to a cell names. If there are more, the cell forgets all keys.
+pub const STALE_IDS_MAX: usize = 1_024;
 
 /// The most workflows with settings of their own.
 pub const WORKFLOWS_MAX: usize = 200;
@@ -69,14 +82,20 @@ pub const SESSION_MS: u64 = 12 * 3_600_000;
 /// How long a line of the audit log is kept: 90 days.
 pub const AUDIT_MS: u64 = 90 * 86_400_000;
 
-/// How many lines of the audit log are kept.
+/// How many lines of changes the audit log keeps.
 pub const AUDIT_MAX: u64 = 10_000;
+
+/// How many lines of sign-ins and sign-outs the audit log keeps. Anybody with a key can write these, so they have their
+/// own quota and never push out a line about a change.
+pub const SIGN_IN_LINES_MAX: u64 = 2_000;
 
 /// A namespace's catalog as it is kept in memory: all of it but the audit log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
     /// Raised whenever something that a cell may remember does not hold any more.
     version: u64,
+    /// The ids that became stale with a version; a version that is not here made everything stale.
+    stale: BTreeMap<u64, Vec<String>>,
     // Shared, because every change is made on a copy; and behind a pointer, because each form of a map is code.
     keys: BTreeMap<String, Rc<Key>>,
     sessions: BTreeMap<String, Rc<Session>>,
@@ -89,8 +108,49 @@ pub struct Catalog {
     issuers: BTreeMap<String, Rc<Issuer>>,
     /// How many cells each generation of the pool has, oldest first; nothing before it has grown.
     pool: Vec<u32>,
-    /// The number of the latest line of the audit log.
-    audit_seq: u64,
+    /// The latest lines of the audit log.
+    audit: Numbers,
+}
+
+/// The parts of the audit log. Each has its own quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Log {
+    /// Changes to keys, settings and limits.
+    Changes,
+    /// Sign-ins and sign-outs.
+    SignIns,
+}
+
+impl Log {
+    /// All parts.
+    pub const ALL: [Self; 2] = [Self::Changes, Self::SignIns];
+
+    fn lines_max(self) -> u64 {
+        match self {
+            Self::Changes => AUDIT_MAX,
+            Self::SignIns => SIGN_IN_LINES_MAX,
+        }
+    }
+}
+
+/// The latest numbers of the audit log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Of all its parts together: the order of the lines.
+    pub seq: u64,
+    /// Of each part: these have no gaps, so they count its lines.
+    pub lines: BTreeMap<Log, u64>,
+}
+
+/// A line of the audit log on its way to the storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Its part of the log.
+    pub log: Log,
+    /// Its number within that part.
+    pub number: u64,
+    /// What it says.
+    pub record: AuditRecord,
 }
 
 /// A key as it is stored.
@@ -281,6 +341,15 @@ pub enum Entry {
     PoolGrown(Vec<u32>),
     /// Something that a cell may remember does not hold any more.
     VersionRaised,
+    /// That version concerns only these keys and sessions.
+    StaleNamed {
+        /// The version.
+        version: u64,
+        /// Their ids.
+        ids: Vec<String>,
+    },
+    /// Which ids a version concerns is not needed any more.
+    StaleForgotten(u64),
     /// A cell has heard of a version.
     CellHeard {
         /// The cell's place.
@@ -289,15 +358,9 @@ pub enum Entry {
         version: u64,
     },
     /// A line of the audit log.
-    Audited(AuditRecord),
-    /// The oldest lines of the audit log were dropped: those before this number, and those before this
-    /// time, but for the latest.
-    AuditTrimmed {
-        /// The first number that is kept.
-        first: u64,
-        /// The first time that is kept.
-        from: Timestamp,
-    },
+    Audited(Line),
+    /// The oldest lines of a part of the audit log were dropped.
+    AuditTrimmed(Trim),
 }
 
 /// What to record.
@@ -419,6 +482,30 @@ impl Catalog {
     pub fn behind(&self) -> impl Iterator<Item = &str> {
         let version = self.version;
         self.watchers.iter().filter(move |(_, heard)| **heard < version).map(|(cell, _)| cell.as_str())
+    }
+
+    /// What the cells that are behind have to forget.
+    pub fn words(&self) -> Vec<Word> {
+        let (mut words, mut known) = (Vec::new(), BTreeMap::<u64, Option<Vec<String>>>::new());
+        for (cell, heard) in self.watchers.iter().filter(|(_, heard)| **heard < self.version) {
+            let ids = known.entry(*heard).or_insert_with(|| self.stale_since(*heard)).clone();
+            words.push(Word { cell: cell.clone(), version: self.version, ids });
+        }
+        words
+    }
+
+    /// The ids that became stale after a version; nothing, if all that was confirmed by then did.
+    fn stale_since(&self, heard: u64) -> Option<Vec<String>> {
+        let mut all = Vec::new();
+        let mut next = heard.saturating_add(1);
+        for (version, ids) in self.stale.range(next..) {
+            if *version != next || all.len() + ids.len() > STALE_IDS_MAX {
+                return None;
+            }
+            all.extend(ids.iter().cloned());
+            next = next.saturating_add(1);
+        }
+        (next == self.version.saturating_add(1)).then_some(all)
     }
 
     /// Whether a cell is remembered.

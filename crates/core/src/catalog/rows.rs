@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{Catalog, Entry};
+use super::{Catalog, Entry, Line, Log, Numbers};
 
 /// One stored thing: its kind, its name among them, and what is known of it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,9 @@ pub struct Row {
 /// What of the audit log is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// All before this number.
+    /// From which part of it.
+    pub log: Log,
+    /// All before this number of the part.
     pub first: u64,
     /// All before this time, but for the latest: the numbers go on from it.
     pub from: Timestamp,
@@ -35,11 +37,11 @@ pub trait Rows {
     /// All rows but the audit log's.
     fn load(&self) -> Result<Vec<Row>, Self::Error>;
 
-    /// The largest number in the audit log; 0 if it is empty.
-    fn audit_last(&self) -> Result<u64, Self::Error>;
+    /// The largest numbers in the audit log.
+    fn audit_last(&self) -> Result<Numbers, Self::Error>;
 
     /// Stores all of this or nothing.
-    fn commit(&self, rows: &[Row], audit: &[AuditRecord], trim: Option<Trim>) -> Result<(), Self::Error>;
+    fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Self::Error>;
 
     /// Lines of the audit log below a number, newest first.
     fn audit(&self, below: u64, limit: u32) -> Result<Vec<AuditRecord>, Self::Error>;
@@ -63,12 +65,13 @@ const NAMESPACE: &str = "namespace";
 const ISSUER: &str = "issuer";
 const POOL: &str = "pool";
 const VERSION: &str = "version";
+const STALE: &str = "stale";
 const WATCHER: &str = "watcher";
 
 impl Catalog {
     /// The state that rows stand for. Kinds that this release does not know are left alone.
-    pub fn from_rows(rows: &[Row], audit_seq: u64) -> Result<Self, Corrupt> {
-        let mut catalog = Self { audit_seq, ..Self::default() };
+    pub fn from_rows(rows: &[Row], audit: Numbers) -> Result<Self, Corrupt> {
+        let mut catalog = Self { audit, ..Self::default() };
         for row in rows {
             let name = row.name.clone();
             match row.kind.as_str() {
@@ -81,6 +84,7 @@ impl Catalog {
                 ISSUER => drop(catalog.issuers.insert(name, Rc::new(read(row)?))),
                 POOL => catalog.pool = read(row)?,
                 VERSION => catalog.version = read(row)?,
+                STALE => drop(catalog.stale.insert(version(row)?, read(row)?)),
                 WATCHER => drop(catalog.watchers.insert(name, read(row)?)),
                 _ => (),
             }
@@ -114,7 +118,10 @@ impl Catalog {
             Entry::PoolGrown(_) => Some(write(POOL, "", Some(&self.pool))),
             Entry::VersionRaised => Some(write(VERSION, "", Some(&self.version))),
             Entry::CellHeard { cell, .. } => Some(write(WATCHER, cell, self.watchers.get(cell))),
-            Entry::Audited(_) | Entry::AuditTrimmed { .. } => None,
+            Entry::StaleNamed { version, .. } | Entry::StaleForgotten(version) => {
+                Some(write(STALE, &version.to_string(), self.stale.get(version)))
+            }
+            Entry::Audited(_) | Entry::AuditTrimmed(_) => None,
         }
     }
 }
@@ -130,5 +137,13 @@ fn read<T: DeserializeOwned>(row: &Row) -> Result<T, Corrupt> {
         kind: row.kind.clone(),
         name: row.name.clone(),
         why: error.to_string(),
+    })
+}
+
+fn version(row: &Row) -> Result<u64, Corrupt> {
+    row.name.parse().map_err(|_| Corrupt {
+        kind: row.kind.clone(),
+        name: row.name.clone(),
+        why: "its name is not a number".into(),
     })
 }

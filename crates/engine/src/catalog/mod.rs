@@ -21,7 +21,7 @@ use futures::{
     stream::{self, StreamExt as _},
 };
 use js_sys::{Array, Promise};
-use stepwell_core::catalog::{Desk, Fault as MachineFault, Input, Order};
+use stepwell_core::catalog::{Desk, Fault as MachineFault, Input, Order, Word};
 use stepwell_protocol::{Place, Timestamp};
 use wasm_bindgen::prelude::*;
 use worker::{Delay, Env, State, worker_sys::DurableObjectState};
@@ -104,7 +104,7 @@ impl Catalog {
         guard::promise(async move {
             let told = host.turn(Desk::alarm);
             match told {
-                Ok(((), telling)) => host.clone().tell(telling).await,
+                Ok(((), words)) => host.clone().tell(words).await,
                 // The platform tries again.
                 Err(fault) => return Err(JsError::new(&fault.to_string()).into()),
             }
@@ -119,13 +119,6 @@ impl Catalog {
     }
 }
 
-/// Cells that have to be told, and of which version.
-#[derive(Default)]
-struct Telling {
-    cells: Vec<String>,
-    version: u64,
-}
-
 impl Host {
     /// Lets the machine do something, and performs what it orders; whom to tell is left to the caller. No await in
     /// here: rows and alarm are one commit. If the alarm cannot be set, the cells are told all the same: the next turn
@@ -133,9 +126,9 @@ impl Host {
     fn turn<T>(
         self: &Rc<Self>,
         act: impl FnOnce(&mut Desk, &Store, Timestamp) -> Result<T, MachineFault<StoreError>>,
-    ) -> Result<(T, Telling), Fault> {
+    ) -> Result<(T, Vec<Word>), Fault> {
         let result = act(&mut self.desk.borrow_mut(), &self.store, runtime::clock());
-        let (orders, mut telling) = (self.desk.borrow_mut().take_orders(), Telling::default());
+        let (orders, mut words) = (self.desk.borrow_mut().take_orders(), Vec::new());
         let mut not_armed = None;
         for order in orders {
             match order {
@@ -147,15 +140,15 @@ impl Host {
                         not_armed = Some(thrown);
                     }
                 }
-                Order::Tell { cells, version } => telling = Telling { cells, version },
+                Order::Tell(latest) => words = latest,
             }
         }
         if let Some(thrown) = not_armed {
-            self.state.wait_until(self.clone().tell(telling));
+            self.state.wait_until(self.clone().tell(words));
             return Err(thrown.into());
         }
         match result {
-            Ok(value) => Ok((value, telling)),
+            Ok(value) => Ok((value, words)),
             Err(MachineFault::Rejected(problem)) => Err(Fault::Rejected(problem)),
             Err(MachineFault::Storage(error)) => Err(Fault::Store(error)),
             Err(MachineFault::Corrupt(corrupt)) => {
@@ -165,14 +158,14 @@ impl Host {
     }
 
     /// Tells cells of a change, and waits for a while until they have heard of it. It goes on after that.
-    async fn tell_for_a_while(self: &Rc<Self>, telling: Telling) {
-        if telling.cells.is_empty() {
+    async fn tell_for_a_while(self: &Rc<Self>, words: Vec<Word>) {
+        if words.is_empty() {
             return;
         }
         let (done, heard) = futures::channel::oneshot::channel();
         let host = self.clone();
         self.state.wait_until(async move {
-            host.tell(telling).await;
+            host.tell(words).await;
             // Whoever has waited may be gone.
             let _ = done.send(());
         });
@@ -180,15 +173,16 @@ impl Host {
         let (Either::Left(_) | Either::Right(_)) = select(heard, time).await;
     }
 
-    async fn tell(self: Rc<Self>, Telling { cells, version }: Telling) {
+    async fn tell(self: Rc<Self>, words: Vec<Word>) {
         let namespace = match self.store.namespace() {
             Ok(namespace) => namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
             Err(error) => return worker::console_error!("stepwell: nobody was told of a change: {error}"),
         };
-        let told = stream::iter(cells).map(|cell| {
+        let told = stream::iter(words).map(|word| {
             let (host, namespace) = (self.clone(), namespace.clone());
+            let Word { cell, version, ids } = word;
             async move {
-                match host.tell_one(&namespace, &cell, version).await {
+                match host.tell_one(&namespace, &cell, version, ids).await {
                     Ok(()) => host.heard(cell, version),
                     // The alarm tries again.
                     Err(thrown) => {
@@ -201,9 +195,15 @@ impl Host {
         told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>().await;
     }
 
-    async fn tell_one(&self, namespace: &str, cell: &str, version: u64) -> Result<(), JsValue> {
+    async fn tell_one(
+        &self,
+        namespace: &str,
+        cell: &str,
+        version: u64,
+        ids: Option<Vec<String>>,
+    ) -> Result<(), JsValue> {
         let place: Place = cell.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
-        let word = CellCall::new(namespace, &place, None, Operation::ForgetKeys { version });
+        let word = CellCall::new(namespace, &place, None, Operation::ForgetKeys { version, ids });
         let word = serde_json::to_string(&word).expect("a call holds only what JSON can say");
         let cells: Objects = runtime::property(&self.env, CELL_BINDING).unchecked_into();
         let stub = cells.get_by_name(&place.object_name(namespace))?;

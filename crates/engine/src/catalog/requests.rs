@@ -55,7 +55,7 @@ impl Host {
 
     async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
         let Call { namespace, access, request } = call;
-        let (answered, telling) = self.turn(|desk, store, now| {
+        let (answered, words) = self.turn(|desk, store, now| {
             let (actor, caller) = match access {
                 None => (ROOT.to_owned(), None),
                 Some(access) => {
@@ -67,7 +67,7 @@ impl Host {
             let asked = Asked { desk, store, clock: now, namespace: &namespace, actor, caller };
             asked.answer(request)
         })?;
-        self.tell_for_a_while(telling).await;
+        self.tell_for_a_while(words).await;
         Ok(answered)
     }
 }
@@ -198,7 +198,8 @@ impl Asked<'_> {
             let detail = "You are here with a session or a token. Sign in with a key.";
             return Err(Problem::new(Code::WrongStatus, detail).into());
         }
-        self.drive(Input::OpenSession { new: credential, key: caller })?;
+        self.store.prepare(self.namespace).map_err(MachineFault::Storage)?;
+        self.desk.sign_in(self.store, self.clock, &self.actor, credential, caller)?;
         self.show_session(201, Some(&id))
     }
 

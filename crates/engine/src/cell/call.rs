@@ -173,6 +173,9 @@ pub enum Operation {
     ForgetKeys {
         /// The version.
         version: u64,
+        /// Of these keys and sessions only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ids: Option<Vec<String>>,
     },
     /// What a consumer of the queue asks for.
     Consume {

@@ -141,9 +141,9 @@ impl Host {
         let namespace = call.namespace;
         match call.operation {
             Operation::Touch => Ok(Answered::new(200, &())),
-            Operation::ForgetKeys { version } => {
-                self.machine.borrow_mut().forget_keys(version);
-                self.close_keyed_streams();
+            Operation::ForgetKeys { version, ids } => {
+                self.machine.borrow_mut().forget_keys(version, ids.as_deref());
+                self.close_keyed_streams(ids.as_deref());
                 Ok(Answered::new(200, &()))
             }
             Operation::Start {

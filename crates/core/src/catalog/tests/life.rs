@@ -7,12 +7,13 @@ use stepwell_protocol::{
 
 use super::{
     super::{
-        AUDIT_MAX, AUDIT_MS, Fault, ISSUERS_MAX, Input, KEYS_MAX, Key, Order, SESSION_MS, SESSIONS_MAX,
-        TELL_AGAIN_MS,
+        AUDIT_MAX, AUDIT_MS, Fault, ISSUERS_MAX, Input, KEYS_MAX, Key, Log, Order, SESSION_MS, SESSIONS_MAX,
+        SESSIONS_PER_KEY_MAX, SIGN_IN_LINES_MAX, STALE_VERSIONS_MAX, TELL_AGAIN_MS, Word,
     },
     World, at, credential, key,
+    walk::lets_in,
 };
-use crate::{access::Credential, catalog::Rows as _};
+use crate::{access::Credential, catalog::Rows as _, cell::Cell};
 
 fn rotate(id: &str, new: &str, overlap_ms: u64) -> Input {
     Input::RotateKey { id: id.into(), new: credential(new), overlap_ms }
@@ -26,11 +27,16 @@ fn sign_in(id: &str, with: Option<&str>) -> Input {
     Input::OpenSession { new: credential(id), key: with.map(Into::into) }
 }
 
-fn told(world: &mut World) -> Option<(Vec<String>, u64)> {
+fn told(world: &mut World) -> Option<Vec<Word>> {
     world.desk.take_orders().into_iter().find_map(|order| match order {
-        Order::Tell { cells, version } => Some((cells, version)),
+        Order::Tell(words) => Some(words),
         Order::Arm(_) => None,
     })
+}
+
+fn word(cell: &str, version: u64, ids: Option<&[&str]>) -> Word {
+    let ids = ids.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
+    Word { cell: cell.into(), version, ids }
 }
 
 #[test]
@@ -152,12 +158,120 @@ fn keys_that_are_over_make_room_and_good_ones_never_do() {
 #[test]
 fn sessions_that_are_over_make_room() {
     let mut world = World::default();
-    for number in 0..SESSIONS_MAX {
-        world.must(0, sign_in(&format!("s{number}"), None));
+    let keys = SESSIONS_MAX / SESSIONS_PER_KEY_MAX;
+    for number in 0..keys {
+        let id = format!("k{number}");
+        world.must(0, Input::CreateKey(key(&id, &["read"])));
+        for session in 0..SESSIONS_PER_KEY_MAX {
+            world.must(0, sign_in(&format!("s{number}-{session}"), Some(&id)));
+        }
     }
     assert_eq!(world.code(1, sign_in("more", None)), Some(Code::TooMany));
     world.must(SESSION_MS, sign_in("more", None));
     assert!(world.is_good(SESSION_MS, "more"));
+}
+
+#[test]
+fn one_sign_in_too_many_ends_the_oldest_session_of_that_key_and_no_other() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["read:greet"])));
+    world.must(0, Input::CreateKey(key("b", &["read"])));
+    world.must(1, sign_in("of-b", Some("b")));
+    for number in 0..SESSIONS_PER_KEY_MAX as u64 + 3 {
+        world.must(10 + number, sign_in(&format!("s{number}"), Some("a")));
+    }
+    let now = 100;
+    assert_eq!(["s0", "s1", "s2", "s3"].map(|id| world.is_good(now, id)), [false, false, false, true]);
+    assert!(world.is_good(now, "of-b"));
+    let live =
+        (0..SESSIONS_PER_KEY_MAX + 3).filter(|number| world.is_good(now, &format!("s{number}"))).count();
+    assert_eq!(live, SESSIONS_PER_KEY_MAX);
+}
+
+#[test]
+fn a_key_signs_in_once_a_second_and_others_do_not_wait_for_it() {
+    let mut world = World::default();
+    for id in ["a", "b"] {
+        world.must(0, Input::CreateKey(key(id, &["read"])));
+    }
+    let mut try_as = |ms: u64, id: String, with: &str| {
+        let World { rows, desk } = &mut world;
+        let result = desk.sign_in(rows, at(ms), "key", credential(&id), Some(with.into()));
+        result.map_err(|fault| match fault {
+            Fault::Rejected(problem) => problem.code,
+            other => panic!("{other}"),
+        })
+    };
+    let opened = (0..100).filter(|number| try_as(0, format!("s{number}"), "a").is_ok()).count();
+    assert_eq!(opened, 3, "a burst of two seconds");
+    assert_eq!(try_as(0, "more".into(), "a"), Err(Code::LimitReached));
+    assert_eq!(try_as(0, "other".into(), "b"), Ok(()));
+    assert_eq!(try_as(1_001, "more".into(), "a"), Ok(()));
+}
+
+#[test]
+fn sign_ins_never_push_out_a_line_about_a_change() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["read:greet"])));
+    for number in 0..2 * SIGN_IN_LINES_MAX {
+        let id = format!("s{number}");
+        world.must(number, sign_in(&id, Some("a")));
+        world.must(number, Input::EndSession { id });
+        if number == 77 {
+            world.lose_memory();
+        }
+    }
+    let kept = world.rows.audit(u64::MAX, u32::MAX).expect("it can be read");
+    let (last, first) = (kept.first().expect("a line"), kept.last().expect("a line"));
+    assert_eq!(kept.len() as u64, SIGN_IN_LINES_MAX + 1);
+    assert_eq!((first.action.as_str(), first.seq), ("key_created", 1));
+    assert_eq!((last.action.as_str(), last.seq), ("session_ended", 4 * SIGN_IN_LINES_MAX + 1));
+}
+
+#[test]
+fn ending_a_session_concerns_that_session_alone() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, Input::CreateKey(key("b", &["read"])));
+    for session in ["s", "t"] {
+        world.must(1, sign_in(session, Some("a")));
+    }
+    let mut cell = Cell::new(1);
+    for id in ["a", "b", "s", "t"] {
+        let confirmed = world.desk.confirm(&world.rows, at(2), &credential(id), None, "default-1-0");
+        cell.remember_key(at(2), &credential(id), confirmed.expect("it is good"));
+    }
+    let remembers = |cell: &mut Cell| ["a", "b", "s", "t"].map(|id| lets_in(cell, 3, id));
+    world.must(3, Input::EndSession { id: "s".into() });
+    assert_eq!(told(&mut world), Some(vec![word("default-1-0", 1, Some(&["s"]))]));
+    cell.forget_keys(1, Some(&["s".into()]));
+    assert_eq!(remembers(&mut cell), [true, true, false, true]);
+    // The cell has not answered, so it is told of both.
+    world.must(4, revoke("a"));
+    assert_eq!(told(&mut world), Some(vec![word("default-1-0", 2, Some(&["s", "a", "t"]))]));
+    world.must(5, Input::Heard { cell: "default-1-0".into(), version: 1 });
+    let limits = Limits { live_runs: Some(5), ..Limits::default() };
+    world.must(6, Input::SetLimits(limits));
+    assert_eq!(told(&mut world), Some(vec![word("default-1-0", 3, None)]), "this one is about everybody");
+}
+
+#[test]
+fn a_cell_that_is_far_behind_forgets_everything_and_the_list_stays_short() {
+    let mut world = World::default();
+    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-0").expect("good");
+    for number in 0..=STALE_VERSIONS_MAX as u64 {
+        world.must(number, sign_in("s", None));
+        world.must(number, Input::EndSession { id: "s".into() });
+    }
+    let words = world.catalog().words();
+    assert_eq!(words, [word("default-1-0", STALE_VERSIONS_MAX as u64 + 1, None)]);
+    let stored = |world: &World| world.rows.rows.borrow().keys().filter(|(kind, _)| kind == "stale").count();
+    assert_eq!(stored(&world), STALE_VERSIONS_MAX);
+    world.must(999, Input::Heard { cell: "default-1-0".into(), version: u64::MAX });
+    world.must(999, sign_in("s", None));
+    world.must(999, Input::EndSession { id: "s".into() });
+    assert_eq!(stored(&world), 1, "what everybody has heard of is dropped");
 }
 
 #[test]
@@ -169,9 +283,9 @@ fn a_cell_that_remembers_is_told_of_every_change_until_it_has_heard() {
     assert_eq!(confirmed.version, 0);
     assert_eq!(told(&mut world), None, "a new key is no news");
     world.must(2, revoke("a"));
-    assert_eq!(told(&mut world), Some((vec!["default-1-3".into()], 1)));
+    assert_eq!(told(&mut world), Some(vec![word("default-1-3", 1, Some(&["a"]))]));
     world.desk.alarm(&world.rows, at(2 + TELL_AGAIN_MS)).expect("it can be written");
-    assert_eq!(told(&mut world), Some((vec!["default-1-3".into()], 1)), "nobody has answered");
+    assert_eq!(told(&mut world), Some(vec![word("default-1-3", 1, Some(&["a"]))]), "nobody has answered");
     world.must(3_000, Input::Heard { cell: "default-1-3".into(), version: 0 });
     assert_eq!(world.catalog().behind().count(), 1, "what it has heard of before is not enough");
     world.must(3_001, Input::Heard { cell: "default-1-3".into(), version: 1 });
@@ -190,7 +304,7 @@ fn a_catalog_that_died_before_it_has_told_everybody_goes_on_with_it() {
     // A request comes before the alarm does.
     world.must(3, Input::CreateKey(key("b", &["read"])));
     let orders = world.desk.take_orders();
-    assert!(orders.contains(&Order::Tell { cells: vec!["default-1-3".into()], version: 1 }), "{orders:?}");
+    assert!(orders.contains(&Order::Tell(vec![word("default-1-3", 1, Some(&["a"]))])), "{orders:?}");
     let armed: Vec<_> = orders.iter().filter(|order| matches!(order, Order::Arm(_))).collect();
     assert_eq!(armed, [&Order::Arm(at(3 + TELL_AGAIN_MS))], "and its alarm is not put off");
 }
@@ -232,7 +346,7 @@ fn settings_and_limits_reach_whoever_has_a_key() {
     let limits = Limits { live_runs: Some(5), ..Limits::default() };
     let runs = RunSettings { timeout_ms: Some(1_000), ..RunSettings::default() };
     world.must(2, Input::SetLimits(limits));
-    assert_eq!(told(&mut world).map(|(_, version)| version), Some(1));
+    assert_eq!(told(&mut world), Some(vec![word("default-1-0", 1, None)]));
     world.must(3, Input::SetRuns(runs));
     world.must(3, Input::SetWorkflow { workflow: "greet".into(), settings: Some(runs) });
     world.must(4, Input::SetRuns(runs));
@@ -317,15 +431,16 @@ fn the_audit_log_is_bounded_by_number_and_by_age() {
         }
     }
     let kept: Vec<_> = world.rows.audit.borrow().keys().copied().collect();
+    let changes = |number| (Log::Changes, number);
     assert_eq!(
         (kept.len() as u64, kept.first(), kept.last()),
-        (AUDIT_MAX, Some(&51), Some(&(AUDIT_MAX + 50)))
+        (AUDIT_MAX, Some(&changes(51)), Some(&changes(AUDIT_MAX + 50)))
     );
     world.desk.alarm(&world.rows, at(5_000 + AUDIT_MS)).expect("it can be written");
-    assert_eq!(world.rows.audit.borrow().keys().next(), Some(&5_000));
+    assert_eq!(world.rows.audit.borrow().keys().next(), Some(&changes(5_000)));
     world.desk.alarm(&world.rows, at(2 * AUDIT_MS)).expect("it can be written");
     let kept: Vec<_> = world.rows.audit.borrow().keys().copied().collect();
-    assert_eq!(kept, [AUDIT_MAX + 50], "the numbers go on from the latest");
+    assert_eq!(kept, [changes(AUDIT_MAX + 50)], "the numbers go on from the latest");
 }
 
 #[test]

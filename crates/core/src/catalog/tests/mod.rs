@@ -8,14 +8,14 @@ use std::{
 
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{Catalog, Desk, Fault, Input, Key, Row, Rows, Trim};
+use super::{Catalog, Desk, Fault, Input, Key, Line, Log, Numbers, Row, Rows, Trim};
 use crate::access::Credential;
 
 /// Rows in memory.
 #[derive(Default)]
 struct Memory {
     rows: RefCell<BTreeMap<(String, String), String>>,
-    audit: RefCell<BTreeMap<u64, AuditRecord>>,
+    audit: RefCell<BTreeMap<(Log, u64), AuditRecord>>,
     /// Whether the next commit fails.
     fails: Slot<bool>,
 }
@@ -33,11 +33,16 @@ impl Rows for Memory {
         Ok(rows.iter().map(row).collect())
     }
 
-    fn audit_last(&self) -> Result<u64, Self::Error> {
-        Ok(self.audit.borrow().keys().next_back().copied().unwrap_or_default())
+    fn audit_last(&self) -> Result<Numbers, Self::Error> {
+        let mut last = Numbers::default();
+        for ((log, number), record) in &*self.audit.borrow() {
+            last.seq = last.seq.max(record.seq);
+            last.lines.insert(*log, *number);
+        }
+        Ok(last)
     }
 
-    fn commit(&self, rows: &[Row], audit: &[AuditRecord], trim: Option<Trim>) -> Result<(), Self::Error> {
+    fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Self::Error> {
         if self.fails.take() {
             return Err("the storage failed");
         }
@@ -48,18 +53,22 @@ impl Rows for Memory {
                 None => drop(self.rows.borrow_mut().remove(&at)),
             }
         }
-        self.audit.borrow_mut().extend(audit.iter().map(|record| (record.seq, record.clone())));
-        if let Some(Trim { first, from }) = trim {
-            let last = self.audit_last()?;
-            let is_kept = |seq: u64, record: &AuditRecord| seq >= first && (record.at >= from || seq == last);
-            self.audit.borrow_mut().retain(|seq, record| is_kept(*seq, record));
+        let lines = audit.iter().map(|line| ((line.log, line.number), line.record.clone()));
+        self.audit.borrow_mut().extend(lines);
+        for Trim { log, first, from } in trims {
+            let last = self.audit_last()?.lines.get(log).copied().unwrap_or_default();
+            let is_kept = |number: u64, at: Timestamp| number >= *first && (at >= *from || number == last);
+            self.audit.borrow_mut().retain(|(of, number), record| of != log || is_kept(*number, record.at));
         }
         Ok(())
     }
 
     fn audit(&self, below: u64, limit: u32) -> Result<Vec<AuditRecord>, Self::Error> {
-        let audit = self.audit.borrow();
-        Ok(audit.range(..below).rev().take(limit as usize).map(|(_, record)| record.clone()).collect())
+        let mut lines: Vec<_> =
+            self.audit.borrow().values().filter(|line| line.seq < below).cloned().collect();
+        lines.sort_by_key(|line| std::cmp::Reverse(line.seq));
+        lines.truncate(limit as usize);
+        Ok(lines)
     }
 }
 

@@ -63,7 +63,7 @@ fn place(cell: u8) -> String {
     format!("default-1-{cell}")
 }
 
-fn lets_in(cell: &mut Cell, now: u64, id: &str) -> bool {
+pub(super) fn lets_in(cell: &mut Cell, now: u64, id: &str) -> bool {
     let need = Need { scope: Scope::Read, about: About::Whole };
     let admitted = cell.admit(at(now), &credential(id), &need, 0, 1);
     matches!(admitted, Ok(Admission::Granted(_)))
@@ -106,11 +106,12 @@ proptest! {
                     }
                 }
                 Step::Tell(cell) | Step::TellInVain(cell) => {
-                    let version = world.catalog().version();
-                    if world.catalog().behind().any(|behind| behind == place(cell)) {
-                        cells.get_mut(&cell).expect("there are three").forget_keys(version);
+                    let words = world.catalog().words();
+                    if let Some(word) = words.into_iter().find(|word| word.cell == place(cell)) {
+                        let told = cells.get_mut(&cell).expect("there are three");
+                        told.forget_keys(word.version, word.ids.as_deref());
                         if matches!(step, Step::Tell(_)) {
-                            world.must(now, Input::Heard { cell: place(cell), version });
+                            world.must(now, Input::Heard { cell: word.cell, version: word.version });
                         }
                     }
                 }

@@ -253,6 +253,14 @@ pub struct SessionView {
     pub expires_at: Timestamp,
 }
 
+/// `GET /api/sessions`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionList {
+    /// Newest first.
+    pub sessions: Vec<SessionView>,
+}
+
 /// The answer to whoever has signed in: the only time that the token is shown.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

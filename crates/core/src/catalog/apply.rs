@@ -23,7 +23,7 @@ impl Catalog {
             Entry::SessionOpened(session) => {
                 self.sessions.insert(session.id.clone(), Rc::new(session.clone()));
             }
-            Entry::SessionEnded(id) => {
+            Entry::SessionEnded(id) | Entry::SessionRevoked(id) => {
                 self.sessions.remove(id);
             }
             Entry::LimitsSet(limits) => self.limits = *limits,

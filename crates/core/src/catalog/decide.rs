@@ -25,14 +25,26 @@ impl Catalog {
     /// What to record about an input, on whose behalf.
     pub fn decide(&self, now: Timestamp, actor: &str, input: Input) -> Result<Decision, Rejection> {
         let mut decision = match input {
-            Input::CreateKey(key) => self.create_key(now, key)?,
-            Input::RotateKey { id, new, overlap_ms } => self.rotate_key(now, actor, &id, new, overlap_ms)?,
+            Input::CreateKey { key, maker_ends_at } => self.create_key(now, key, maker_ends_at)?,
+            Input::RotateKey { id, new, overlap_ms, maker_ends_at } => {
+                let mut decision = self.rotate_key(now, actor, &id, &new, overlap_ms)?;
+                shorten(&mut decision, &new.id, maker_ends_at);
+                decision
+            }
             Input::RevokeKey { id } => self.revoke_key(now, &id)?,
             Input::OpenSession { new, key } => self.open_session(now, new, key)?,
             Input::EndSession { id } => match self.sessions.get(&id) {
                 Some(_) => self.end_session(id),
                 None => Vec::new(),
             },
+            Input::RevokeSession { id } => {
+                if self.sessions.get(&id).is_none_or(|session| session.expires_at <= now) {
+                    return Err(no_such_session());
+                }
+                let mut decision = self.stale(vec![id.clone()]);
+                decision.push(Entry::SessionRevoked(id));
+                decision
+            }
             Input::SetLimits(limits) => {
                 check_limits(&limits)?;
                 if limits == self.limits {
@@ -75,7 +87,12 @@ impl Catalog {
         Ok(decision)
     }
 
-    fn create_key(&self, now: Timestamp, key: Key) -> Result<Decision, Rejection> {
+    fn create_key(
+        &self,
+        now: Timestamp,
+        key: Key,
+        maker_ends_at: Option<Timestamp>,
+    ) -> Result<Decision, Rejection> {
         let is_name = !key.name.is_empty()
             && key.name.len() <= NAME_LENGTH_MAX
             && !key.name.chars().any(char::is_control);
@@ -93,9 +110,19 @@ impl Catalog {
         if key.expires_at.is_some_and(|end| end <= now) {
             return Err(invalid("`expires_at` is over already."));
         }
+        if let (Some(wanted), Some(end)) = (key.expires_at, maker_ends_at)
+            && wanted > end
+        {
+            return Err(invalid(format!(
+                "`expires_at` is later than {}, when your own key or token expires. Leave it out to let both expire \
+                 together, or use a key that lasts longer.",
+                end.as_millis()
+            )));
+        }
         let mut decision = self.room_for_a_key(now)?;
         self.check_new(&key.id)?;
-        decision.push(Entry::KeyStored(key));
+        let expires_at = key.expires_at.or(maker_ends_at);
+        decision.push(Entry::KeyStored(Key { expires_at, ..key }));
         Ok(decision)
     }
 
@@ -104,7 +131,7 @@ impl Catalog {
         now: Timestamp,
         actor: &str,
         id: &str,
-        new: Credential,
+        new: &Credential,
         overlap_ms: u64,
     ) -> Result<Decision, Rejection> {
         if overlap_ms > OVERLAP_MS_MAX {
@@ -124,7 +151,7 @@ impl Catalog {
             replaced_by: Some(new.id.clone()),
             ..Key::clone(old)
         };
-        let Credential { id: new_id, hash } = new;
+        let Credential { id: new_id, hash } = new.clone();
         // The end of the old one is its own; the new one lasts as long again as it was meant to.
         let expires_at = old
             .expires_at
@@ -189,7 +216,8 @@ impl Catalog {
         }
         let Credential { id, hash } = new;
         let expires_at = now.plus_millis(SESSION_MS);
-        decision.push(Entry::SessionOpened(Session { id, hash, key, created_at: now, expires_at }));
+        let root = if key.is_none() { self.roots.first().cloned() } else { None };
+        decision.push(Entry::SessionOpened(Session { id, hash, key, root, created_at: now, expires_at }));
         Ok(decision)
     }
 
@@ -372,6 +400,7 @@ impl Catalog {
                 let is_over = self.sessions.get(id).is_some_and(|session| session.expires_at <= now);
                 (!is_over).then(|| (Log::SignIns, "session_ended", format!("session:{id}")))
             }
+            Entry::SessionRevoked(id) => change("session_revoked", format!("session:{id}")),
             Entry::LimitsSet(_) => change("limits_set", "namespace".into()),
             Entry::RunsSet(_) => change("settings_set", "namespace".into()),
             Entry::WorkflowSet { workflow, .. } => change("settings_set", format!("workflow:{workflow}")),
@@ -421,6 +450,23 @@ fn check_limits(limits: &Limits) -> Result<(), Rejection> {
         return Err(invalid("A limit is at least 1. To lock a namespace out, revoke its keys."));
     }
     Ok(())
+}
+
+/// Lets a key that is about to be stored end no later than this.
+fn shorten(decision: &mut Decision, id: &str, end: Option<Timestamp>) {
+    let Some(end) = end else { return };
+    for entry in decision {
+        if let Entry::KeyStored(key) = entry
+            && key.id == id
+        {
+            key.expires_at = Some(key.expires_at.map_or(end, |before| before.min(end)));
+        }
+    }
+}
+
+fn no_such_session() -> Rejection {
+    let detail = "The namespace has no session of this id. `GET /api/sessions` lists them.";
+    Rejection::new(Code::KeyNotFound, detail)
 }
 
 fn no_such_key() -> Rejection {

@@ -21,6 +21,8 @@ const TIDY_MS: u64 = 86_400_000;
 pub struct Desk {
     /// Nothing until the rows were read.
     catalog: Option<Catalog>,
+    /// The fingerprints of the deployment's keys, the current one first.
+    roots: Vec<String>,
     /// The latest time that was seen: the clock may be set back.
     latest: Timestamp,
     /// When the alarm is set for, as far as this instance knows.
@@ -78,12 +80,17 @@ pub struct Confirmation {
 }
 
 impl Desk {
+    /// A desk in a deployment whose keys have these fingerprints, the current one first.
+    pub fn new(roots: Vec<String>) -> Self {
+        Self { roots, ..Self::default() }
+    }
+
     /// The catalog, from memory or from its rows.
     pub fn catalog<R: Rows>(&mut self, rows: &R) -> Result<&Catalog, Fault<R::Error>> {
         if self.catalog.is_none() {
             let (stored, audit) =
                 (rows.load().map_err(Fault::Storage)?, rows.audit_last().map_err(Fault::Storage)?);
-            self.catalog = Some(Catalog::from_rows(&stored, audit)?);
+            self.catalog = Some(Catalog::from_rows(&stored, audit)?.with_roots(&self.roots));
             // The instance before may have died before everybody was told. Its alarm is armed, but the next one to be
             // set would take its place.
             self.tell(self.latest);

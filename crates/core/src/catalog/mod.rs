@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, rc::Rc};
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Problem, Timestamp,
-    access::{AuditRecord, Issuer, KeyStatus, KeyView, Limits, Permission, RunSettings, SessionView},
+    access::{AuditRecord, Issuer, KeyStatus, KeyView, Limits, Permission, RunSettings, Scope, SessionView},
 };
 
 use crate::{
@@ -110,6 +110,8 @@ pub struct Catalog {
     pool: Vec<u32>,
     /// The latest lines of the audit log.
     audit: Numbers,
+    /// The fingerprints of the deployment's keys, the current one first. The host says them; they are in no row.
+    roots: Vec<String>,
 }
 
 /// The parts of the audit log. Each has its own quota.
@@ -219,6 +221,9 @@ pub struct Session {
     pub hash: String,
     /// The key that was signed in with: the session is good only as long as it is. None for the deployment's key.
     pub key: Option<String>,
+    /// The fingerprint of the deployment's key, if that was signed in with: the session ends when the key is changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
     /// When it was opened.
     pub created_at: Timestamp,
     /// When it ends.
@@ -238,7 +243,12 @@ pub struct Namespace {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// Make a key.
-    CreateKey(Key),
+    CreateKey {
+        /// The key.
+        key: Key,
+        /// When what its maker has brought stops being good: the key does not outlive it.
+        maker_ends_at: Option<Timestamp>,
+    },
     /// Put a key in the place of another; the old one stays good for a while.
     RotateKey {
         /// The old one.
@@ -247,6 +257,8 @@ pub enum Input {
         new: Credential,
         /// For how long both are good.
         overlap_ms: u64,
+        /// When what the caller has brought stops being good: the new key does not outlive it.
+        maker_ends_at: Option<Timestamp>,
     },
     /// Let a key be good no more.
     RevokeKey {
@@ -260,8 +272,13 @@ pub enum Input {
         /// The key; none for the deployment's.
         key: Option<String>,
     },
-    /// End a session.
+    /// Sign out: end the caller's own session.
     EndSession {
+        /// Which.
+        id: String,
+    },
+    /// End a session of somebody else.
+    RevokeSession {
         /// Which.
         id: String,
     },
@@ -320,6 +337,8 @@ pub enum Entry {
     SessionOpened(Session),
     /// A session has ended, or was forgotten.
     SessionEnded(String),
+    /// A session was ended by somebody else.
+    SessionRevoked(String),
     /// The limits were set.
     LimitsSet(Limits),
     /// The settings of all runs were set.
@@ -395,7 +414,10 @@ impl Catalog {
                 let key = self.keys.get(id).filter(|key| key.status(now) == KeyStatus::Good)?;
                 (key.scopes.clone(), key.expires_at)
             }
-            None => (vec![Permission::all(stepwell_protocol::access::Scope::Admin)], None),
+            None => {
+                session.root.as_ref().filter(|root| self.roots.contains(root))?;
+                (vec![Permission::all(Scope::Admin)], None)
+            }
         };
         let end = key_end.map_or(session.expires_at, |end| end.min(session.expires_at));
         let actor = format!("session:{}", session.id);
@@ -408,6 +430,20 @@ impl Catalog {
         Grant { actor, scopes, expires_at, limits: self.limits, runs: self.runs, workflows }
     }
 
+    /// The sessions that are good, newest first.
+    pub fn sessions(&self, now: Timestamp, namespace: &str) -> Vec<SessionView> {
+        let mut sessions: Vec<_> =
+            self.sessions.keys().filter_map(|id| self.session(now, namespace, id)).collect();
+        sessions.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
+        sessions
+    }
+
+    /// When a key or a session's key stops being good: what it makes does not outlive it.
+    pub fn maker_ends_at(&self, id: &str) -> Option<Timestamp> {
+        let id = self.sessions.get(id).map_or(Some(id), |session| session.key.as_deref())?;
+        self.keys.get(id)?.expires_at
+    }
+
     /// A session, as its owner sees it.
     pub fn session(&self, now: Timestamp, namespace: &str, id: &str) -> Option<SessionView> {
         let session = self.sessions.get(id)?;
@@ -418,7 +454,7 @@ impl Catalog {
             subject: session.key.as_ref().map_or("root".into(), |key| format!("key:{key}")),
             scopes: grant.scopes,
             created_at: session.created_at,
-            expires_at: session.expires_at,
+            expires_at: grant.expires_at.unwrap_or(session.expires_at),
         })
     }
 

@@ -92,6 +92,12 @@ impl Catalog {
         Ok(catalog)
     }
 
+    /// With the fingerprints of the deployment's keys, the current one first.
+    #[must_use]
+    pub fn with_roots(self, roots: &[String]) -> Self {
+        Self { roots: roots.to_vec(), ..self }
+    }
+
     /// The row that an entry has changed, in the state after it.
     pub(super) fn row(&self, entry: &Entry) -> Option<Row> {
         match entry {
@@ -100,7 +106,9 @@ impl Catalog {
             Entry::SessionOpened(session) => {
                 Some(write(SESSION, &session.id, self.sessions.get(&session.id).map(Rc::as_ref)))
             }
-            Entry::SessionEnded(id) => Some(write(SESSION, id, self.sessions.get(id).map(Rc::as_ref))),
+            Entry::SessionEnded(id) | Entry::SessionRevoked(id) => {
+                Some(write(SESSION, id, self.sessions.get(id).map(Rc::as_ref)))
+            }
             Entry::LimitsSet(_) => Some(write(LIMITS, "", Some(&self.limits))),
             Entry::RunsSet(_) => Some(write(RUNS, "", Some(&self.runs))),
             Entry::WorkflowSet { workflow, .. } => {

@@ -66,6 +66,13 @@ pub enum Request {
     },
     /// End the caller's session.
     EndSession,
+    /// List the sessions.
+    ListSessions,
+    /// End a session, whoever opened it.
+    RevokeSession {
+        /// Which.
+        id: String,
+    },
     /// Show all that is set.
     ShowSettings,
     /// Set what holds for all runs.

@@ -10,12 +10,13 @@ use stepwell_core::{
 };
 use stepwell_protocol::{
     Code, Problem, Timestamp,
-    access::{AuditPage, IssuerList, KeyList, NamespaceList, NamespaceView, NewKey},
+    access::{AuditPage, IssuerList, KeyList, NamespaceList, NamespaceView, NewKey, SessionList},
 };
 use wasm_bindgen::JsValue;
 
 use super::{Call, Host, Request, store::Store};
 use crate::{
+    access::Access,
     cell::{Fault, StoreError},
     settings::DEFAULT_NAMESPACE,
 };
@@ -56,16 +57,19 @@ impl Host {
     async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
         let Call { namespace, access, request } = call;
         let (answered, words) = self.turn(|desk, store, now| {
-            let (actor, caller) = match access {
-                None => (ROOT.to_owned(), None),
-                Some(access) => {
-                    let grant =
-                        desk.admit(store, now, &access.credential, access.vouched.as_ref(), &access.need)?;
-                    (grant.actor, Some(access.credential.id))
+            let (actor, caller, maker_ends_at) = match access {
+                None => (ROOT.to_owned(), None, None),
+                Some(Access { credential, vouched, need }) => {
+                    let grant = desk.admit(store, now, &credential, vouched.as_ref(), &need)?;
+                    let ends_at = match vouched {
+                        Some(vouched) => Some(vouched.expires_at),
+                        None => desk.catalog(store)?.maker_ends_at(&credential.id),
+                    };
+                    (grant.actor, Some(credential.id), ends_at)
                 }
             };
-            let asked = Asked { desk, store, clock: now, namespace: &namespace, actor, caller };
-            asked.answer(request)
+            let namespace = &namespace;
+            Asked { desk, store, clock: now, namespace, actor, caller, maker_ends_at }.answer(request)
         })?;
         self.tell_for_a_while(words).await;
         Ok(answered)
@@ -81,6 +85,8 @@ struct Asked<'a> {
     actor: String,
     /// The id of the caller's key or session; none for the deployment's key.
     caller: Option<String>,
+    /// When what the caller has brought stops being good: keys that it makes do not outlive it.
+    maker_ends_at: Option<Timestamp>,
 }
 
 impl Asked<'_> {
@@ -100,8 +106,8 @@ impl Asked<'_> {
             }
             Request::CreateKey { credential, new } => self.create_key(credential, new),
             Request::RotateKey { id, credential, overlap_ms } => {
-                let new = credential.id.clone();
-                self.drive(Input::RotateKey { id, new: credential, overlap_ms })?;
+                let (new, maker_ends_at) = (credential.id.clone(), self.maker_ends_at);
+                self.drive(Input::RotateKey { id, new: credential, overlap_ms, maker_ends_at })?;
                 self.show_key(201, &new)
             }
             Request::RevokeKey { id } => {
@@ -117,6 +123,14 @@ impl Asked<'_> {
                 if let Some(id) = self.caller.clone() {
                     self.drive(Input::EndSession { id })?;
                 }
+                Ok(Answered::new(200, &()))
+            }
+            Request::ListSessions => {
+                let (now, namespace) = (self.desk.now(self.clock), self.namespace);
+                Ok(Answered::new(200, &SessionList { sessions: self.catalog()?.sessions(now, namespace) }))
+            }
+            Request::RevokeSession { id } => {
+                self.drive(Input::RevokeSession { id })?;
                 Ok(Answered::new(200, &()))
             }
             Request::ShowSettings => self.show_settings(),
@@ -185,7 +199,7 @@ impl Asked<'_> {
             revoked_at: None,
             replaced_by: None,
         };
-        self.drive(Input::CreateKey(key))?;
+        self.drive(Input::CreateKey { key, maker_ends_at: self.maker_ends_at })?;
         self.show_key(201, &id)
     }
 

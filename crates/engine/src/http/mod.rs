@@ -97,6 +97,8 @@ fn on(method: MethodFilter, route: Route) -> MethodRouter {
         Route::ShowSession => managed::on(method, Asked::ShowSession),
         Route::OpenSession => managed::on(method, Asked::OpenSession),
         Route::EndSession => managed::on(method, Asked::EndSession),
+        Route::ListSessions => managed::on(method, Asked::ListSessions),
+        Route::RevokeSession => managed::on(method, Asked::RevokeSession),
         Route::ShowSettings => managed::on(method, Asked::ShowSettings),
         Route::SetSettings => managed::on(method, Asked::SetSettings),
         Route::SetWorkflowSettings => managed::on(method, Asked::SetWorkflowSettings),

@@ -42,6 +42,16 @@ pub(super) async fn end(front: &Front) -> Result<Response, Refusal> {
     Ok(response)
 }
 
+/// `GET /api/sessions`
+pub(super) async fn list(front: &Front) -> Result<Response, Refusal> {
+    front.pass_on(Request::ListSessions).await
+}
+
+/// `DELETE /api/sessions/{session}`
+pub(super) async fn revoke(front: &Front, id: String) -> Result<Response, Refusal> {
+    front.pass_on(Request::RevokeSession { id }).await
+}
+
 fn set_cookie(response: &mut Response, cookie: &str) {
     let value = HeaderValue::from_str(cookie).expect("tokens are visible ASCII");
     response.headers_mut().insert(header::SET_COOKIE, value);

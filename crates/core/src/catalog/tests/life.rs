@@ -7,16 +7,16 @@ use stepwell_protocol::{
 
 use super::{
     super::{
-        AUDIT_MAX, AUDIT_MS, Fault, ISSUERS_MAX, Input, KEYS_MAX, Key, Log, Order, SESSION_MS, SESSIONS_MAX,
-        SESSIONS_PER_KEY_MAX, SIGN_IN_LINES_MAX, STALE_VERSIONS_MAX, TELL_AGAIN_MS, Word,
+        AUDIT_MAX, AUDIT_MS, Desk, Fault, ISSUERS_MAX, Input, KEYS_MAX, Key, Log, Order, SESSION_MS,
+        SESSIONS_MAX, SESSIONS_PER_KEY_MAX, SIGN_IN_LINES_MAX, STALE_VERSIONS_MAX, TELL_AGAIN_MS, Word,
     },
-    World, at, credential, key,
+    ROOT, World, at, create, credential, key,
     walk::lets_in,
 };
 use crate::{access::Credential, catalog::Rows as _, cell::Cell};
 
 fn rotate(id: &str, new: &str, overlap_ms: u64) -> Input {
-    Input::RotateKey { id: id.into(), new: credential(new), overlap_ms }
+    Input::RotateKey { id: id.into(), new: credential(new), overlap_ms, maker_ends_at: None }
 }
 
 fn revoke(id: &str) -> Input {
@@ -42,7 +42,7 @@ fn word(cell: &str, version: u64, ids: Option<&[&str]>) -> Word {
 #[test]
 fn a_key_is_good_with_its_own_hash_and_with_no_other() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     assert!(world.is_good(1, "a"));
     let other = Credential { id: "a".into(), hash: credential("b").hash };
     assert_eq!(world.catalog().grant(at(1), &other), None);
@@ -52,8 +52,8 @@ fn a_key_is_good_with_its_own_hash_and_with_no_other() {
 #[test]
 fn a_key_is_good_until_its_end_and_a_revoked_one_never_again() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(Key { expires_at: Some(at(10)), ..key("a", &["read"]) }));
-    world.must(0, Input::CreateKey(key("b", &["read"])));
+    world.must(0, create(Key { expires_at: Some(at(10)), ..key("a", &["read"]) }));
+    world.must(0, create(key("b", &["read"])));
     assert!(world.is_good(9, "a") && !world.is_good(10, "a"));
     world.must(5, revoke("b"));
     assert!(!world.is_good(5, "b"));
@@ -66,7 +66,7 @@ fn a_key_is_good_until_its_end_and_a_revoked_one_never_again() {
 #[test]
 fn while_a_key_is_rotated_two_are_good_and_never_three() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["write"])));
+    world.must(0, create(key("a", &["write"])));
     world.must(10, rotate("a", "b", 100));
     assert!(world.is_good(50, "a") && world.is_good(50, "b"));
     assert_eq!(world.code(50, rotate("a", "x", 100)), Some(Code::WrongStatus), "only its successor can be");
@@ -80,7 +80,7 @@ fn while_a_key_is_rotated_two_are_good_and_never_three() {
 #[test]
 fn a_rotated_key_does_not_outlive_its_own_end() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(Key { expires_at: Some(at(1_000)), ..key("a", &["write"]) }));
+    world.must(0, create(Key { expires_at: Some(at(1_000)), ..key("a", &["write"]) }));
     world.must(900, rotate("a", "b", 5_000));
     assert!(world.is_good(999, "a") && !world.is_good(1_000, "a"));
     assert!(world.is_good(1_899, "b") && !world.is_good(1_900, "b"), "as long again as the first");
@@ -89,7 +89,7 @@ fn a_rotated_key_does_not_outlive_its_own_end() {
 #[test]
 fn a_session_is_good_as_long_as_its_key_and_no_longer_than_its_own_time() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read:greet"])));
+    world.must(0, create(key("a", &["read:greet"])));
     world.must(1, sign_in("s", Some("a")));
     world.must(1, sign_in("t", Some("a")));
     let grant = world.catalog().grant(at(2), &credential("s")).expect("it is good");
@@ -106,7 +106,7 @@ fn a_session_is_good_as_long_as_its_key_and_no_longer_than_its_own_time() {
 #[test]
 fn a_session_of_a_key_with_an_end_ends_with_it() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(Key { expires_at: Some(at(50)), ..key("a", &["read"]) }));
+    world.must(0, create(Key { expires_at: Some(at(50)), ..key("a", &["read"]) }));
     world.must(1, sign_in("s", Some("a")));
     assert!(world.is_good(49, "s") && !world.is_good(50, "s"));
 }
@@ -121,6 +121,68 @@ fn the_deployments_key_signs_in_as_an_admin() {
 }
 
 #[test]
+fn sessions_of_the_deployments_key_end_when_it_is_changed() {
+    let mut world = World::default();
+    world.must(0, sign_in("s", None));
+    assert!(world.is_good(1, "s"));
+    world.desk = Desk::new(vec!["root 2".into(), ROOT.into()]);
+    assert!(world.is_good(1, "s"), "the previous key is good beside the current one");
+    world.must(1, sign_in("t", None));
+    world.desk = Desk::new(vec!["root 2".into()]);
+    assert!(!world.is_good(2, "s") && world.is_good(2, "t"));
+    let listed: Vec<_> =
+        world.catalog().sessions(at(2), "default").into_iter().map(|session| session.id).collect();
+    assert_eq!(listed, ["t"]);
+    world.desk = Desk::default();
+    assert!(!world.is_good(2, "t"), "no deployment's key, no session of it");
+}
+
+#[test]
+fn a_key_does_not_outlive_what_made_it() {
+    let mut world = World::default();
+    world.must(0, create(Key { expires_at: Some(at(5_000)), ..key("short", &["admin"]) }));
+    world.must(0, create(key("long", &["admin"])));
+    world.must(0, sign_in("of-short", Some("short")));
+    world.must(0, sign_in("of-root", None));
+    let ends = ["short", "of-short", "long", "of-root"].map(|id| world.catalog().maker_ends_at(id));
+    assert_eq!(ends, [Some(at(5_000)), Some(at(5_000)), None, None]);
+    let by_short = |key| Input::CreateKey { key, maker_ends_at: Some(at(5_000)) };
+    world.must(1, by_short(key("child", &["admin"])));
+    assert!(world.is_good(4_999, "child") && !world.is_good(5_000, "child"));
+    let later = Key { expires_at: Some(at(5_001)), ..key("later", &["admin"]) };
+    assert_eq!(world.code(1, by_short(later)), Some(Code::InvalidRequest));
+    world.must(1, by_short(Key { expires_at: Some(at(100)), ..key("sooner", &["admin"]) }));
+    assert!(!world.is_good(100, "sooner"));
+    // Nor does it live on by taking its own place, or that of another.
+    for id in ["short", "long"] {
+        let (id, new) = (id.to_owned(), credential(&format!("next-{id}")));
+        world.must(4_000, Input::RotateKey { id, new, overlap_ms: 0, maker_ends_at: Some(at(5_000)) });
+    }
+    assert!(world.is_good(4_999, "next-short") && !world.is_good(5_000, "next-short"));
+    assert!(world.is_good(4_999, "next-long") && !world.is_good(5_000, "next-long"));
+}
+
+#[test]
+fn who_looks_after_keys_sees_and_ends_the_sessions_of_others() {
+    let mut world = World::default();
+    world.must(0, create(key("a", &["read"])));
+    world.must(1, sign_in("s", Some("a")));
+    world.must(2, sign_in("t", None));
+    let listed: Vec<_> = world.catalog().sessions(at(3), "acme").into_iter().collect();
+    let shown: Vec<_> = listed.iter().map(|view| (view.id.as_str(), view.subject.as_str())).collect();
+    assert_eq!(shown, [("t", "root"), ("s", "key:a")]);
+    let end = |id: &str| Input::RevokeSession { id: id.into() };
+    world.must(3, end("s"));
+    assert!(!world.is_good(3, "s") && world.is_good(3, "t"));
+    for gone in ["s", "never"] {
+        assert_eq!(world.code(4, end(gone)), Some(Code::KeyNotFound), "{gone}");
+    }
+    let lines = world.rows.audit(u64::MAX, 1).expect("it can be read");
+    assert_eq!((lines[0].action.as_str(), lines[0].subject.as_str()), ("session_revoked", "session:s"));
+    assert!(world.rows.audit.borrow().keys().any(|(log, number)| (*log, *number) == (Log::Changes, 2)));
+}
+
+#[test]
 fn keys_that_make_no_sense_are_refused() {
     let mut world = World::default();
     for bad in [
@@ -131,27 +193,23 @@ fn keys_that_make_no_sense_are_refused() {
         Key { environment: "prod".into(), ..key("a", &["read"]) },
         Key { expires_at: Some(at(0)), ..key("a", &["read"]) },
     ] {
-        assert_eq!(world.code(0, Input::CreateKey(bad.clone())), Some(Code::InvalidRequest), "{bad:?}");
+        assert_eq!(world.code(0, create(bad.clone())), Some(Code::InvalidRequest), "{bad:?}");
     }
     let too_long = rotate("a", "b", u64::MAX);
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     assert_eq!(world.code(0, too_long), Some(Code::InvalidRequest));
-    assert_eq!(
-        world.code(0, Input::CreateKey(key("a", &["read"]))),
-        Some(Code::Internal),
-        "an id is one key's"
-    );
+    assert_eq!(world.code(0, create(key("a", &["read"]))), Some(Code::Internal), "an id is one key's");
 }
 
 #[test]
 fn keys_that_are_over_make_room_and_good_ones_never_do() {
     let mut world = World::default();
     for number in 0..KEYS_MAX {
-        world.must(0, Input::CreateKey(key(&format!("k{number}"), &["read"])));
+        world.must(0, create(key(&format!("k{number}"), &["read"])));
     }
-    assert_eq!(world.code(1, Input::CreateKey(key("more", &["read"]))), Some(Code::TooMany));
+    assert_eq!(world.code(1, create(key("more", &["read"]))), Some(Code::TooMany));
     world.must(2, revoke("k7"));
-    world.must(3, Input::CreateKey(key("more", &["read"])));
+    world.must(3, create(key("more", &["read"])));
     assert!(world.is_good(4, "more") && world.is_good(4, "k0") && world.catalog().key("k7").is_none());
 }
 
@@ -161,7 +219,7 @@ fn sessions_that_are_over_make_room() {
     let keys = SESSIONS_MAX / SESSIONS_PER_KEY_MAX;
     for number in 0..keys {
         let id = format!("k{number}");
-        world.must(0, Input::CreateKey(key(&id, &["read"])));
+        world.must(0, create(key(&id, &["read"])));
         for session in 0..SESSIONS_PER_KEY_MAX {
             world.must(0, sign_in(&format!("s{number}-{session}"), Some(&id)));
         }
@@ -174,8 +232,8 @@ fn sessions_that_are_over_make_room() {
 #[test]
 fn one_sign_in_too_many_ends_the_oldest_session_of_that_key_and_no_other() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read:greet"])));
-    world.must(0, Input::CreateKey(key("b", &["read"])));
+    world.must(0, create(key("a", &["read:greet"])));
+    world.must(0, create(key("b", &["read"])));
     world.must(1, sign_in("of-b", Some("b")));
     for number in 0..SESSIONS_PER_KEY_MAX as u64 + 3 {
         world.must(10 + number, sign_in(&format!("s{number}"), Some("a")));
@@ -192,7 +250,7 @@ fn one_sign_in_too_many_ends_the_oldest_session_of_that_key_and_no_other() {
 fn a_key_signs_in_once_a_second_and_others_do_not_wait_for_it() {
     let mut world = World::default();
     for id in ["a", "b"] {
-        world.must(0, Input::CreateKey(key(id, &["read"])));
+        world.must(0, create(key(id, &["read"])));
     }
     let mut try_as = |ms: u64, id: String, with: &str| {
         let World { rows, desk } = &mut world;
@@ -212,7 +270,7 @@ fn a_key_signs_in_once_a_second_and_others_do_not_wait_for_it() {
 #[test]
 fn sign_ins_never_push_out_a_line_about_a_change() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read:greet"])));
+    world.must(0, create(key("a", &["read:greet"])));
     for number in 0..2 * SIGN_IN_LINES_MAX {
         let id = format!("s{number}");
         world.must(number, sign_in(&id, Some("a")));
@@ -231,8 +289,8 @@ fn sign_ins_never_push_out_a_line_about_a_change() {
 #[test]
 fn ending_a_session_concerns_that_session_alone() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
-    world.must(0, Input::CreateKey(key("b", &["read"])));
+    world.must(0, create(key("a", &["read"])));
+    world.must(0, create(key("b", &["read"])));
     for session in ["s", "t"] {
         world.must(1, sign_in(session, Some("a")));
     }
@@ -258,7 +316,7 @@ fn ending_a_session_concerns_that_session_alone() {
 #[test]
 fn a_cell_that_is_far_behind_forgets_everything_and_the_list_stays_short() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-0").expect("good");
     for number in 0..=STALE_VERSIONS_MAX as u64 {
         world.must(number, sign_in("s", None));
@@ -277,7 +335,7 @@ fn a_cell_that_is_far_behind_forgets_everything_and_the_list_stays_short() {
 #[test]
 fn a_cell_that_remembers_is_told_of_every_change_until_it_has_heard() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     let confirmed =
         world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-3").expect("good");
     assert_eq!(confirmed.version, 0);
@@ -297,12 +355,12 @@ fn a_cell_that_remembers_is_told_of_every_change_until_it_has_heard() {
 #[test]
 fn a_catalog_that_died_before_it_has_told_everybody_goes_on_with_it() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-3").expect("good");
     world.must(2, revoke("a"));
     world.lose_memory();
     // A request comes before the alarm does.
-    world.must(3, Input::CreateKey(key("b", &["read"])));
+    world.must(3, create(key("b", &["read"])));
     let orders = world.desk.take_orders();
     assert!(orders.contains(&Order::Tell(vec![word("default-1-3", 1, Some(&["a"]))])), "{orders:?}");
     let armed: Vec<_> = orders.iter().filter(|order| matches!(order, Order::Arm(_))).collect();
@@ -341,7 +399,7 @@ fn a_cell_that_is_not_known_cannot_remember_a_bad_key_and_is_no_watcher() {
 #[test]
 fn settings_and_limits_reach_whoever_has_a_key() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-0").expect("good");
     let limits = Limits { live_runs: Some(5), ..Limits::default() };
     let runs = RunSettings { timeout_ms: Some(1_000), ..RunSettings::default() };
@@ -399,7 +457,7 @@ fn issuers_are_set_and_taken_away() {
 #[test]
 fn the_audit_log_says_who_did_what_and_only_what_was_done() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     world.must(1, rotate("a", "b", 10));
     world.must(2, revoke("b"));
     world.must(2, revoke("b"));
@@ -446,7 +504,7 @@ fn the_audit_log_is_bounded_by_number_and_by_age() {
 #[test]
 fn what_could_not_be_stored_has_not_happened() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     world.rows.fails.set(true);
     assert!(matches!(world.drive(1, revoke("a")), Err(Fault::Storage(_))));
     assert!(world.is_good(2, "a"));
@@ -456,8 +514,8 @@ fn what_could_not_be_stored_has_not_happened() {
 #[test]
 fn the_clock_may_be_set_back_and_the_log_stays_in_order() {
     let mut world = World::default();
-    world.must(1_000, Input::CreateKey(key("a", &["read"])));
-    world.must(10, Input::CreateKey(key("b", &["read"])));
+    world.must(1_000, create(key("a", &["read"])));
+    world.must(10, create(key("b", &["read"])));
     let lines = world.rows.audit(u64::MAX, 10).expect("it can be read");
     assert!(lines[0].at >= lines[1].at, "{lines:?}");
 }

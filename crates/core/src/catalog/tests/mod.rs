@@ -95,12 +95,24 @@ fn key(id: &str, scopes: &[&str]) -> Key {
     }
 }
 
+fn create(key: Key) -> Input {
+    Input::CreateKey { key, maker_ends_at: None }
+}
+
 /// A desk over rows in memory, which can be lost and made anew.
-#[derive(Default)]
 struct World {
     rows: Memory,
     desk: Desk,
 }
+
+impl Default for World {
+    fn default() -> Self {
+        Self { rows: Memory::default(), desk: Desk::new(vec![ROOT.into()]) }
+    }
+}
+
+/// The fingerprint of the deployment's key.
+const ROOT: &str = "root 1";
 
 impl World {
     fn drive(&mut self, ms: u64, input: Input) -> Result<(), Fault<&'static str>> {
@@ -129,6 +141,6 @@ impl World {
 
     /// The instance dies; the rows stay.
     fn lose_memory(&mut self) {
-        self.desk = Desk::default();
+        self.desk = Desk::new(vec![ROOT.into()]);
     }
 }

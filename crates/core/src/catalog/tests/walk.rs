@@ -8,7 +8,7 @@ use stepwell_protocol::access::Scope;
 
 use super::{
     super::{Catalog, Confirmation, Input, Rows as _},
-    World, at, credential, key,
+    ROOT, World, at, create, credential, key,
 };
 use crate::{
     access::{About, Need},
@@ -82,10 +82,10 @@ proptest! {
         let mut now = 0;
         for step in steps {
             match step {
-                Step::Create(id) => drop(world.drive(now, Input::CreateKey(key(&key_name(id), &["write"])))),
+                Step::Create(id) => drop(world.drive(now, create(key(&key_name(id), &["write"])))),
                 Step::Rotate(id, new) => {
                     let new = credential(&key_name(new));
-                    drop(world.drive(now, Input::RotateKey { id: key_name(id), new, overlap_ms: 500 }));
+                    drop(world.drive(now, Input::RotateKey { id: key_name(id), new, overlap_ms: 500, maker_ends_at: None }));
                 }
                 Step::Revoke(id) => drop(world.drive(now, Input::RevokeKey { id: key_name(id) })),
                 Step::SignIn(id, with) => {
@@ -132,7 +132,8 @@ proptest! {
                     }
                 }
             }
-            let stored = Catalog::from_rows(&world.rows.load().expect("rows"), world.rows.audit_last().expect("rows"));
+            let stored = Catalog::from_rows(&world.rows.load().expect("rows"), world.rows.audit_last().expect("rows"))
+                .map(|stored| stored.with_roots(&[ROOT.into()]));
             prop_assert_eq!(Ok(world.catalog()), stored.as_ref(), "memory is only a cache of rows");
         }
     }

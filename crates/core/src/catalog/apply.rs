@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Catalog, Entry};
+use super::{Catalog, Entry, KnownIssuer};
 
 impl Catalog {
     /// Lets entries have happened.
@@ -37,11 +37,28 @@ impl Catalog {
             Entry::NamespaceAdded(namespace) => {
                 self.namespaces.insert(namespace.name.clone(), Rc::new(namespace.clone()));
             }
+            Entry::RevisionRaised => self.issuer_revision += 1,
             Entry::IssuerSet(issuer) => {
-                self.issuers.insert(issuer.issuer.clone(), Rc::new(issuer.clone()));
+                let known = KnownIssuer { issuer: issuer.clone(), revision: self.issuer_revision };
+                self.issuers.insert(issuer.issuer.clone(), Rc::new(known));
             }
             Entry::IssuerRemoved(issuer) => {
                 self.issuers.remove(issuer);
+            }
+            Entry::Trusted { issuer, revision } => {
+                self.trusted.insert(issuer.clone(), *revision);
+            }
+            Entry::Distrusted(issuer) => {
+                self.trusted.remove(issuer);
+            }
+            Entry::RelationBegun(relation) => {
+                self.relations.insert(relation.clone(), false);
+            }
+            Entry::RelationOver(relation) => {
+                self.relations.insert(relation.clone(), true);
+            }
+            Entry::RelationEnded(relation) => {
+                self.relations.remove(relation);
             }
             Entry::PoolGrown(cells) => self.pool.clone_from(cells),
             Entry::VersionRaised => self.version += 1,

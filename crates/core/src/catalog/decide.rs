@@ -9,9 +9,9 @@ use stepwell_protocol::{
 };
 
 use super::{
-    AUDIT_MS, Catalog, Decision, Entry, ISSUERS_MAX, Input, KEYS_MAX, Key, Line, Log, NAME_LENGTH_MAX,
-    NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, SCOPES_MAX, SESSION_MS, SESSIONS_MAX,
-    SESSIONS_PER_KEY_MAX, STALE_VERSIONS_MAX, Session, Trim, WORKFLOWS_MAX,
+    AUDIT_MS, Catalog, Decision, Entry, ISSUER_NAMESPACES_MAX, ISSUERS_MAX, Input, KEYS_MAX, Key, Line, Log,
+    NAME_LENGTH_MAX, NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, Relation, SCOPES_MAX, SESSION_MS,
+    SESSIONS_MAX, SESSIONS_PER_KEY_MAX, STALE_VERSIONS_MAX, Session, Trim, WORKFLOWS_MAX,
 };
 use crate::access::Credential;
 
@@ -65,8 +65,22 @@ impl Catalog {
             Input::AddNamespace { name } => self.add_namespace(now, name)?,
             Input::SetIssuer(issuer) => self.set_issuer(issuer)?,
             Input::RemoveIssuer { issuer } => match self.issuers.get(&issuer) {
-                Some(_) => vec![Entry::IssuerRemoved(issuer), Entry::VersionRaised],
+                Some(_) => {
+                    let mut decision = self.distrusted_by_all(&issuer);
+                    decision.push(Entry::IssuerRemoved(issuer));
+                    decision
+                }
                 None => Vec::new(),
+            },
+            Input::Vouch { namespace, issuer, revision } => self.vouch(namespace, issuer, revision)?,
+            Input::Trust { issuer, revision } => vec![Entry::Trusted { issuer, revision }],
+            Input::Distrust { issuer } => match self.trusted.get(&issuer) {
+                Some(_) => vec![Entry::Distrusted(issuer), Entry::VersionRaised],
+                None => Vec::new(),
+            },
+            Input::NamespaceDistrusts(relation) => match self.relations.get(&relation) {
+                Some(true) => vec![Entry::RelationEnded(relation)],
+                Some(false) | None => Vec::new(),
             },
             Input::UsePool { cells } => self.use_pool(cells)?,
             Input::Watch { cell } => match self.watchers.get(&cell) {
@@ -273,16 +287,34 @@ impl Catalog {
         if !is_local && !issuer.jwks_url.starts_with("https://") {
             return Err(invalid("`jwks_url` begins with https://, unless it is on this machine."));
         }
-        if issuer.scopes.len() > SCOPES_MAX {
-            return Err(invalid(format!("An issuer has up to {SCOPES_MAX} scopes.")));
-        }
+        check_ceiling(&issuer)?;
         if !self.issuers.contains_key(&issuer.issuer) && self.issuers.len() >= ISSUERS_MAX {
             return Err(too_many(format!("The deployment has {ISSUERS_MAX} issuers.")));
         }
-        if self.issuers.get(&issuer.issuer).is_some_and(|known| **known == issuer) {
+        if self.issuers.get(&issuer.issuer).is_some_and(|known| known.issuer == issuer) {
             return Ok(Vec::new());
         }
-        Ok(vec![Entry::IssuerSet(issuer), Entry::VersionRaised])
+        let mut decision = self.distrusted_by_all(&issuer.issuer);
+        decision.extend([Entry::RevisionRaised, Entry::IssuerSet(issuer)]);
+        Ok(decision)
+    }
+
+    /// What was said of an issuer does not hold any more: every namespace that goes by it has to hear of that.
+    fn distrusted_by_all(&self, issuer: &str) -> Decision {
+        let concerned = self.relations.keys().filter(|relation| relation.issuer == issuer);
+        concerned.map(|relation| Entry::RelationOver(relation.clone())).collect()
+    }
+
+    /// Lets a namespace go by an issuer's word, unless the issuer has changed since that word was given. Until a
+    /// namespace has heard of a change, it cannot come back: it may remember what does not hold any more.
+    fn vouch(&self, namespace: String, issuer: String, revision: u64) -> Result<Decision, Rejection> {
+        let is_current = self.issuers.get(&issuer).is_some_and(|known| known.revision == revision);
+        let relation = Relation { namespace, issuer };
+        match self.relations.get(&relation) {
+            Some(false) if is_current => Ok(Vec::new()),
+            None if is_current => Ok(vec![Entry::RelationBegun(relation)]),
+            Some(_) | None => Err(crate::access::not_good()),
+        }
     }
 
     /// Runs and keys are where the numbers lead. So a number stays as it was, and only the end grows.
@@ -411,6 +443,12 @@ impl Catalog {
             Entry::IssuerRemoved(issuer) => change("issuer_removed", format!("issuer:{issuer}")),
             Entry::PoolGrown(cells) => change("pool_grown", format!("pool:{}", numbers(cells))),
             Entry::KeyForgotten(_)
+            | Entry::RevisionRaised
+            | Entry::Trusted { .. }
+            | Entry::Distrusted(_)
+            | Entry::RelationBegun(_)
+            | Entry::RelationOver(_)
+            | Entry::RelationEnded(_)
             | Entry::VersionRaised
             | Entry::StaleNamed { .. }
             | Entry::StaleForgotten(_)
@@ -431,6 +469,40 @@ fn numbers(cells: &[u32]) -> String {
 fn trimmed(now: Timestamp, log: Log, last: u64) -> Entry {
     let from = Timestamp::from_millis(now.as_millis().saturating_sub(AUDIT_MS));
     Entry::AuditTrimmed(Trim { log, first: (last + 1).saturating_sub(log.lines_max()), from })
+}
+
+/// Refuses an issuer that does not say how far its tokens may go: with a claim, whoever runs it decides that.
+fn check_ceiling(issuer: &Issuer) -> Result<(), Rejection> {
+    if issuer.scopes.len() > SCOPES_MAX || issuer.scopes_max.len() > SCOPES_MAX {
+        return Err(invalid(format!("An issuer has up to {SCOPES_MAX} scopes.")));
+    }
+    if issuer.scopes_claim.is_some() && issuer.scopes_max.is_empty() {
+        return Err(invalid(
+            "`scopes_claim` takes `scopes_max`: the most that a token may allow, such as [\"write\"].",
+        ));
+    }
+    let names = &issuer.namespaces;
+    let is_bounded = match issuer.namespace {
+        NamespaceOf::Fixed(_) => names.is_empty(),
+        NamespaceOf::Claim(_) => (1..=ISSUER_NAMESPACES_MAX).contains(&names.len()),
+    };
+    if !is_bounded {
+        return Err(invalid(format!(
+            "`namespaces` lists 1 to {ISSUER_NAMESPACES_MAX} namespaces that `namespace.claim` may name, such as \
+             [\"acme\", \"team-*\"]. `namespace.fixed` takes no list."
+        )));
+    }
+    let is_name = |name: &str| match name.strip_suffix('*') {
+        Some("") => true,
+        Some(beginning) => key::is_namespace(&format!("{beginning}x")),
+        None => key::is_namespace(name),
+    };
+    match names.iter().find(|name| !is_name(name)) {
+        Some(_) => {
+            Err(invalid("`namespaces` lists names of namespaces, or their beginnings with a `*` at the end."))
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_settings(settings: &RunSettings) -> Result<(), Rejection> {

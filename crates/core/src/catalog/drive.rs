@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stepwell_protocol::{Code, Problem, Timestamp, access::AuditRecord};
 
-use super::{Catalog, Corrupt, Entry, Input, KEYS_MAX, Rows, SIGN_INS_PER_SECOND};
+use super::{Catalog, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND};
 use crate::{
     access::{Bucket, Credential, Grant, Need, not_good},
     token::Vouched,
@@ -12,6 +12,9 @@ use crate::{
 
 /// How long until cells that have not heard of a change are told again.
 pub const TELL_AGAIN_MS: u64 = 1_000;
+
+/// How many namespaces are told of an issuer's end at once. The alarm tells the next ones.
+const DISTRUSTED_AT_ONCE: usize = 256;
 
 /// How often what is over is forgotten.
 const TIDY_MS: u64 = 86_400_000;
@@ -43,6 +46,8 @@ pub enum Order {
     Arm(Timestamp),
     /// Tell cells what to forget, and say when one has done so.
     Tell(Vec<Word>),
+    /// Tell the catalogs of namespaces that an issuer's word counts no more, and say when one has heard of it.
+    Distrust(Vec<Relation>),
 }
 
 /// What a cell has to forget.
@@ -136,8 +141,8 @@ impl Desk {
         }
         rows.commit(&changed, &audit, &trims).map_err(Fault::Storage)?;
         self.catalog = Some(next);
-        let is_news = entries.contains(&Entry::VersionRaised);
-        if is_news {
+        let is_news = |entry: &Entry| matches!(entry, Entry::VersionRaised | Entry::RelationOver(_));
+        if entries.iter().any(is_news) {
             self.tell(now);
         }
         // A day is soon enough for what nobody is granted anything for any more.
@@ -236,11 +241,17 @@ impl Desk {
 
     fn tell(&mut self, now: Timestamp) {
         let Some(catalog) = &self.catalog else { return };
-        let words = catalog.words();
-        if words.is_empty() {
+        let (words, over) =
+            (catalog.words(), catalog.over().take(DISTRUSTED_AT_ONCE).cloned().collect::<Vec<_>>());
+        if words.is_empty() && over.is_empty() {
             return;
         }
-        self.orders.push(Order::Tell(words));
+        if !words.is_empty() {
+            self.orders.push(Order::Tell(words));
+        }
+        if !over.is_empty() {
+            self.orders.push(Order::Distrust(over));
+        }
         self.arm_by(now, now.plus_millis(TELL_AGAIN_MS));
     }
 

@@ -64,6 +64,9 @@ pub const NAMESPACES_MAX: usize = 10_000;
 /// The most issuers of a deployment.
 pub const ISSUERS_MAX: usize = 16;
 
+/// The most namespaces, or beginnings of names, that an issuer's tokens may lead to.
+pub const ISSUER_NAMESPACES_MAX: usize = 64;
+
 /// The most scopes of a key.
 pub const SCOPES_MAX: usize = 32;
 
@@ -105,7 +108,13 @@ pub struct Catalog {
     /// What each cell that remembers keys has heard of.
     watchers: BTreeMap<String, u64>,
     namespaces: BTreeMap<String, Rc<Namespace>>,
-    issuers: BTreeMap<String, Rc<Issuer>>,
+    issuers: BTreeMap<String, Rc<KnownIssuer>>,
+    /// How often the deployment's issuers were changed.
+    issuer_revision: u64,
+    /// The namespaces that go by an issuer's word, and whether they have yet to hear that it is over.
+    relations: BTreeMap<Relation, bool>,
+    /// The issuers whose word this namespace goes by, as of which revision.
+    trusted: BTreeMap<String, u64>,
     /// How many cells each generation of the pool has, oldest first; nothing before it has grown.
     pool: Vec<u32>,
     /// The latest lines of the audit log.
@@ -230,6 +239,24 @@ pub struct Session {
     pub expires_at: Timestamp,
 }
 
+/// An issuer in the deployment's list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownIssuer {
+    /// What is set for it.
+    pub issuer: Issuer,
+    /// Which of all changes to issuers has set it. What an issuer vouched for under another revision counts no more.
+    pub revision: u64,
+}
+
+/// A namespace goes by the word of an issuer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Relation {
+    /// The namespace.
+    pub namespace: String,
+    /// The `iss`.
+    pub issuer: String,
+}
+
 /// A namespace in the deployment's list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
@@ -305,6 +332,29 @@ pub enum Input {
         /// The `iss`.
         issuer: String,
     },
+    /// The catalog of a namespace asks the deployment's whether an issuer's word still counts.
+    Vouch {
+        /// The namespace.
+        namespace: String,
+        /// The `iss`.
+        issuer: String,
+        /// As of which revision the issuer gave its word.
+        revision: u64,
+    },
+    /// Go by an issuer's word: the deployment's catalog has confirmed it.
+    Trust {
+        /// The `iss`.
+        issuer: String,
+        /// As of which revision.
+        revision: u64,
+    },
+    /// Go by an issuer's word no more.
+    Distrust {
+        /// The `iss`.
+        issuer: String,
+    },
+    /// A namespace has heard that an issuer's word counts no more.
+    NamespaceDistrusts(Relation),
     /// Somebody is about to start runs in a pool of these generations.
     UsePool {
         /// How many cells each has, oldest first.
@@ -352,10 +402,27 @@ pub enum Entry {
     },
     /// A namespace was added.
     NamespaceAdded(Namespace),
+    /// The deployment's issuers are about to change.
+    RevisionRaised,
     /// An issuer was set.
     IssuerSet(Issuer),
     /// An issuer was taken away.
     IssuerRemoved(String),
+    /// This namespace goes by an issuer's word.
+    Trusted {
+        /// The `iss`.
+        issuer: String,
+        /// As of which revision.
+        revision: u64,
+    },
+    /// This namespace goes by an issuer's word no more.
+    Distrusted(String),
+    /// A namespace goes by an issuer's word.
+    RelationBegun(Relation),
+    /// An issuer's word counts no more, and a namespace has yet to hear of it.
+    RelationOver(Relation),
+    /// A namespace has heard of it.
+    RelationEnded(Relation),
     /// The pool has these generations from now on.
     PoolGrown(Vec<u32>),
     /// Something that a cell may remember does not hold any more.
@@ -402,8 +469,10 @@ impl Catalog {
     pub fn worth(&self, now: Timestamp, brought: &Credential, vouched: Option<&Vouched>) -> Option<Grant> {
         match vouched {
             None => self.grant(now, brought),
-            Some(Vouched { actor, scopes, expires_at }) => {
-                (*expires_at > now).then(|| self.granted(actor.clone(), scopes.clone(), Some(*expires_at)))
+            Some(vouched) => {
+                let Vouched { actor, scopes, expires_at, .. } = vouched;
+                (self.trusts(vouched) && *expires_at > now)
+                    .then(|| self.granted(actor.clone(), scopes.clone(), Some(*expires_at)))
             }
         }
     }
@@ -499,8 +568,18 @@ impl Catalog {
         self.namespaces.get(name).map(Rc::as_ref)
     }
 
+    /// Whether this namespace goes by an issuer's word. If not, the deployment's catalog has to be asked.
+    pub fn trusts(&self, vouched: &Vouched) -> bool {
+        self.trusted.get(&vouched.issuer) == Some(&vouched.revision)
+    }
+
+    /// The namespaces that have yet to hear that an issuer's word counts no more.
+    pub fn over(&self) -> impl Iterator<Item = &Relation> {
+        self.relations.iter().filter(|(_, is_over)| **is_over).map(|(relation, _)| relation)
+    }
+
     /// The deployment's issuers, by `iss`.
-    pub fn issuers(&self) -> impl Iterator<Item = &Issuer> {
+    pub fn issuers(&self) -> impl Iterator<Item = &KnownIssuer> {
         self.issuers.values().map(Rc::as_ref)
     }
 

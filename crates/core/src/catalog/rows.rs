@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{Catalog, Entry, Line, Log, Numbers};
+use super::{Catalog, Entry, Line, Log, Numbers, Relation};
 
 /// One stored thing: its kind, its name among them, and what is known of it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,9 @@ const RUNS: &str = "runs";
 const WORKFLOW: &str = "workflow";
 const NAMESPACE: &str = "namespace";
 const ISSUER: &str = "issuer";
+const REVISION: &str = "issuer_revision";
+const RELATION: &str = "relation";
+const TRUSTED: &str = "trusted";
 const POOL: &str = "pool";
 const VERSION: &str = "version";
 const STALE: &str = "stale";
@@ -82,6 +85,9 @@ impl Catalog {
                 WORKFLOW => drop(catalog.workflows.insert(name, read(row)?)),
                 NAMESPACE => drop(catalog.namespaces.insert(name, Rc::new(read(row)?))),
                 ISSUER => drop(catalog.issuers.insert(name, Rc::new(read(row)?))),
+                REVISION => catalog.issuer_revision = read(row)?,
+                RELATION => drop(catalog.relations.insert(relation(row)?, read(row)?)),
+                TRUSTED => drop(catalog.trusted.insert(name, read(row)?)),
                 POOL => catalog.pool = read(row)?,
                 VERSION => catalog.version = read(row)?,
                 STALE => drop(catalog.stale.insert(version(row)?, read(row)?)),
@@ -117,11 +123,22 @@ impl Catalog {
             Entry::NamespaceAdded(namespace) => {
                 Some(write(NAMESPACE, &namespace.name, self.namespaces.get(&namespace.name).map(Rc::as_ref)))
             }
+            Entry::RevisionRaised => Some(write(REVISION, "", Some(&self.issuer_revision))),
             Entry::IssuerSet(issuer) => {
                 Some(write(ISSUER, &issuer.issuer, self.issuers.get(&issuer.issuer).map(Rc::as_ref)))
             }
             Entry::IssuerRemoved(issuer) => {
                 Some(write(ISSUER, issuer, self.issuers.get(issuer).map(Rc::as_ref)))
+            }
+            Entry::Trusted { issuer, .. } | Entry::Distrusted(issuer) => {
+                Some(write(TRUSTED, issuer, self.trusted.get(issuer)))
+            }
+            Entry::RelationBegun(relation)
+            | Entry::RelationOver(relation)
+            | Entry::RelationEnded(relation) => {
+                // No namespace has a blank in its name.
+                let name = format!("{} {}", relation.namespace, relation.issuer);
+                Some(write(RELATION, &name, self.relations.get(relation)))
             }
             Entry::PoolGrown(_) => Some(write(POOL, "", Some(&self.pool))),
             Entry::VersionRaised => Some(write(VERSION, "", Some(&self.version))),
@@ -146,6 +163,15 @@ fn read<T: DeserializeOwned>(row: &Row) -> Result<T, Corrupt> {
         name: row.name.clone(),
         why: error.to_string(),
     })
+}
+
+fn relation(row: &Row) -> Result<Relation, Corrupt> {
+    let (namespace, issuer) = row.name.split_once(' ').ok_or_else(|| Corrupt {
+        kind: row.kind.clone(),
+        name: row.name.clone(),
+        why: "its name is not a namespace and an issuer".into(),
+    })?;
+    Ok(Relation { namespace: namespace.into(), issuer: issuer.into() })
 }
 
 fn version(row: &Row) -> Result<u64, Corrupt> {

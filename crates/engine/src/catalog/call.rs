@@ -120,6 +120,22 @@ pub enum Request {
     },
     /// List the deployment's issuers.
     ListIssuers,
+    /// List them with their revisions, for a Worker that verifies tokens.
+    KnownIssuers,
+    /// Say whether an issuer's word still counts, to the catalog of a namespace that will go by it.
+    Vouch {
+        /// The namespace.
+        namespace: String,
+        /// The `iss`.
+        issuer: String,
+        /// As of which revision the issuer gave its word.
+        revision: u64,
+    },
+    /// Go by an issuer's word no more.
+    Distrust {
+        /// The `iss`.
+        issuer: String,
+    },
     /// Take tokens of an issuer.
     SetIssuer {
         /// What is known of it.

@@ -10,7 +10,7 @@ mod requests;
 mod store;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell as Slot, RefCell},
     panic::{RefUnwindSafe, UnwindSafe},
     rc::Rc,
     time::Duration,
@@ -21,7 +21,7 @@ use futures::{
     stream::{self, StreamExt as _},
 };
 use js_sys::{Array, Promise};
-use stepwell_core::catalog::{Desk, Fault as MachineFault, Input, Order, Word};
+use stepwell_core::catalog::{Desk, Fault as MachineFault, Input, Order, Relation, Word};
 use stepwell_protocol::{Place, Timestamp};
 use wasm_bindgen::prelude::*;
 use worker::{Delay, Env, State, worker_sys::DurableObjectState};
@@ -81,6 +81,15 @@ struct Host {
     storage: runtime::Storage,
     store: Store,
     desk: RefCell<Desk>,
+    /// How often this instance was told that an issuer's word counts no more.
+    distrusts: Slot<u64>,
+}
+
+/// Whom to tell of a change.
+#[derive(Default)]
+struct Telling {
+    cells: Vec<Word>,
+    namespaces: Vec<Relation>,
 }
 
 #[wasm_bindgen]
@@ -91,7 +100,7 @@ impl Catalog {
         let storage: runtime::Storage = JsValue::from(state.storage().as_raw()).unchecked_into();
         let store = Store::new(storage.clone());
         let desk = RefCell::new(Desk::new(roots(&env)));
-        Self { host: Some(Rc::new(Host { state, env, storage, store, desk })) }
+        Self { host: Some(Rc::new(Host { state, env, storage, store, desk, distrusts: Slot::new(0) })) }
     }
 
     /// What Workers and cells call: one [`Call`] as JSON in, an array of status and body out.
@@ -106,7 +115,7 @@ impl Catalog {
         guard::promise(async move {
             let told = host.turn(Desk::alarm);
             match told {
-                Ok(((), words)) => host.clone().tell(words).await,
+                Ok(((), telling)) => host.clone().tell(telling).await,
                 // The platform tries again.
                 Err(fault) => return Err(JsError::new(&fault.to_string()).into()),
             }
@@ -135,9 +144,9 @@ impl Host {
     fn turn<T>(
         self: &Rc<Self>,
         act: impl FnOnce(&mut Desk, &Store, Timestamp) -> Result<T, MachineFault<StoreError>>,
-    ) -> Result<(T, Vec<Word>), Fault> {
+    ) -> Result<(T, Telling), Fault> {
         let result = act(&mut self.desk.borrow_mut(), &self.store, runtime::clock());
-        let (orders, mut words) = (self.desk.borrow_mut().take_orders(), Vec::new());
+        let (orders, mut telling) = (self.desk.borrow_mut().take_orders(), Telling::default());
         let mut not_armed = None;
         for order in orders {
             match order {
@@ -149,15 +158,16 @@ impl Host {
                         not_armed = Some(thrown);
                     }
                 }
-                Order::Tell(latest) => words = latest,
+                Order::Tell(words) => telling.cells = words,
+                Order::Distrust(relations) => telling.namespaces = relations,
             }
         }
         if let Some(thrown) = not_armed {
-            self.state.wait_until(self.clone().tell(words));
+            self.state.wait_until(self.clone().tell(telling));
             return Err(thrown.into());
         }
         match result {
-            Ok(value) => Ok((value, words)),
+            Ok(value) => Ok((value, telling)),
             Err(MachineFault::Rejected(problem)) => Err(Fault::Rejected(problem)),
             Err(MachineFault::Storage(error)) => Err(Fault::Store(error)),
             Err(MachineFault::Corrupt(corrupt)) => {
@@ -167,14 +177,14 @@ impl Host {
     }
 
     /// Tells cells of a change, and waits for a while until they have heard of it. It goes on after that.
-    async fn tell_for_a_while(self: &Rc<Self>, words: Vec<Word>) {
-        if words.is_empty() {
+    async fn tell_for_a_while(self: &Rc<Self>, telling: Telling) {
+        if telling.cells.is_empty() && telling.namespaces.is_empty() {
             return;
         }
         let (done, heard) = futures::channel::oneshot::channel();
         let host = self.clone();
         self.state.wait_until(async move {
-            host.tell(words).await;
+            host.tell(telling).await;
             // Whoever has waited may be gone.
             let _ = done.send(());
         });
@@ -182,7 +192,36 @@ impl Host {
         let (Either::Left(_) | Either::Right(_)) = select(heard, time).await;
     }
 
-    async fn tell(self: Rc<Self>, words: Vec<Word>) {
+    async fn tell(self: Rc<Self>, Telling { cells, namespaces }: Telling) {
+        self.clone().tell_cells(cells).await;
+        let told = stream::iter(namespaces).map(|relation| self.clone().distrust(relation));
+        told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>().await;
+    }
+
+    /// Tells the catalog of a namespace that an issuer's word counts no more.
+    async fn distrust(self: Rc<Self>, relation: Relation) {
+        let request = Request::Distrust { issuer: relation.issuer.clone() };
+        let call = Call { namespace: relation.namespace.clone(), access: None, request };
+        match ask(&self.env, &call).await {
+            Ok((200, _)) => self.record(Input::NamespaceDistrusts(relation)),
+            // The alarm tries again.
+            Ok((status, _)) => {
+                worker::console_error!(
+                    "stepwell: {} was not told of an issuer's end: {status}",
+                    relation.namespace
+                );
+            }
+            Err(thrown) => {
+                let why = runtime::message(&thrown);
+                worker::console_error!(
+                    "stepwell: {} was not told of an issuer's end: {why}",
+                    relation.namespace
+                );
+            }
+        }
+    }
+
+    async fn tell_cells(self: Rc<Self>, words: Vec<Word>) {
         let namespace = match self.store.namespace() {
             Ok(namespace) => namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
             Err(error) => return worker::console_error!("stepwell: nobody was told of a change: {error}"),
@@ -192,7 +231,7 @@ impl Host {
             let Word { cell, version, ids } = word;
             async move {
                 match host.tell_one(&namespace, &cell, version, ids).await {
-                    Ok(()) => host.heard(cell, version),
+                    Ok(()) => host.record(Input::Heard { cell, version }),
                     // The alarm tries again.
                     Err(thrown) => {
                         let why = runtime::message(&thrown);
@@ -224,9 +263,10 @@ impl Host {
         }
     }
 
-    fn heard(self: &Rc<Self>, cell: String, version: u64) {
-        let heard = self.turn(|desk, store, now| desk.drive(store, now, "", Input::Heard { cell, version }));
-        if let Err(fault) = heard {
+    /// Records that somebody has heard of a change.
+    fn record(self: &Rc<Self>, heard: Input) {
+        let recorded = self.turn(|desk, store, now| desk.drive(store, now, "", heard));
+        if let Err(fault) = recorded {
             worker::console_error!("stepwell: {fault}");
         }
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use stepwell_core::{
     access::{Credential, ROOT, not_good},
     catalog::{Catalog as Machine, Desk, Fault as MachineFault, Input, Key},
+    token::Vouched,
 };
 use stepwell_protocol::{
     Code, Problem, Timestamp,
@@ -56,7 +57,16 @@ impl Host {
 
     async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
         let Call { namespace, access, request } = call;
-        let (answered, words) = self.turn(|desk, store, now| {
+        if let Request::Confirm { vouched: Some(vouched), .. } = &request {
+            self.trust(&namespace, vouched).await?;
+        }
+        if let Some(Access { vouched: Some(vouched), .. }) = &access {
+            self.trust(&namespace, vouched).await?;
+        }
+        if let Request::Distrust { .. } = &request {
+            self.distrusts.set(self.distrusts.get() + 1);
+        }
+        let (answered, telling) = self.turn(|desk, store, now| {
             let (actor, caller, maker_ends_at) = match access {
                 None => (ROOT.to_owned(), None, None),
                 Some(Access { credential, vouched, need }) => {
@@ -71,8 +81,40 @@ impl Host {
             let namespace = &namespace;
             Asked { desk, store, clock: now, namespace, actor, caller, maker_ends_at }.answer(request)
         })?;
-        self.tell_for_a_while(words).await;
+        self.tell_for_a_while(telling).await;
         Ok(answered)
+    }
+}
+
+impl Host {
+    /// Goes by an issuer's word, if it still counts: the deployment's catalog knows that, and tells this one when it
+    /// changes. It is asked once for each issuer, so tokens cost no more than keys.
+    async fn trust(self: &Rc<Self>, namespace: &str, vouched: &Vouched) -> Result<(), Fault> {
+        // A token may be the first thing to come to the default namespace. Others were made, or are not there.
+        if namespace == DEFAULT_NAMESPACE {
+            self.store.prepare(namespace)?;
+        } else if self.store.namespace()?.is_none() {
+            return Err(not_good().into());
+        }
+        let (is_trusted, telling) = self.turn(|desk, store, _| Ok(desk.catalog(store)?.trusts(vouched)))?;
+        self.tell_for_a_while(telling).await;
+        if is_trusted {
+            return Ok(());
+        }
+        let (before, issuer, revision) = (self.distrusts.get(), vouched.issuer.clone(), vouched.revision);
+        let request = Request::Vouch { namespace: namespace.to_owned(), issuer, revision };
+        let call = Call { namespace: DEFAULT_NAMESPACE.into(), access: None, request };
+        let asked = super::ask(&self.env, &call).await;
+        let counts = asked.is_ok_and(|(status, _)| status == 200);
+        // Word of the issuer's end may have overtaken the answer. What comes later finds the issuer in this catalog.
+        if !counts || self.distrusts.get() != before {
+            return Err(not_good().into());
+        }
+        let issuer = vouched.issuer.clone();
+        let ((), telling) =
+            self.turn(|desk, store, now| desk.drive(store, now, "", Input::Trust { issuer, revision }))?;
+        self.tell_for_a_while(telling).await;
+        Ok(())
     }
 }
 
@@ -94,7 +136,6 @@ impl Asked<'_> {
         match request {
             Request::Check => Ok(Answered::new(200, &())),
             Request::Confirm { credential, vouched, cell } => {
-                self.prepare_for(vouched.is_some())?;
                 // Most keys that nobody made stop here: a catalog that has nothing stores nothing.
                 let confirmed =
                     self.desk.confirm(self.store, self.clock, &credential, vouched.as_ref(), &cell)?;
@@ -171,8 +212,20 @@ impl Asked<'_> {
                 Ok(Answered::new(200, &()))
             }
             Request::ListIssuers => {
-                let issuers = self.catalog()?.issuers().cloned().collect();
+                let issuers = self.catalog()?.issuers().map(|known| known.issuer.clone()).collect();
                 Ok(Answered::new(200, &IssuerList { issuers }))
+            }
+            Request::KnownIssuers => {
+                let issuers: Vec<_> = self.catalog()?.issuers().cloned().collect();
+                Ok(Answered::new(200, &issuers))
+            }
+            Request::Vouch { namespace, issuer, revision } => {
+                self.drive(Input::Vouch { namespace, issuer, revision })?;
+                Ok(Answered::new(200, &()))
+            }
+            Request::Distrust { issuer } => {
+                self.drive(Input::Distrust { issuer })?;
+                Ok(Answered::new(200, &()))
             }
             Request::SetIssuer { issuer } => {
                 self.drive(Input::SetIssuer(issuer.clone()))?;
@@ -251,20 +304,6 @@ impl Asked<'_> {
             let detail = "The deployment has no namespace of this name. `GET /api/namespaces` lists them.";
             Problem::new(Code::NamespaceNotFound, detail).into()
         })
-    }
-
-    /// Whoever has a token may be the first to come to the default namespace. Others were made, or are not there.
-    fn prepare_for(&self, has_token: bool) -> Said<()> {
-        if !has_token {
-            return Ok(());
-        }
-        if self.namespace == DEFAULT_NAMESPACE {
-            return self.store.prepare(self.namespace).map_err(MachineFault::Storage);
-        }
-        match self.store.namespace().map_err(MachineFault::Storage)? {
-            Some(_) => Ok(()),
-            None => Err(not_good().into()),
-        }
     }
 
     fn catalog(&mut self) -> Said<&Machine> {

@@ -8,7 +8,10 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
 
 use js_sys::{Array, Promise};
 use serde::{Deserialize, Serialize};
-use stepwell_core::stream::{Batch, CellReader, Cursor, EVENT_BYTES_MAX, Flow, Kinds, Only, Reader};
+use stepwell_core::{
+    stream::{Batch, CellReader, Cursor, EVENT_BYTES_MAX, Flow, Kinds, Only, Reader},
+    token::STREAM_MS_MAX,
+};
 use stepwell_protocol::{
     Code, Payload, Problem, RunId, Timestamp,
     stream::{Kind, StreamEvent},
@@ -126,6 +129,7 @@ impl Host {
         let place = call.place();
         let grant = self.admit(&call, &place).await?;
         let credential = call.access.as_ref().map(|access| key_tag(&access.credential.id));
+        let by_token = call.access.as_ref().is_some_and(|access| access.vouched.is_some());
         // No await from here on: a key that is revoked meanwhile would leave a socket that nobody closes.
         let Operation::Follow { follow } = call.operation else { return Err(unknown().into()) };
         let (follows, tag) = match follow {
@@ -151,7 +155,9 @@ impl Host {
         let state = self.sockets();
         sockets::answer_pings(&state)?;
         state.accept(&socket, &tags)?;
-        let beside = Beside { follows, ends_at: grant.and_then(|grant| grant.expires_at) };
+        let granted = grant.and_then(|grant| grant.expires_at);
+        let longest = by_token.then(|| runtime::clock().plus_millis(STREAM_MS_MAX));
+        let beside = Beside { follows, ends_at: granted.into_iter().chain(longest).min() };
         attach(&socket, &beside)?;
         match &beside.follows {
             Follows::Run(reader) => self.mark_run(reader.run.number),

@@ -8,12 +8,10 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use stepwell_core::{
     access::Credential,
+    catalog::KnownIssuer,
     token::{Jwks, NotTaken, Token},
 };
-use stepwell_protocol::{
-    Code,
-    access::{Issuer, IssuerList},
-};
+use stepwell_protocol::{Code, access::Issuer};
 use worker::Env;
 
 use super::{auth::Caller, error::Refusal, forward::Front};
@@ -34,7 +32,7 @@ struct Kept<T> {
 }
 
 thread_local! {
-    static ISSUERS: RefCell<Option<Kept<Vec<Issuer>>>> = const { RefCell::new(None) };
+    static ISSUERS: RefCell<Option<Kept<Vec<KnownIssuer>>>> = const { RefCell::new(None) };
     static KEYS: RefCell<BTreeMap<String, Kept<Jwks>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
@@ -48,7 +46,7 @@ pub async fn caller(env: Env, text: &str) -> Result<Caller, Refusal> {
     let token = Token::read(text).map_err(|why| not_taken(&why))?;
     let issuers = issuers(env).await?;
     let issuer = token.issuer(&issuers).map_err(|why| not_taken(&why))?;
-    if !is_signed(&token, issuer).await? {
+    if !is_signed(&token, &issuer.issuer).await? {
         return Err(not_taken(&NotTaken::Signature));
     }
     let vouched = token.vouch(runtime::clock(), issuer);
@@ -59,7 +57,7 @@ pub async fn caller(env: Env, text: &str) -> Result<Caller, Refusal> {
     Ok(Caller::Bearer { namespace, credential, vouched: Some(vouched) })
 }
 
-async fn issuers(env: Env) -> Result<Rc<Vec<Issuer>>, Refusal> {
+async fn issuers(env: Env) -> Result<Rc<Vec<KnownIssuer>>, Refusal> {
     let now_ms = runtime::clock().as_millis();
     let kept = ISSUERS.with_borrow(|kept| {
         let kept = kept.as_ref().filter(|kept| now_ms < kept.at_ms + ISSUERS_MS);
@@ -72,8 +70,7 @@ async fn issuers(env: Env) -> Result<Rc<Vec<Issuer>>, Refusal> {
     if !front.has_catalog() {
         return Err(not_taken(&NotTaken::Issuer));
     }
-    let list: IssuerList = front.ask_catalog(Request::ListIssuers).await?;
-    let what = Rc::new(list.issuers);
+    let what: Rc<Vec<KnownIssuer>> = Rc::new(front.ask_catalog(Request::KnownIssuers).await?);
     ISSUERS.set(Some(Kept { what: what.clone(), at_ms: now_ms }));
     Ok(what)
 }

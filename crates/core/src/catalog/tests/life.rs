@@ -30,7 +30,7 @@ fn sign_in(id: &str, with: Option<&str>) -> Input {
 fn told(world: &mut World) -> Option<Vec<Word>> {
     world.desk.take_orders().into_iter().find_map(|order| match order {
         Order::Tell(words) => Some(words),
-        Order::Arm(_) => None,
+        Order::Arm(_) | Order::Distrust(_) => None,
     })
 }
 
@@ -441,7 +441,9 @@ fn issuers_are_set_and_taken_away() {
         audience: "stepwell".into(),
         jwks_url: "https://example/jwks".into(),
         namespace: NamespaceOf::Fixed("acme".into()),
+        namespaces: Vec::new(),
         scopes_claim: None,
+        scopes_max: Vec::new(),
         scopes: Vec::new(),
     };
     let mut world = World::default();
@@ -449,6 +451,22 @@ fn issuers_are_set_and_taken_away() {
     assert_eq!(world.code(1, Input::SetIssuer(issuer(99))), Some(Code::TooMany));
     let elsewhere = Issuer { namespace: NamespaceOf::Fixed("No".into()), ..issuer(0) };
     assert_eq!(world.code(1, Input::SetIssuer(elsewhere)), Some(Code::InvalidRequest));
+    let claim = |namespaces: &[&str]| Issuer {
+        namespace: NamespaceOf::Claim("tenant".into()),
+        namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+        ..issuer(0)
+    };
+    for bad in [
+        claim(&[]),
+        claim(&["No"]),
+        claim(&["a*b"]),
+        claim(&["**"]),
+        Issuer { namespaces: vec!["acme".into()], ..issuer(0) },
+        Issuer { scopes_claim: Some("scope".into()), ..issuer(0) },
+    ] {
+        assert_eq!(world.code(1, Input::SetIssuer(bad.clone())), Some(Code::InvalidRequest), "{bad:?}");
+    }
+    world.must(1, Input::SetIssuer(claim(&["acme", "team-*", "*"])));
     world.must(1, Input::RemoveIssuer { issuer: issuer(0).issuer });
     world.lose_memory();
     assert_eq!(world.catalog().issuers().count(), ISSUERS_MAX - 1);

@@ -1,4 +1,5 @@
 mod life;
+mod trust;
 mod walk;
 
 use std::{

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use stepwell_core::bulk::{Acted, Allowance, Next, Progressing, SLICE};
 use stepwell_protocol::{
     Epoch, Failure,
+    access::{Limits, Settings},
     program::{Activation, Answer, Command, Commit, News, Page, Then},
     rest::Bulk,
 };
@@ -16,6 +17,7 @@ use wasm_bindgen::prelude::*;
 use worker::Delay;
 
 use crate::{
+    catalog::Request,
     cell::Operation,
     guard,
     http::Front,
@@ -54,6 +56,8 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
         }
         page = receive::<Page>(session.page(bulk.known().0)).await?;
     }
+    // Runs that live again count like new ones.
+    let limits = limits(front).await?;
     let mut now = activation.now;
     let mut allowance = Allowance::of(activation.budget, now);
     loop {
@@ -66,7 +70,7 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
                 // A slice takes as long as many commits: whoever else asks gets a turn before the next.
                 Delay::from(Duration::ZERO).await;
                 let filter = bulk.filter().clone();
-                let ask = Operation::ActOnAll { filter, below, limit: SLICE, action, by: by.clone() };
+                let ask = Operation::ActOnAll { filter, below, limit: SLICE, action, by: by.clone(), limits };
                 match front.ask_json::<Acted>(&place, ask).await {
                     Ok(acted) => bulk.done(acted),
                     Err(refusal) => bulk.lost(Failure::new(refusal.0.detail)),
@@ -83,6 +87,18 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
             Answer::Stop | Answer::Refused { .. } => return Ok(()),
         }
     }
+}
+
+/// What the namespace may use. A deployment without a catalog has no limits.
+async fn limits(front: &Front) -> Result<Limits, JsValue> {
+    if !front.has_catalog() {
+        return Ok(Limits::default());
+    }
+    let settings: Settings = front
+        .ask_catalog(Request::ShowSettings)
+        .await
+        .map_err(|refusal| thrown(&format!("the limits of the namespace cannot be read: {}", refusal.0)))?;
+    Ok(settings.limits)
 }
 
 fn learn(bulk: &mut Progressing, command: &Command, news: Vec<News>) {

@@ -24,6 +24,8 @@ pub struct Call {
 pub enum Request {
     /// Say whether the caller may, and nothing else.
     Check,
+    /// Say which workflows the caller may see; nothing, if it may see all.
+    SeenWorkflows,
     /// Say what a credential grants, to a cell that will remember it.
     Confirm {
         /// What the cell's caller has brought.

@@ -1,6 +1,6 @@
 //! What a catalog does for its callers: the Workers that serve HTTP, and the cells of its namespace.
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 use js_sys::Array;
 use serde::Serialize;
@@ -67,19 +67,22 @@ impl Host {
             self.distrusts.set(self.distrusts.get() + 1);
         }
         let (answered, telling) = self.turn(|desk, store, now| {
-            let (actor, caller, maker_ends_at) = match access {
-                None => (ROOT.to_owned(), None, None),
+            let (actor, caller, maker_ends_at, seen_workflows) = match access {
+                None => (ROOT.to_owned(), None, None, None),
                 Some(Access { credential, vouched, need }) => {
                     let grant = desk.admit(store, now, &credential, vouched.as_ref(), &need)?;
                     let ends_at = match vouched {
                         Some(vouched) => Some(vouched.expires_at),
                         None => desk.catalog(store)?.maker_ends_at(&credential.id),
                     };
-                    (grant.actor, Some(credential.id), ends_at)
+                    let seen_workflows = grant.seen_workflows();
+                    (grant.actor, Some(credential.id), ends_at, seen_workflows)
                 }
             };
             let namespace = &namespace;
-            Asked { desk, store, clock: now, namespace, actor, caller, maker_ends_at }.answer(request)
+            let asked =
+                Asked { desk, store, clock: now, namespace, actor, caller, maker_ends_at, seen_workflows };
+            asked.answer(request)
         })?;
         self.tell_for_a_while(telling).await;
         Ok(answered)
@@ -129,12 +132,15 @@ struct Asked<'a> {
     caller: Option<String>,
     /// When what the caller has brought stops being good: keys that it makes do not outlive it.
     maker_ends_at: Option<Timestamp>,
+    /// The workflows that the caller may see; nothing, if it may see all.
+    seen_workflows: Option<BTreeSet<String>>,
 }
 
 impl Asked<'_> {
     fn answer(mut self, request: Request) -> Said<Answered> {
         match request {
             Request::Check => Ok(Answered::new(200, &())),
+            Request::SeenWorkflows => Ok(Answered::new(200, &self.seen_workflows)),
             Request::Confirm { credential, vouched, cell } => {
                 // Most keys that nobody made stop here: a catalog that has nothing stores nothing.
                 let confirmed =

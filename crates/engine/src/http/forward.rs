@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -233,8 +233,16 @@ impl Front {
             KNOWN.set(workflows);
             return Ok(terms);
         }
-        let names: Vec<_> = workflows.keys().map(String::as_str).collect();
-        let detail = format!("The app has no workflow '{name}'. It has: {}.", names.join(", "));
+        let seen: Option<BTreeSet<String>> = match self.access {
+            Some(_) => self.ask_catalog(Request::SeenWorkflows).await?,
+            None => None,
+        };
+        let is_seen = |name: &&String| seen.as_ref().is_none_or(|seen| seen.contains(*name));
+        let names: Vec<_> = workflows.keys().filter(is_seen).map(String::as_str).collect();
+        let mut detail = format!("The app has no workflow '{name}'.");
+        if !names.is_empty() {
+            detail = format!("{detail} It has: {}.", names.join(", "));
+        }
         Err(Refusal::new(Code::WorkflowNotFound, detail))
     }
 

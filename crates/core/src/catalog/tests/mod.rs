@@ -35,10 +35,12 @@ impl Rows for Memory {
     }
 
     fn audit_last(&self) -> Result<Numbers, Self::Error> {
-        let mut last = Numbers::default();
-        for ((log, number), record) in &*self.audit.borrow() {
-            last.seq = last.seq.max(record.seq);
-            last.lines.insert(*log, *number);
+        let (mut last, audit) = (Numbers::default(), self.audit.borrow());
+        for log in Log::ALL {
+            if let Some(((_, number), record)) = audit.range((log, 0)..=(log, u64::MAX)).next_back() {
+                last.seq = last.seq.max(record.seq);
+                last.lines.insert(log, *number);
+            }
         }
         Ok(last)
     }

@@ -197,7 +197,8 @@ impl Token {
         }
         let subject: String =
             self.text("sub").unwrap_or("?").chars().filter(|c| !c.is_control()).take(128).collect();
-        let actor = format!("token:{subject}");
+        // The issuer comes first and has no blanks, so that no subject can speak for another one's.
+        let actor = format!("token:{} {subject}", issuer.issuer);
         let (issuer, revision) = (issuer.issuer.clone(), *revision);
         Ok((namespace.to_owned(), Vouched { actor, issuer, revision, scopes, expires_at }))
     }
@@ -291,7 +292,10 @@ mod tests {
     #[test]
     fn a_token_leads_to_a_namespace_with_the_scopes_that_are_known_here() {
         let (namespace, vouched) = vouch(&claims(), &issuer()).expect("it is good");
-        assert_eq!((namespace.as_str(), vouched.actor.as_str()), ("acme", "token:ada"));
+        assert_eq!(
+            (namespace.as_str(), vouched.actor.as_str()),
+            ("acme", "token:https://issuer.example ada")
+        );
         let scopes: Vec<_> = vouched.scopes.iter().map(ToString::to_string).collect();
         assert_eq!(scopes, ["read", "write:greet"]);
         let fixed = Issuer { namespace: NamespaceOf::Fixed("fixed".into()), ..issuer() };

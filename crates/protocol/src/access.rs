@@ -391,12 +391,51 @@ pub struct AuditRecord {
     pub seq: u64,
     /// When.
     pub at: Timestamp,
-    /// Who: `root`, `key:` or `session:` and an id, `token:` and a subject.
+    /// Who: `root`, `key:` or `session:` and an id, `token:` with an issuer and a subject.
     pub actor: String,
     /// What was done, such as `key_revoked`.
     pub action: String,
     /// To what.
     pub subject: String,
+    /// What was changed, and from what to what. Never a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// How many requests the namespace's catalog refused. Cells refuse by themselves what they know of, and do not count.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusals {
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Keys, sessions and tokens that are not good.
+    #[serde(default)]
+    pub unauthorized: u64,
+    /// Good ones that do not allow what was asked for.
+    #[serde(default)]
+    pub forbidden: u64,
+    /// Beyond a limit of the namespace.
+    #[serde(default)]
+    pub limit_reached: u64,
+}
+
+impl Refusals {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.unauthorized == 0 && self.forbidden == 0 && self.limit_reached == 0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self {
+            since: self.since.or(more.since),
+            unauthorized: self.unauthorized.saturating_add(more.unauthorized),
+            forbidden: self.forbidden.saturating_add(more.forbidden),
+            limit_reached: self.limit_reached.saturating_add(more.limit_reached),
+        }
+    }
 }
 
 /// `GET /api/audit`.
@@ -408,6 +447,9 @@ pub struct AuditPage {
     /// Pass it as `before` for the next page; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
+    /// How many requests were refused: a count, not a line for each.
+    #[serde(default)]
+    pub refused: Refusals,
 }
 
 #[cfg(test)]

@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use stepwell_workerd_tests::{
-    TestResult,
     access::{code, key, namespace},
     engine::{Engine, Form},
 };
 
 #[tokio::test]
-async fn a_key_for_one_workflow_pages_through_its_runs_as_if_there_were_no_others() -> TestResult {
+async fn a_key_for_one_workflow_pages_through_its_runs_as_if_there_were_no_others() -> anyhow::Result<()> {
     let engine = Engine::start(Form::AllInOne, 1).await?;
     let admin = namespace(&engine.client(), "acme").await?;
     let (_, only_nap) = key(&admin, &["read:nap"]).await?;
@@ -40,8 +39,7 @@ async fn a_key_for_one_workflow_pages_through_its_runs_as_if_there_were_no_other
 }
 
 #[tokio::test]
-async fn whoever_asks_for_a_workflow_that_is_not_there_is_told_only_the_names_that_it_may_see() -> TestResult
-{
+async fn a_missing_workflow_lists_only_the_names_that_the_caller_may_see() -> anyhow::Result<()> {
     let engine = Engine::start(Form::AllInOne, 1).await?;
     let root = engine.client();
     let admin = namespace(&root, "acme").await?;
@@ -62,7 +60,7 @@ async fn whoever_asks_for_a_workflow_that_is_not_there_is_told_only_the_names_th
 }
 
 #[tokio::test]
-async fn runs_that_live_again_count_against_the_limit() -> TestResult {
+async fn runs_that_live_again_count_against_the_limit() -> anyhow::Result<()> {
     let engine = Engine::start(Form::AllInOne, 1).await?;
     let root = engine.client();
     let admin = namespace(&root, "acme").await?;
@@ -76,7 +74,7 @@ async fn runs_that_live_again_count_against_the_limit() -> TestResult {
     root.request("PUT", "/api/namespaces/acme/limits", &limits).await?.json()?;
     let restart = |id: &str| format!("/api/executions/{id}/restart");
     for id in &ended[..2] {
-        admin.post_json(&restart(id), &Value::Null).await?;
+        admin.post_json(&restart(id), &json!({})).await?;
     }
     let refused = admin.request("POST", &restart(&ended[2]), "").await?;
     ensure!((refused.status, code(&refused)?.as_str()) == (429, "limit_reached"), "{}", refused.body);
@@ -85,7 +83,7 @@ async fn runs_that_live_again_count_against_the_limit() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_bulk_brings_back_no_more_runs_than_may_live() -> TestResult {
+async fn a_bulk_brings_back_no_more_runs_than_may_live() -> anyhow::Result<()> {
     let engine = Engine::start(Form::AllInOne, 1).await?;
     let root = engine.client();
     let admin = namespace(&root, "acme").await?;

@@ -15,7 +15,7 @@ use crate::{
 /// What can be done with sessions.
 #[derive(Debug, Subcommand)]
 pub enum Session {
-    /// Sign in with a key: gives a token of twelve hours, with the key's scopes.
+    /// Sign in with a key: gives a token with the key's scopes, which ends after twelve hours without a request.
     Open(Open),
     /// Show who is signed in with the token that is sent.
     Show,

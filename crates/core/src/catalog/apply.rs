@@ -23,6 +23,12 @@ impl Catalog {
             Entry::SessionOpened(session) => {
                 self.sessions.insert(session.id.clone(), Rc::new(session.clone()));
             }
+            Entry::SessionExtended { id, expires_at } => {
+                if let Some(session) = self.sessions.get_mut(id) {
+                    Rc::make_mut(session).expires_at = *expires_at;
+                }
+            }
+            Entry::RefusalsCounted(more) => self.refused = self.refused.plus(*more),
             Entry::SessionEnded(id) | Entry::SessionRevoked(id) => {
                 self.sessions.remove(id);
             }

@@ -1,7 +1,9 @@
 //! What to do about an input.
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 use stepwell_protocol::{
     Code, Timestamp,
     access::{AuditRecord, Issuer, KeyStatus, Limits, NamespaceOf, RunSettings},
@@ -9,9 +11,10 @@ use stepwell_protocol::{
 };
 
 use super::{
-    AUDIT_MS, Catalog, Decision, Entry, ISSUER_NAMESPACES_MAX, ISSUERS_MAX, Input, KEYS_MAX, Key, Line, Log,
-    NAME_LENGTH_MAX, NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, Relation, SCOPES_MAX, SESSION_MS,
-    SESSIONS_MAX, SESSIONS_PER_KEY_MAX, STALE_VERSIONS_MAX, Session, Trim, WORKFLOWS_MAX,
+    AUDIT_MS, Catalog, DETAIL_LENGTH_MAX, Decision, Entry, ISSUER_NAMESPACES_MAX, ISSUERS_MAX, Input,
+    KEYS_MAX, Key, Line, Log, NAME_LENGTH_MAX, NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection,
+    Relation, SCOPES_MAX, SESSION_EXTENDED_MS_MIN, SESSION_LIFE_MS_MAX, SESSION_MS, SESSIONS_MAX,
+    SESSIONS_PER_KEY_MAX, STALE_VERSIONS_MAX, Session, Trim, WORKFLOWS_MAX,
 };
 use crate::access::Credential;
 
@@ -37,6 +40,9 @@ impl Catalog {
                 Some(_) => self.end_session(id),
                 None => Vec::new(),
             },
+            Input::UseSession { id } => self.extend_session(now, id),
+            Input::CountRefusals(more) if more.is_empty() => Vec::new(),
+            Input::CountRefusals(more) => vec![Entry::RefusalsCounted(more)],
             Input::RevokeSession { id } => {
                 if self.sessions.get(&id).is_none_or(|session| session.expires_at <= now) {
                     return Err(no_such_session());
@@ -287,6 +293,9 @@ impl Catalog {
         if !is_local && !issuer.jwks_url.starts_with("https://") {
             return Err(invalid("`jwks_url` begins with https://, unless it is on this machine."));
         }
+        if issuer.issuer.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(invalid("`issuer` has no blanks and no control characters."));
+        }
         check_ceiling(&issuer)?;
         if !self.issuers.contains_key(&issuer.issuer) && self.issuers.len() >= ISSUERS_MAX {
             return Err(too_many(format!("The deployment has {ISSUERS_MAX} issuers.")));
@@ -368,6 +377,16 @@ impl Catalog {
         std::iter::once(id.to_owned()).chain(sessions).collect()
     }
 
+    fn extend_session(&self, now: Timestamp, id: String) -> Decision {
+        let Some(session) = self.sessions.get(&id) else { return Vec::new() };
+        let latest = session.created_at.plus_millis(SESSION_LIFE_MS_MAX);
+        let expires_at = now.plus_millis(SESSION_MS).min(latest);
+        if expires_at < session.expires_at.plus_millis(SESSION_EXTENDED_MS_MIN) {
+            return Vec::new();
+        }
+        vec![Entry::SessionExtended { id, expires_at }]
+    }
+
     fn end_session(&self, id: String) -> Decision {
         let mut decision = self.stale(vec![id.clone()]);
         decision.push(Entry::SessionEnded(id));
@@ -399,22 +418,23 @@ impl Catalog {
     fn audit(&self, now: Timestamp, actor: &str, decision: &mut Decision) {
         let lines: Vec<_> = decision.iter().filter_map(|entry| self.line(now, entry)).collect();
         let mut numbers = self.audit.clone();
-        let mut written = std::collections::BTreeSet::new();
-        for (log, action, subject) in lines {
+        let mut written = BTreeSet::new();
+        for (log, action, subject, detail) in lines {
             let number = numbers.lines.entry(log).or_default();
             *number += 1;
             numbers.seq += 1;
             written.insert(log);
             let (actor, action) = (actor.to_owned(), action.to_owned());
-            let record = AuditRecord { seq: numbers.seq, at: now, actor, action, subject };
+            let record = AuditRecord { seq: numbers.seq, at: now, actor, action, subject, detail };
             decision.push(Entry::Audited(Line { log, number: *number, record }));
         }
         decision.extend(written.into_iter().map(|log| trimmed(now, log, numbers.lines[&log])));
     }
 
-    /// Where an entry stands in the audit log, what it is called there, and what it is about.
-    fn line(&self, now: Timestamp, entry: &Entry) -> Option<(Log, &'static str, String)> {
-        let change = |action, subject| Some((Log::Changes, action, subject));
+    /// Where an entry stands in the audit log, what it is called there, what it is about, and what was changed.
+    fn line(&self, now: Timestamp, entry: &Entry) -> Option<Said> {
+        let change = |action, subject, detail| Some((Log::Changes, action, subject, detail));
+        let registry = |action, subject, detail| Some((Log::Registry, action, subject, detail));
         match entry {
             Entry::KeyStored(key) => {
                 let action = match (self.keys.get(&key.id), key.revoked_at) {
@@ -422,27 +442,42 @@ impl Catalog {
                     (Some(_), Some(_)) => "key_revoked",
                     (Some(_), None) => "key_rotated",
                 };
-                change(action, format!("key:{}", key.id))
+                let before = self.keys.get(&key.id).map(|key| shown(key)).unwrap_or_default();
+                change(action, format!("key:{}", key.id), changed(&before, &shown(key)))
             }
             Entry::SessionOpened(session) => {
-                Some((Log::SignIns, "session_opened", format!("session:{}", session.id)))
+                Some((Log::SignIns, "session_opened", format!("session:{}", session.id), None))
             }
             Entry::SessionEnded(id) => {
                 // That one has come to its end by itself is no news.
                 let is_over = self.sessions.get(id).is_some_and(|session| session.expires_at <= now);
-                (!is_over).then(|| (Log::SignIns, "session_ended", format!("session:{id}")))
+                (!is_over).then(|| (Log::SignIns, "session_ended", format!("session:{id}"), None))
             }
-            Entry::SessionRevoked(id) => change("session_revoked", format!("session:{id}")),
-            Entry::LimitsSet(_) => change("limits_set", "namespace".into()),
-            Entry::RunsSet(_) => change("settings_set", "namespace".into()),
-            Entry::WorkflowSet { workflow, .. } => change("settings_set", format!("workflow:{workflow}")),
+            Entry::SessionRevoked(id) => change("session_revoked", format!("session:{id}"), None),
+            Entry::LimitsSet(limits) => {
+                change("limits_set", "namespace".into(), changed(&value(&self.limits), &value(limits)))
+            }
+            Entry::RunsSet(settings) => {
+                change("settings_set", "namespace".into(), changed(&value(&self.runs), &value(settings)))
+            }
+            Entry::WorkflowSet { workflow, settings } => {
+                let before = self.workflows.get(workflow).map(value).unwrap_or_default();
+                let detail = changed(&before, &settings.as_ref().map(value).unwrap_or_default());
+                change("settings_set", format!("workflow:{workflow}"), detail)
+            }
             Entry::NamespaceAdded(namespace) => {
-                change("namespace_created", format!("namespace:{}", namespace.name))
+                registry("namespace_created", format!("namespace:{}", namespace.name), None)
             }
-            Entry::IssuerSet(issuer) => change("issuer_set", format!("issuer:{}", issuer.issuer)),
-            Entry::IssuerRemoved(issuer) => change("issuer_removed", format!("issuer:{issuer}")),
-            Entry::PoolGrown(cells) => change("pool_grown", format!("pool:{}", numbers(cells))),
+            Entry::IssuerSet(issuer) => {
+                let before = self.issuers.get(&issuer.issuer).map(|known| value(&known.issuer));
+                let detail = changed(&before.unwrap_or_default(), &value(issuer));
+                registry("issuer_set", format!("issuer:{}", issuer.issuer), detail)
+            }
+            Entry::IssuerRemoved(issuer) => registry("issuer_removed", format!("issuer:{issuer}"), None),
+            Entry::PoolGrown(cells) => registry("pool_grown", format!("pool:{}", numbers(cells)), None),
             Entry::KeyForgotten(_)
+            | Entry::SessionExtended { .. }
+            | Entry::RefusalsCounted(_)
             | Entry::RevisionRaised
             | Entry::Trusted { .. }
             | Entry::Distrusted(_)
@@ -457,6 +492,37 @@ impl Catalog {
             | Entry::AuditTrimmed(_) => None,
         }
     }
+}
+
+/// A line of the audit log: its part, the action, the subject, and what was changed.
+type Said = (Log, &'static str, String, Option<String>);
+
+/// What the audit log shows of a key: nobody sees a hash, of whatever it is.
+fn shown(key: &Key) -> Value {
+    let Key { name, environment, scopes, expires_at, .. } = key;
+    json!({ "name": name, "environment": environment, "scopes": scopes, "expires_at": expires_at })
+}
+
+fn value<T: Serialize>(of: &T) -> Value {
+    serde_json::to_value(of).expect("settings hold only what JSON can say")
+}
+
+/// Which fields were changed, from what to what.
+fn changed(before: &Value, after: &Value) -> Option<String> {
+    let objects = [before, after].into_iter().filter_map(Value::as_object);
+    let names: BTreeSet<_> = objects.flat_map(Map::keys).collect();
+    let shown = |value: &Value| match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    };
+    let field = |name: &String| {
+        let [before, after] = [before, after].map(|all| all.get(name).unwrap_or(&Value::Null));
+        (before != after).then(|| format!("{name}: {} -> {}", shown(before), shown(after)))
+    };
+    let fields: Vec<_> = names.into_iter().filter_map(field).collect();
+    let text: String = fields.join(", ").chars().take(DETAIL_LENGTH_MAX).collect();
+    (!text.is_empty()).then_some(text)
 }
 
 /// As they are written in a setting.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use stepwell_protocol::{Code, Problem, Timestamp, access::AuditRecord};
+use stepwell_protocol::{
+    Code, Problem, Timestamp,
+    access::{AuditRecord, Refusals},
+};
 
 use super::{Catalog, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND};
 use crate::{
@@ -15,6 +18,9 @@ pub const TELL_AGAIN_MS: u64 = 1_000;
 
 /// How many namespaces are told of an issuer's end at once. The alarm tells the next ones.
 const DISTRUSTED_AT_ONCE: usize = 256;
+
+/// How often refusals are stored, at the most.
+const REFUSALS_STORED_MS: u64 = 60_000;
 
 /// How often what is over is forgotten.
 const TIDY_MS: u64 = 86_400_000;
@@ -36,6 +42,9 @@ pub struct Desk {
     requests: Bucket,
     /// How often each key has signed in. Never more than the keys that there are, and the deployment's.
     sign_ins: BTreeMap<Option<String>, Bucket>,
+    /// Refusals that are not stored yet. They are lost with the instance: a count of about a minute.
+    refused: Refusals,
+    refusals_stored_at: Option<Timestamp>,
     orders: Vec<Order>,
 }
 
@@ -181,7 +190,20 @@ impl Desk {
         vouched: Option<&Vouched>,
         need: &Need,
     ) -> Result<Grant, Fault<R::Error>> {
+        let admitted = self.admit_uncounted(rows, clock, brought, vouched, need);
+        self.counted(rows, clock, admitted)
+    }
+
+    fn admit_uncounted<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        brought: &Credential,
+        vouched: Option<&Vouched>,
+        need: &Need,
+    ) -> Result<Grant, Fault<R::Error>> {
         let now = self.now(clock);
+        self.use_session(rows, clock, brought)?;
         let grant = self.catalog(rows)?.worth(now, brought, vouched).ok_or_else(not_good)?;
         grant.check(now, need)?;
         if let Some(limit) = grant.limits.requests_per_second {
@@ -203,9 +225,26 @@ impl Desk {
         cell: &str,
     ) -> Result<Confirmation, Fault<R::Error>> {
         let now = self.now(clock);
-        let grant = self.catalog(rows)?.worth(now, brought, vouched).ok_or_else(not_good)?;
+        self.use_session(rows, clock, brought)?;
+        let worth = self.catalog(rows)?.worth(now, brought, vouched).ok_or_else(|| not_good().into());
+        let grant = self.counted(rows, clock, worth)?;
         self.drive(rows, clock, "", Input::Watch { cell: cell.to_owned() })?;
         Ok(Confirmation { grant, version: self.catalog(rows)?.version() })
+    }
+
+    /// A session that is used lasts longer.
+    fn use_session<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        brought: &Credential,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        let catalog = self.catalog(rows)?;
+        if catalog.is_session(&brought.id) && catalog.grant(now, brought).is_some() {
+            self.drive(rows, clock, "", Input::UseSession { id: brought.id.clone() })?;
+        }
+        Ok(())
     }
 
     /// The alarm has fired: whoever is behind is told again, and what is over is forgotten.
@@ -229,14 +268,62 @@ impl Desk {
         std::mem::take(&mut self.orders)
     }
 
-    /// Lines of the audit log below a number, newest first.
+    /// Lines of the audit log below a number, newest first; those of the registry too, or not.
     pub fn audit<R: Rows>(
         &self,
         rows: &R,
         below: u64,
         limit: u32,
+        with_registry: bool,
     ) -> Result<Vec<AuditRecord>, Fault<R::Error>> {
-        rows.audit(below, limit).map_err(Fault::Storage)
+        rows.audit(below, limit, with_registry).map_err(Fault::Storage)
+    }
+
+    /// How many requests were refused.
+    pub fn refused<R: Rows>(&mut self, rows: &R) -> Result<Refusals, Fault<R::Error>> {
+        Ok(self.catalog(rows)?.refused().plus(self.refused))
+    }
+
+    /// Counts a refusal. It is stored once a minute at the most, and only where there is something to keep from others:
+    /// whoever makes up keys must not make rows.
+    fn count_refusal<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        code: Code,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        let mut one = Refusals { since: Some(now), ..Refusals::default() };
+        if code == Code::Unauthorized {
+            one.unauthorized = 1;
+        } else if code == Code::Forbidden {
+            one.forbidden = 1;
+        } else if code == Code::LimitReached {
+            one.limit_reached = 1;
+        } else {
+            return Ok(());
+        }
+        self.refused = self.refused.plus(one);
+        let is_due = self.refusals_stored_at.is_none_or(|at| at.plus_millis(REFUSALS_STORED_MS) <= now);
+        if is_due && self.catalog(rows)?.has_history() {
+            self.refusals_stored_at = Some(now);
+            let counted = std::mem::take(&mut self.refused);
+            self.drive(rows, clock, "", Input::CountRefusals(counted))?;
+        }
+        Ok(())
+    }
+
+    /// Counts what is refused on its way out.
+    fn counted<R: Rows, T>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        result: Result<T, Fault<R::Error>>,
+    ) -> Result<T, Fault<R::Error>> {
+        if let Err(Fault::Rejected(problem)) = &result {
+            self.count_refusal(rows, clock, problem.code)?;
+        }
+        result
     }
 
     fn tell(&mut self, now: Timestamp) {

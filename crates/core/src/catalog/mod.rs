@@ -24,7 +24,10 @@ use std::{collections::BTreeMap, rc::Rc};
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Problem, Timestamp,
-    access::{AuditRecord, Issuer, KeyStatus, KeyView, Limits, Permission, RunSettings, Scope, SessionView},
+    access::{
+        AuditRecord, Issuer, KeyStatus, KeyView, Limits, Permission, Refusals, RunSettings, Scope,
+        SessionView,
+    },
 };
 
 use crate::{
@@ -79,8 +82,17 @@ pub const OVERLAP_MS_DEFAULT: u64 = 86_400_000;
 /// The longest such time: 30 days.
 pub const OVERLAP_MS_MAX: u64 = 30 * 86_400_000;
 
-/// How long a session lasts.
+/// How long a session lasts without being used.
 pub const SESSION_MS: u64 = 12 * 3_600_000;
+
+/// How long a session lasts at the most, however often it is used.
+pub const SESSION_LIFE_MS_MAX: u64 = 7 * 86_400_000;
+
+/// By how much a session is extended at the least: one that is used all the time is written once an hour.
+pub const SESSION_EXTENDED_MS_MIN: u64 = 3_600_000;
+
+/// The longest text that says what was changed, in the audit log.
+pub const DETAIL_LENGTH_MAX: usize = 1_000;
 
 /// How long a line of the audit log is kept: 90 days.
 pub const AUDIT_MS: u64 = 90 * 86_400_000;
@@ -105,6 +117,8 @@ pub struct Catalog {
     limits: Limits,
     runs: RunSettings,
     workflows: BTreeMap<String, RunSettings>,
+    /// How many requests were refused.
+    refused: Refusals,
     /// What each cell that remembers keys has heard of.
     watchers: BTreeMap<String, u64>,
     namespaces: BTreeMap<String, Rc<Namespace>>,
@@ -130,15 +144,17 @@ pub enum Log {
     Changes,
     /// Sign-ins and sign-outs.
     SignIns,
+    /// What belongs to the deployment: namespaces, issuers, the pool. Only the deployment's own key sees it.
+    Registry,
 }
 
 impl Log {
     /// All parts.
-    pub const ALL: [Self; 2] = [Self::Changes, Self::SignIns];
+    pub const ALL: [Self; 3] = [Self::Changes, Self::SignIns, Self::Registry];
 
     fn lines_max(self) -> u64 {
         match self {
-            Self::Changes => AUDIT_MAX,
+            Self::Changes | Self::Registry => AUDIT_MAX,
             Self::SignIns => SIGN_IN_LINES_MAX,
         }
     }
@@ -304,6 +320,13 @@ pub enum Input {
         /// Which.
         id: String,
     },
+    /// A session is used: it lasts longer.
+    UseSession {
+        /// Which.
+        id: String,
+    },
+    /// Requests were refused.
+    CountRefusals(Refusals),
     /// End a session of somebody else.
     RevokeSession {
         /// Which.
@@ -385,6 +408,15 @@ pub enum Entry {
     KeyForgotten(String),
     /// A session was opened.
     SessionOpened(Session),
+    /// A session lasts until this time.
+    SessionExtended {
+        /// Which.
+        id: String,
+        /// When it ends.
+        expires_at: Timestamp,
+    },
+    /// Requests were refused.
+    RefusalsCounted(Refusals),
     /// A session has ended, or was forgotten.
     SessionEnded(String),
     /// A session was ended by somebody else.
@@ -525,6 +557,16 @@ impl Catalog {
             created_at: session.created_at,
             expires_at: grant.expires_at.unwrap_or(session.expires_at),
         })
+    }
+
+    /// Whether anything was ever done here.
+    pub fn has_history(&self) -> bool {
+        self.audit.seq > 0
+    }
+
+    /// How many requests were refused, as far as that is stored.
+    pub fn refused(&self) -> Refusals {
+        self.refused
     }
 
     /// Whether this is a session's id.

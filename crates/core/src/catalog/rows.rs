@@ -43,8 +43,8 @@ pub trait Rows {
     /// Stores all of this or nothing.
     fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Self::Error>;
 
-    /// Lines of the audit log below a number, newest first.
-    fn audit(&self, below: u64, limit: u32) -> Result<Vec<AuditRecord>, Self::Error>;
+    /// Lines of the audit log below a number, newest first; those of the registry too, or not.
+    fn audit(&self, below: u64, limit: u32, with_registry: bool) -> Result<Vec<AuditRecord>, Self::Error>;
 }
 
 /// Stored data that no release has written.
@@ -59,6 +59,7 @@ pub struct Corrupt {
 const KEY: &str = "key";
 const SESSION: &str = "session";
 const LIMITS: &str = "limits";
+const REFUSED: &str = "refused";
 const RUNS: &str = "runs";
 const WORKFLOW: &str = "workflow";
 const NAMESPACE: &str = "namespace";
@@ -81,6 +82,7 @@ impl Catalog {
                 KEY => drop(catalog.keys.insert(name, Rc::new(read(row)?))),
                 SESSION => drop(catalog.sessions.insert(name, Rc::new(read(row)?))),
                 LIMITS => catalog.limits = read(row)?,
+                REFUSED => catalog.refused = read(row)?,
                 RUNS => catalog.runs = read(row)?,
                 WORKFLOW => drop(catalog.workflows.insert(name, read(row)?)),
                 NAMESPACE => drop(catalog.namespaces.insert(name, Rc::new(read(row)?))),
@@ -112,7 +114,8 @@ impl Catalog {
             Entry::SessionOpened(session) => {
                 Some(write(SESSION, &session.id, self.sessions.get(&session.id).map(Rc::as_ref)))
             }
-            Entry::SessionEnded(id) | Entry::SessionRevoked(id) => {
+            Entry::RefusalsCounted(_) => Some(write(REFUSED, "", Some(&self.refused))),
+            Entry::SessionEnded(id) | Entry::SessionRevoked(id) | Entry::SessionExtended { id, .. } => {
                 Some(write(SESSION, id, self.sessions.get(id).map(Rc::as_ref)))
             }
             Entry::LimitsSet(_) => Some(write(LIMITS, "", Some(&self.limits))),

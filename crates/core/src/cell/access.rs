@@ -93,7 +93,9 @@ impl Cell {
             self.gate.remembered.pop_first();
         }
         let Credential { id, hash } = brought.clone();
+        // A session that is used lasts longer by then: the catalog is asked again, and knows.
         let until = now.plus_millis(REMEMBERED_MS);
+        let until = confirmed.grant.expires_at.map_or(until, |end| end.min(until));
         self.gate.remembered.insert(id, Remembered { hash, grant: Rc::new(confirmed.grant), until });
         true
     }

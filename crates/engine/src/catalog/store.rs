@@ -110,6 +110,7 @@ fn statements(log: Log) -> Statements {
     match log {
         Log::Changes => statements!("changes"),
         Log::SignIns => statements!("sign_ins"),
+        Log::Registry => statements!("registry"),
     }
 }
 
@@ -173,13 +174,16 @@ impl Rows for Store {
         })
     }
 
-    fn audit(&self, below: u64, limit: u32) -> Result<Vec<AuditRecord>, StoreError> {
+    fn audit(&self, below: u64, limit: u32, with_registry: bool) -> Result<Vec<AuditRecord>, StoreError> {
         if !self.has_schema()? {
             return Ok(Vec::new());
         }
         let query = "SELECT seq, line FROM changes WHERE seq < ? UNION ALL
-           SELECT seq, line FROM sign_ins WHERE seq < ? ORDER BY seq DESC LIMIT ?";
-        let rows = self.tables.rows(query, &[number(below), number(below), limit.into()])?;
+           SELECT seq, line FROM sign_ins WHERE seq < ? UNION ALL
+           SELECT seq, line FROM registry WHERE seq < ? ORDER BY seq DESC LIMIT ?";
+        let of_registry = if with_registry { below } else { 0 };
+        let bindings = [number(below), number(below), number(of_registry), limit.into()];
+        let rows = self.tables.rows(query, &bindings)?;
         let line = |row: &crate::cell::SqlRow| {
             serde_json::from_str(&row.text(1, "line")?).map_err(|_| StoreError::Unreadable("line"))
         };

@@ -2,6 +2,7 @@
 
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
+use stepwell_core::catalog::SESSION_LIFE_MS_MAX;
 use stepwell_protocol::{
     access::{OpenedSession, SessionView},
     key::Kind,
@@ -28,7 +29,8 @@ pub(super) async fn open(front: &Front) -> Result<Response, Refusal> {
     let fresh = draw(Kind::Session, front.namespace());
     let request = Request::OpenSession { credential: credential(&fresh) };
     let view: SessionView = front.ask_catalog(request).await?;
-    let lasts_s = view.expires_at.as_millis().saturating_sub(view.created_at.as_millis()) / 1_000;
+    // A session that is used lasts longer than it says now. The catalog knows when it is over.
+    let lasts_s = SESSION_LIFE_MS_MAX / 1_000;
     let cookie = format!("{COOKIE}={}; {COOKIE_TERMS}; Max-Age={lasts_s}", fresh.text);
     let mut response = answer(StatusCode::CREATED, &OpenedSession { token: fresh.text, view });
     set_cookie(&mut response, &cookie);

@@ -7,13 +7,18 @@ use stepwell_protocol::{
 
 use super::{
     super::{
-        AUDIT_MAX, AUDIT_MS, Desk, Fault, ISSUERS_MAX, Input, KEYS_MAX, Key, Log, Order, SESSION_MS,
-        SESSIONS_MAX, SESSIONS_PER_KEY_MAX, SIGN_IN_LINES_MAX, STALE_VERSIONS_MAX, TELL_AGAIN_MS, Word,
+        AUDIT_MAX, AUDIT_MS, Desk, Fault, ISSUERS_MAX, Input, KEYS_MAX, Key, Log, Order, SESSION_LIFE_MS_MAX,
+        SESSION_MS, SESSIONS_MAX, SESSIONS_PER_KEY_MAX, SIGN_IN_LINES_MAX, STALE_VERSIONS_MAX, TELL_AGAIN_MS,
+        Word,
     },
     ROOT, World, at, create, credential, key,
     walk::lets_in,
 };
-use crate::{access::Credential, catalog::Rows as _, cell::Cell};
+use crate::{
+    access::{About, Credential, Need},
+    catalog::Rows as _,
+    cell::{Admission, Cell},
+};
 
 fn rotate(id: &str, new: &str, overlap_ms: u64) -> Input {
     Input::RotateKey { id: id.into(), new: credential(new), overlap_ms, maker_ends_at: None }
@@ -177,7 +182,7 @@ fn who_looks_after_keys_sees_and_ends_the_sessions_of_others() {
     for gone in ["s", "never"] {
         assert_eq!(world.code(4, end(gone)), Some(Code::KeyNotFound), "{gone}");
     }
-    let lines = world.rows.audit(u64::MAX, 1).expect("it can be read");
+    let lines = world.rows.audit(u64::MAX, 1, true).expect("it can be read");
     assert_eq!((lines[0].action.as_str(), lines[0].subject.as_str()), ("session_revoked", "session:s"));
     assert!(world.rows.audit.borrow().keys().any(|(log, number)| (*log, *number) == (Log::Changes, 2)));
 }
@@ -279,7 +284,7 @@ fn sign_ins_never_push_out_a_line_about_a_change() {
             world.lose_memory();
         }
     }
-    let kept = world.rows.audit(u64::MAX, u32::MAX).expect("it can be read");
+    let kept = world.rows.audit(u64::MAX, u32::MAX, true).expect("it can be read");
     let (last, first) = (kept.first().expect("a line"), kept.last().expect("a line"));
     assert_eq!(kept.len() as u64, SIGN_IN_LINES_MAX + 1);
     assert_eq!((first.action.as_str(), first.seq), ("key_created", 1));
@@ -480,7 +485,7 @@ fn the_audit_log_says_who_did_what_and_only_what_was_done() {
     world.must(2, revoke("b"));
     world.must(2, revoke("b"));
     assert_eq!(world.code(3, revoke("c")), Some(Code::KeyNotFound));
-    let lines = world.rows.audit(u64::MAX, 10).expect("it can be read");
+    let lines = world.rows.audit(u64::MAX, 10, true).expect("it can be read");
     let lines: Vec<_> = lines
         .iter()
         .rev()
@@ -520,6 +525,108 @@ fn the_audit_log_is_bounded_by_number_and_by_age() {
 }
 
 #[test]
+fn the_audit_log_says_what_was_changed_and_shows_no_hash() {
+    let mut world = World::default();
+    world.must(0, create(key("a", &["read", "write:greet"])));
+    let limits = Limits { live_runs: Some(5), ..Limits::default() };
+    world.must(1, Input::SetLimits(limits));
+    world.must(2, Input::SetLimits(Limits { live_runs: Some(6), payload_bytes_max: Some(9), ..limits }));
+    let own = RunSettings { timeout_ms: Some(1_000), ..RunSettings::default() };
+    world.must(3, Input::SetWorkflow { workflow: "greet".into(), settings: Some(own) });
+    world.must(4, Input::SetWorkflow { workflow: "greet".into(), settings: None });
+    let lines = world.rows.audit(u64::MAX, 10, true).expect("it can be read");
+    let details: Vec<_> = lines.iter().rev().map(|line| line.detail.clone().unwrap_or_default()).collect();
+    let expected = [
+        "environment: none -> live, name: none -> the key a, scopes: none -> [\"read\",\"write:greet\"]",
+        "live_runs: none -> 5",
+        "live_runs: 5 -> 6, payload_bytes_max: none -> 9",
+        "timeout_ms: none -> 1000",
+        "timeout_ms: 1000 -> none",
+    ];
+    assert_eq!(details, expected);
+    assert!(details.iter().all(|detail| !detail.contains("hash of")));
+}
+
+#[test]
+fn what_belongs_to_the_deployment_is_shown_to_its_own_key_alone() {
+    let mut world = World::default();
+    world.must(0, Input::AddNamespace { name: "secret-customer".into() });
+    world.must(1, create(key("a", &["admin"])));
+    world.must(2, Input::UsePool { cells: vec![16, 64] });
+    let lines = |with_registry| world.rows.audit(u64::MAX, 10, with_registry).expect("it can be read");
+    assert_eq!(lines(false).iter().map(|line| line.action.as_str()).collect::<Vec<_>>(), ["key_created"]);
+    assert_eq!(lines(true).len(), 3);
+}
+
+#[test]
+fn refusals_are_counted_and_stored_once_a_minute() {
+    let mut world = World::default();
+    let need = |scope| Need { scope, about: About::Whole };
+    let ask = |world: &mut World, ms: u64, id: &str, scope| {
+        world.desk.admit(&world.rows, at(ms), &credential(id), None, &need(scope)).is_ok()
+    };
+    assert!(!ask(&mut world, 0, "forged", Scope::Read));
+    assert!(world.rows.rows.borrow().is_empty(), "whoever makes up keys makes no rows");
+    world.must(0, create(key("a", &["read"])));
+    for ms in 1..=100 {
+        assert!(!ask(&mut world, ms, "forged", Scope::Read));
+        assert!(!ask(&mut world, ms, "a", Scope::Admin));
+    }
+    let refused = world.desk.refused(&world.rows).expect("it can be read");
+    assert_eq!((refused.unauthorized, refused.forbidden, refused.since), (101, 100, Some(at(0))));
+    let stored = |world: &mut World| world.catalog().refused();
+    assert_eq!(stored(&mut world).unauthorized, 2, "one write, and no other within a minute");
+    assert!(!ask(&mut world, 60_001, "forged", Scope::Read));
+    assert_eq!((stored(&mut world).unauthorized, stored(&mut world).forbidden), (102, 100));
+    world.lose_memory();
+    assert_eq!(stored(&mut world).unauthorized, 102);
+    assert!(world.rows.audit(u64::MAX, 10, true).expect("it can be read").len() == 1, "not a line for each");
+}
+
+#[test]
+fn a_session_that_is_used_lasts_longer_but_not_for_ever() {
+    const HOUR_MS: u64 = 3_600_000;
+    let mut world = World::default();
+    world.must(0, create(key("a", &["read"])));
+    world.must(0, sign_in("used", Some("a")));
+    world.must(0, sign_in("idle", Some("a")));
+    let (mut writes, mut now, mut before) = (0, 0, None);
+    let uses = |world: &mut World, ms| {
+        world.desk.confirm(&world.rows, at(ms), &credential("used"), None, "default-1-0").is_ok()
+    };
+    while now <= SESSION_LIFE_MS_MAX + HOUR_MS && uses(&mut world, now) {
+        let row = world.rows.rows.borrow().get(&("session".into(), "used".into())).cloned();
+        writes += u64::from(row != before);
+        before = row;
+        now += 60_000;
+    }
+    assert!(!world.is_good(SESSION_MS, "idle"));
+    assert!(now <= SESSION_LIFE_MS_MAX && now > SESSION_LIFE_MS_MAX - 2 * HOUR_MS, "it was good until {now}");
+    assert!(writes <= SESSION_LIFE_MS_MAX / HOUR_MS, "{writes} writes");
+}
+
+#[test]
+fn a_cell_asks_again_about_a_session_whose_end_it_knows() {
+    let mut world = World::default();
+    world.must(0, sign_in("s", None));
+    let mut cell = Cell::new(1);
+    let almost = SESSION_MS - 1_000;
+    // The cell heard of the end as it was at first.
+    let confirmed =
+        world.desk.confirm(&world.rows, at(1), &credential("s"), None, "default-1-0").expect("good");
+    cell.remember_key(at(almost), &credential("s"), confirmed);
+    assert!(lets_in(&mut cell, almost, "s"));
+    world
+        .desk
+        .confirm(&world.rows, at(almost), &credential("s"), None, "default-1-1")
+        .expect("it is extended");
+    let need = Need { scope: Scope::Read, about: About::Whole };
+    let admitted = cell.admit(at(SESSION_MS), &credential("s"), &need, 0, 1);
+    assert_eq!(admitted, Ok(Admission::Unknown), "the catalog knows better by now");
+    assert!(world.is_good(SESSION_MS, "s"));
+}
+
+#[test]
 fn what_could_not_be_stored_has_not_happened() {
     let mut world = World::default();
     world.must(0, create(key("a", &["read"])));
@@ -534,7 +641,7 @@ fn the_clock_may_be_set_back_and_the_log_stays_in_order() {
     let mut world = World::default();
     world.must(1_000, create(key("a", &["read"])));
     world.must(10, create(key("b", &["read"])));
-    let lines = world.rows.audit(u64::MAX, 10).expect("it can be read");
+    let lines = world.rows.audit(u64::MAX, 10, true).expect("it can be read");
     assert!(lines[0].at >= lines[1].at, "{lines:?}");
 }
 
@@ -555,7 +662,7 @@ fn a_pool_grows_at_its_end_and_in_no_other_way() {
     }
     world.must(3, using(&[16, 64, 128]));
     assert_eq!(world.catalog().pool(), [16, 64, 128]);
-    let lines = world.rows.audit(u64::MAX, 10).expect("memory does not fail");
+    let lines = world.rows.audit(u64::MAX, 10, true).expect("memory does not fail");
     let lines: Vec<_> = lines.iter().map(|line| (line.action.as_str(), line.subject.as_str())).collect();
     assert_eq!(lines, [("pool_grown", "pool:16,64,128"), ("pool_grown", "pool:16,64")]);
 }

@@ -66,9 +66,11 @@ impl Rows for Memory {
         Ok(())
     }
 
-    fn audit(&self, below: u64, limit: u32) -> Result<Vec<AuditRecord>, Self::Error> {
-        let mut lines: Vec<_> =
-            self.audit.borrow().values().filter(|line| line.seq < below).cloned().collect();
+    fn audit(&self, below: u64, limit: u32, with_registry: bool) -> Result<Vec<AuditRecord>, Self::Error> {
+        let is_seen = |log: Log| with_registry || log != Log::Registry;
+        let audit = self.audit.borrow();
+        let seen = audit.iter().filter(|((log, _), line)| is_seen(*log) && line.seq < below);
+        let mut lines: Vec<_> = seen.map(|(_, line)| line.clone()).collect();
         lines.sort_by_key(|line| std::cmp::Reverse(line.seq));
         lines.truncate(limit as usize);
         Ok(lines)

@@ -50,12 +50,11 @@ fn asks(deployment: &mut World, acme: &mut World, ms: u64, revision: u64) -> Res
     confirmed.map(drop).map_err(|_| Code::Unauthorized)
 }
 
+/// Whom the host tells: it goes by the latest order.
 fn ordered(deployment: &mut World) -> Vec<Relation> {
     let orders = deployment.desk.take_orders().into_iter();
-    orders
-        .filter_map(|order| if let Order::Distrust(over) = order { Some(over) } else { None })
-        .flatten()
-        .collect()
+    let told = orders.filter_map(|order| if let Order::Distrust(over) = order { Some(over) } else { None });
+    told.last().unwrap_or_default()
 }
 
 #[test]

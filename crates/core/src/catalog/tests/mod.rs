@@ -1,4 +1,5 @@
 mod life;
+mod sessions;
 mod trust;
 mod walk;
 

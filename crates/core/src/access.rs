@@ -3,7 +3,7 @@
 //! Owns: what a caller brings, what a route needs, what a key grants, and how much of it a second.
 //! Does not own: which keys there are ([`crate::catalog`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
@@ -117,6 +117,12 @@ impl Grant {
         self.allows(Scope::Read, None)
     }
 
+    /// The workflows whose runs may be seen; nothing, if all may be.
+    pub fn seen_workflows(&self) -> Option<BTreeSet<String>> {
+        (!self.sees_all())
+            .then(|| self.scopes.iter().filter_map(|granted| granted.workflow.clone()).collect())
+    }
+
     /// Whether its time is over.
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
@@ -211,6 +217,8 @@ mod tests {
         assert_eq!(code(one.check(at(0), &need(Scope::Read, About::Whole))), Some(Code::Forbidden));
         assert_eq!(code(one.check(at(0), &need(Scope::Read, About::Visible))), None);
         assert!(!one.sees_all());
+        assert_eq!(one.seen_workflows(), Some(BTreeSet::from(["greet".to_owned()])));
+        assert_eq!(grant(&["write:greet", "read"]).seen_workflows(), None);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Owns: which tokens are taken, once their signature was found good. Does not own: the signature, which the host has
 //! verified, and the public keys ([`Jwks`] only finds one among them).
 
+use std::collections::BTreeSet;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,8 +15,14 @@ use stepwell_protocol::{
     text::is_hidden,
 };
 
+use crate::catalog::{KnownIssuer, SCOPES_MAX};
+
 /// By how much two clocks may differ.
 pub const LEEWAY_MS: u64 = 30_000;
+
+/// How long a stream that was opened with a token stays open at the most. Its reader comes back with its cursor, and
+/// with a token that is good by then.
+pub const STREAM_MS_MAX: u64 = 3_600_000;
 
 /// The longest token.
 pub const TOKEN_LENGTH_MAX: usize = 8_192;
@@ -82,11 +90,11 @@ pub enum NotTaken {
     /// Its time is over, has not begun, or is not said.
     #[error("its time is over, has not begun, or is not said")]
     Time,
-    /// It leads nowhere.
-    #[error("it names no namespace")]
+    /// It leads nowhere, or where its issuer may not lead.
+    #[error("it names no namespace that its issuer may give access to")]
     Namespace,
     /// It allows nothing.
-    #[error("it has no scopes that are known here")]
+    #[error("it has no scopes that its issuer may give")]
     Scopes,
     /// Its signature is not its issuer's.
     #[error("its signature is not its issuer's")]
@@ -98,6 +106,10 @@ pub enum NotTaken {
 pub struct Vouched {
     /// For the audit log.
     pub actor: String,
+    /// Whose word it is: the `iss`.
+    pub issuer: String,
+    /// As of which revision of the issuers.
+    pub revision: u64,
     /// What is allowed.
     pub scopes: Vec<Permission>,
     /// Until when.
@@ -150,13 +162,14 @@ impl Token {
     }
 
     /// The issuer whom it names, among those whose tokens are taken.
-    pub fn issuer<'a>(&self, issuers: &'a [Issuer]) -> Result<&'a Issuer, NotTaken> {
+    pub fn issuer<'a>(&self, issuers: &'a [KnownIssuer]) -> Result<&'a KnownIssuer, NotTaken> {
         let named = self.text("iss").ok_or(NotTaken::Issuer)?;
-        issuers.iter().find(|issuer| issuer.issuer == named).ok_or(NotTaken::Issuer)
+        issuers.iter().find(|known| known.issuer.issuer == named).ok_or(NotTaken::Issuer)
     }
 
     /// What it is worth, now that its signature was found to be this issuer's: a namespace, and what is allowed there.
-    pub fn vouch(&self, now: Timestamp, issuer: &Issuer) -> Result<(String, Vouched), NotTaken> {
+    pub fn vouch(&self, now: Timestamp, known: &KnownIssuer) -> Result<(String, Vouched), NotTaken> {
+        let KnownIssuer { issuer, revision } = known;
         if self.text("iss") != Some(&issuer.issuer) {
             return Err(NotTaken::Issuer);
         }
@@ -177,18 +190,22 @@ impl Token {
             NamespaceOf::Fixed(name) => Some(name.as_str()),
             NamespaceOf::Claim(claim) => self.text(claim),
         };
-        let namespace = namespace.filter(|name| key::is_namespace(name)).ok_or(NotTaken::Namespace)?;
+        let is_allowed = |name: &&str| key::is_namespace(name) && issuer.leads_to(name);
+        let namespace = namespace.filter(is_allowed).ok_or(NotTaken::Namespace)?;
         let scopes = self.scopes(issuer);
         if scopes.is_empty() {
             return Err(NotTaken::Scopes);
         }
         let subject: String =
             self.text("sub").unwrap_or("?").chars().filter(|c| !is_hidden(*c)).take(128).collect();
-        let actor = format!("token:{subject}");
-        Ok((namespace.to_owned(), Vouched { actor, scopes, expires_at }))
+        // The issuer comes first and has no blanks, so that no subject can speak for another one's.
+        let actor = format!("token:{} {subject}", issuer.issuer);
+        let (issuer, revision) = (issuer.issuer.clone(), *revision);
+        Ok((namespace.to_owned(), Vouched { actor, issuer, revision, scopes, expires_at }))
     }
 
-    /// The scopes of its claim; those of the issuer, if it has none. Words that mean something elsewhere are left out.
+    /// The scopes of its claim, as far as the issuer's ceiling allows them; those of the issuer, if it has none. Words
+    /// that mean something elsewhere are left out.
     fn scopes(&self, issuer: &Issuer) -> Vec<Permission> {
         let claim = issuer.scopes_claim.as_ref().and_then(|name| self.claims.get(name));
         let words: Vec<&str> = match claim {
@@ -197,7 +214,11 @@ impl Token {
             Some(_) => Vec::new(),
             None => return issuer.scopes.clone(),
         };
-        words.into_iter().filter_map(|word| word.parse().ok()).take(crate::catalog::SCOPES_MAX).collect()
+        let claimed = words.into_iter().filter_map(|word| word.parse::<Permission>().ok()).take(SCOPES_MAX);
+        let within = claimed.flat_map(|wanted| {
+            issuer.scopes_max.iter().filter_map(move |most| wanted.meet(most)).collect::<Vec<_>>()
+        });
+        within.collect::<BTreeSet<_>>().into_iter().take(SCOPES_MAX).collect()
     }
 
     fn text(&self, claim: &str) -> Option<&str> {
@@ -219,6 +240,7 @@ impl Token {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use stepwell_protocol::access::Scope;
 
     use super::*;
 
@@ -244,13 +266,16 @@ mod tests {
             audience: "stepwell".into(),
             jwks_url: "https://issuer.example/jwks".into(),
             namespace: NamespaceOf::Claim("tenant".into()),
+            namespaces: vec!["acme".into(), "team-*".into()],
             scopes_claim: Some("scope".into()),
-            scopes: vec!["read".parse().expect("a scope")],
+            scopes_max: vec![Permission::all(Scope::Write)],
+            scopes: vec![Permission::all(Scope::Read)],
         }
     }
 
     fn vouch(claims: &Value, issuer: &Issuer) -> Result<(String, Vouched), NotTaken> {
-        Token::read(&token(&json!({ "alg": "ES256", "kid": "k" }), claims))?.vouch(now(), issuer)
+        Token::read(&token(&json!({ "alg": "ES256", "kid": "k" }), claims))?
+            .vouch(now(), &KnownIssuer { issuer: issuer.clone(), revision: 3 })
     }
 
     fn without(name: &str) -> Value {
@@ -268,7 +293,10 @@ mod tests {
     #[test]
     fn a_token_leads_to_a_namespace_with_the_scopes_that_are_known_here() {
         let (namespace, vouched) = vouch(&claims(), &issuer()).expect("it is good");
-        assert_eq!((namespace.as_str(), vouched.actor.as_str()), ("acme", "token:ada"));
+        assert_eq!(
+            (namespace.as_str(), vouched.actor.as_str()),
+            ("acme", "token:https://issuer.example ada")
+        );
         let scopes: Vec<_> = vouched.scopes.iter().map(ToString::to_string).collect();
         assert_eq!(scopes, ["read", "write:greet"]);
         let fixed = Issuer { namespace: NamespaceOf::Fixed("fixed".into()), ..issuer() };
@@ -291,6 +319,8 @@ mod tests {
             (without("exp"), NotTaken::Time),
             (with("nbf", json!(NOW_S + 31)), NotTaken::Time),
             (with("tenant", json!("No Such")), NotTaken::Namespace),
+            (with("tenant", json!("other")), NotTaken::Namespace),
+            (with("tenant", json!("default")), NotTaken::Namespace),
             (without("tenant"), NotTaken::Namespace),
             (with("scope", json!("openid")), NotTaken::Scopes),
             (with("scope", json!({ "read": true })), NotTaken::Scopes),
@@ -299,6 +329,25 @@ mod tests {
             assert_eq!(vouch(&claims, &issuer()).map(drop), Err(why), "{claims}");
         }
         assert!(vouch(&with("exp", json!(NOW_S - 29)), &issuer()).is_ok(), "clocks may differ");
+    }
+
+    #[test]
+    fn a_claim_gives_no_more_than_the_ceiling_of_its_issuer() {
+        let given = |claim: &str, most: &[&str]| {
+            let scopes_max = most.iter().map(|scope| scope.parse().expect("a scope")).collect();
+            let vouched = vouch(&with("scope", json!(claim)), &Issuer { scopes_max, ..issuer() });
+            let scopes = vouched.map(|(_, vouched)| vouched.scopes).unwrap_or_default();
+            scopes.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(given("admin", &["write"]), ["write"]);
+        assert_eq!(given("admin", &["admin"]), ["admin"]);
+        assert_eq!(
+            given("admin read", &["write:greet", "read:other"]),
+            ["read:greet", "read:other", "write:greet"]
+        );
+        assert_eq!(given("write:greet", &["read"]), ["read:greet"]);
+        assert_eq!(given("write:greet", &["write:other"]), Vec::<String>::new());
+        assert_eq!(given("admin", &[]), Vec::<String>::new(), "without a ceiling, a claim gives nothing");
     }
 
     #[test]

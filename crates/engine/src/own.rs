@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use stepwell_core::bulk::{Acted, Allowance, Next, Progressing, SLICE};
 use stepwell_protocol::{
     Epoch, Failure,
+    access::{Limits, Settings},
     program::{Activation, Answer, Command, Commit, CutShort, News, Page, Then},
     rest::Bulk,
 };
@@ -18,6 +19,7 @@ use wasm_bindgen::prelude::*;
 use worker::{Delay, Env};
 
 use crate::{
+    catalog::Request,
     cell::Operation,
     guard,
     http::Front,
@@ -56,6 +58,8 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
     let (action, by) = (bulk.action, format!("bulk:{}", activation.run));
     let mut bulk = Progressing::new(bulk, front.cells().collect(), activation.started_at);
     read_journal(&mut bulk, activation.journal, session).await?;
+    // Runs that live again count like new ones.
+    let limits = limits(front).await?;
     let mut now = activation.now;
     let mut allowance = Allowance::of(activation.budget, now);
     loop {
@@ -68,7 +72,7 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
                 // A slice takes as long as many commits: whoever else asks gets a turn before the next.
                 Delay::from(Duration::ZERO).await;
                 let filter = bulk.filter().clone();
-                let ask = Operation::ActOnAll { filter, below, limit: SLICE, action, by: by.clone() };
+                let ask = Operation::ActOnAll { filter, below, limit: SLICE, action, by: by.clone(), limits };
                 match front.ask_json::<Acted>(&place, ask).await {
                     Ok(acted) => bulk.done(acted),
                     Err(refusal) => bulk.lost(Failure::new(refusal.0.detail)),
@@ -106,6 +110,18 @@ async fn read_journal(bulk: &mut Progressing, first: Page, session: &SessionStub
         }
     }
     Err(thrown("the journal does not end"))
+}
+
+/// What the namespace may use. A deployment without a catalog has no limits.
+async fn limits(front: &Front) -> Result<Limits, JsValue> {
+    if !front.has_catalog() {
+        return Ok(Limits::default());
+    }
+    let settings: Settings = front
+        .ask_catalog(Request::ShowSettings)
+        .await
+        .map_err(|refusal| thrown(&format!("the limits of the namespace cannot be read: {}", refusal.0)))?;
+    Ok(settings.limits)
 }
 
 fn learn(bulk: &mut Progressing, command: &Command, news: Vec<News>) {

@@ -9,7 +9,7 @@ use stepwell_protocol::{
     Code, Payload, Problem,
     access::{
         AuditPage, CreatedKey, CreatedNamespace, Issuer, IssuerList, KeyList, KeyView, Limits, NamespaceList,
-        NewKey, NewNamespace, OpenedSession, Rotation, RunSettings, SessionView, Settings,
+        NewKey, NewNamespace, OpenedSession, Rotation, RunSettings, SessionList, SessionView, Settings,
     },
     program::{Attributes, WorkflowDescription},
     rest::{
@@ -218,6 +218,10 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             "The session, and its token for the only time.",
         )]),
         Route::EndSession => Parts::of(vec![nothing("Signed out.")]),
+        Route::ListSessions => {
+            Parts::of(vec![ok::<SessionList>(schemas, "The sessions, without their tokens.")])
+        }
+        Route::RevokeSession => Parts::of(vec![nothing("The session has ended.")]),
         Route::ShowSettings | Route::RemoveWorkflowSettings | Route::ShowNamespace => {
             Parts::of(vec![ok::<Settings>(schemas, "What is set in the namespace.")])
         }

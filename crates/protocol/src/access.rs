@@ -55,6 +55,17 @@ impl Permission {
     pub fn all(scope: Scope) -> Self {
         Self { scope, workflow: None }
     }
+
+    /// What both allow; nothing, if they are about different workflows.
+    pub fn meet(&self, other: &Self) -> Option<Self> {
+        let scope = self.scope.min(other.scope);
+        let workflow = match (&self.workflow, &other.workflow) {
+            (Some(one), Some(another)) if one != another => return None,
+            (Some(workflow), _) | (None, Some(workflow)) => Some(workflow.clone()),
+            (None, None) => None,
+        };
+        Some(Self { scope, workflow })
+    }
 }
 
 impl fmt::Display for Permission {
@@ -252,6 +263,14 @@ pub struct SessionView {
     pub expires_at: Timestamp,
 }
 
+/// `GET /api/sessions`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionList {
+    /// Newest first.
+    pub sessions: Vec<SessionView>,
+}
+
 /// The answer to whoever has signed in: the only time that the token is shown.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -317,12 +336,31 @@ pub struct Issuer {
     pub jwks_url: String,
     /// Where its tokens lead.
     pub namespace: NamespaceOf,
+    /// The namespaces that a claim may name: `acme`, `team-*` for all that begin so, `*` for all. Required with a claim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
     /// The claim that lists scopes, as a text with spaces or a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes_claim: Option<String>,
+    /// The most that a token may allow: what a claim lists beyond it is left out. Required with `scopes_claim`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes_max: Vec<Permission>,
     /// What a token allows that has no such claim.
     #[serde(default)]
     pub scopes: Vec<Permission>,
+}
+
+impl Issuer {
+    /// Whether its tokens may lead to a namespace.
+    pub fn leads_to(&self, namespace: &str) -> bool {
+        match &self.namespace {
+            NamespaceOf::Fixed(fixed) => fixed == namespace,
+            NamespaceOf::Claim(_) => self.namespaces.iter().any(|allowed| match allowed.strip_suffix('*') {
+                Some(beginning) => namespace.starts_with(beginning),
+                None => allowed == namespace,
+            }),
+        }
+    }
 }
 
 /// How a token's namespace is found.
@@ -352,12 +390,51 @@ pub struct AuditRecord {
     pub seq: u64,
     /// When.
     pub at: Timestamp,
-    /// Who: `root`, `key:` or `session:` and an id, `token:` and a subject.
+    /// Who: `root`, `key:` or `session:` and an id, `token:` with an issuer and a subject.
     pub actor: String,
     /// What was done, such as `key_revoked`.
     pub action: String,
     /// To what.
     pub subject: String,
+    /// What was changed, and from what to what. Never a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// How many requests the namespace's catalog refused. Cells refuse by themselves what they know of, and do not count.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusals {
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Keys, sessions and tokens that are not good.
+    #[serde(default)]
+    pub unauthorized: u64,
+    /// Good ones that do not allow what was asked for.
+    #[serde(default)]
+    pub forbidden: u64,
+    /// Beyond a limit of the namespace.
+    #[serde(default)]
+    pub limit_reached: u64,
+}
+
+impl Refusals {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.unauthorized == 0 && self.forbidden == 0 && self.limit_reached == 0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self {
+            since: self.since.or(more.since),
+            unauthorized: self.unauthorized.saturating_add(more.unauthorized),
+            forbidden: self.forbidden.saturating_add(more.forbidden),
+            limit_reached: self.limit_reached.saturating_add(more.limit_reached),
+        }
+    }
 }
 
 /// `GET /api/audit`.
@@ -369,6 +446,9 @@ pub struct AuditPage {
     /// Pass it as `before` for the next page; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
+    /// How many requests were refused: a count, not a line for each.
+    #[serde(default)]
+    pub refused: Refusals,
 }
 
 #[cfg(test)]
@@ -394,6 +474,44 @@ mod tests {
         ] {
             assert_eq!(bad.parse::<Permission>(), Err(NotAPermission), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_two_permissions_allow_is_what_both_allow() {
+        let meet = |one: &str, another: &str| {
+            let [one, another] = [one, another].map(|text| text.parse::<Permission>().expect(text));
+            assert_eq!(one.meet(&another), another.meet(&one));
+            one.meet(&another).map(|both| both.to_string())
+        };
+        assert_eq!(meet("admin", "write").as_deref(), Some("write"));
+        assert_eq!(meet("admin", "read:greet").as_deref(), Some("read:greet"));
+        assert_eq!(meet("write:greet", "read").as_deref(), Some("read:greet"));
+        assert_eq!(meet("write:greet", "read:greet").as_deref(), Some("read:greet"));
+        assert_eq!(meet("write:greet", "write:other"), None);
+    }
+
+    #[test]
+    fn an_issuer_leads_to_the_namespaces_that_it_names_and_no_others() {
+        let leads = |allowed: &[&str], to: &str| {
+            let issuer = Issuer {
+                issuer: "https://issuer.example".into(),
+                audience: "stepwell".into(),
+                jwks_url: "https://issuer.example/jwks".into(),
+                namespace: NamespaceOf::Claim("tenant".into()),
+                namespaces: allowed.iter().map(|name| (*name).to_owned()).collect(),
+                scopes_claim: None,
+                scopes_max: Vec::new(),
+                scopes: Vec::new(),
+            };
+            issuer.leads_to(to)
+        };
+        assert!(
+            leads(&["acme", "team-*"], "acme")
+                && leads(&["acme", "team-*"], "team-a")
+                && leads(&["*"], "any")
+        );
+        assert!(!leads(&["acme", "team-*"], "acme-2") && !leads(&["acme", "team-*"], "default"));
+        assert!(!leads(&[], "acme"));
     }
 
     #[test]

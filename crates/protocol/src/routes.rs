@@ -202,6 +202,10 @@ routes! {
     OpenSession: Post "/api/session" Read Visible [WrongStatus TooMany],
     /// Signs out.
     EndSession: Delete "/api/session" Read Visible [],
+    /// Lists the namespace's sessions.
+    ListSessions: Get "/api/sessions" Admin Whole [],
+    /// Ends a session of the namespace, whoever opened it.
+    RevokeSession: Delete "/api/sessions/{session}" Admin Whole [KeyNotFound],
     /// Shows what is set in the namespace, and its limits.
     ShowSettings: Get "/api/settings" Read Whole [],
     /// Sets what holds for all runs of the namespace.

@@ -2,7 +2,7 @@
 
 use stepwell_core::{
     access::Credential,
-    catalog::{Catalog, Row},
+    catalog::{Catalog, Numbers, Row},
     run::{Mark, Run, Tail},
     stream::{Reader, ToldMark},
 };
@@ -40,7 +40,7 @@ fn read(state: &str, tail: Tail) -> Option<Run> {
 pub fn catalog_rows(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let rows: Vec<_> = text.lines().map(row).collect();
-    let Ok(catalog) = Catalog::from_rows(&rows, 7) else { return };
+    let Ok(catalog) = Catalog::from_rows(&rows, Numbers { seq: 7, ..Numbers::default() }) else { return };
     let now = Timestamp::from_millis(1_700_000_000_000);
     assert!(
         json::read_back::<stepwell_protocol::access::Settings>(&json::write(&catalog.settings())).is_some()

@@ -3,13 +3,13 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
 use stepwell_core::{
-    catalog::SCOPES_MAX,
+    catalog::{KnownIssuer, SCOPES_MAX},
     token::{Algorithm, Jwks, NotTaken, TOKEN_LENGTH_MAX, Token},
 };
 use stepwell_engine::reading;
 use stepwell_protocol::{
     Timestamp,
-    access::{Issuer, NamespaceOf},
+    access::{Issuer, NamespaceOf, Permission, Scope},
     key,
     text::is_hidden,
 };
@@ -36,19 +36,26 @@ pub fn token(data: &[u8]) {
     let claims = claims_of(&token);
     for issuer in [issuer(NamespaceOf::Claim("tenant".into())), issuer(NamespaceOf::Fixed("fixed".into()))] {
         let now = Timestamp::from_millis(NOW);
-        let Ok((namespace, vouched)) = token.vouch(now, &issuer) else { continue };
+        let vouch =
+            |now, issuer: &Issuer| token.vouch(now, &KnownIssuer { issuer: issuer.clone(), revision: 3 });
+        let Ok((namespace, vouched)) = vouch(now, &issuer) else { continue };
+        assert!(issuer.leads_to(&namespace), "a claim led beyond the issuer's namespaces");
+        let is_within = |scope: &Permission| {
+            issuer.scopes_max.iter().any(|most| most.meet(scope).as_ref() == Some(scope))
+        };
+        assert!(vouched.scopes.iter().all(is_within), "a claim gave more than the issuer's ceiling");
         assert_eq!(claims["iss"], issuer.issuer);
         assert!(key::is_namespace(&namespace));
         assert!((1..=SCOPES_MAX).contains(&vouched.scopes.len()));
         assert!(vouched.expires_at > now && vouched.expires_at <= Timestamp::MAX);
         assert!(vouched.actor.starts_with("token:") && !vouched.actor.contains(is_hidden));
         if vouched.expires_at < Timestamp::MAX {
-            assert_eq!(token.vouch(vouched.expires_at, &issuer), Err(NotTaken::Time));
+            assert_eq!(vouch(vouched.expires_at, &issuer), Err(NotTaken::Time));
         }
         let of_another = Issuer { issuer: "https://other.example".into(), ..issuer.clone() };
-        assert_eq!(token.vouch(now, &of_another), Err(NotTaken::Issuer));
+        assert_eq!(vouch(now, &of_another), Err(NotTaken::Issuer));
         let for_another = Issuer { audience: "an audience that no corpus has".into(), ..issuer };
-        assert_eq!(token.vouch(now, &for_another), Err(NotTaken::Audience));
+        assert_eq!(vouch(now, &for_another), Err(NotTaken::Audience));
     }
 }
 
@@ -87,8 +94,13 @@ fn issuer(namespace: NamespaceOf) -> Issuer {
         issuer: "https://issuer.example".into(),
         audience: "stepwell".into(),
         jwks_url: "https://issuer.example/jwks".into(),
+        namespaces: match namespace {
+            NamespaceOf::Fixed(_) => Vec::new(),
+            NamespaceOf::Claim(_) => vec!["acme".into(), "team-*".into()],
+        },
         namespace,
         scopes_claim: Some("scope".into()),
+        scopes_max: vec![Permission::all(Scope::Write)],
         scopes: vec!["read".parse().expect("a scope")],
     }
 }

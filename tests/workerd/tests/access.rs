@@ -157,7 +157,7 @@ async fn a_session_comes_as_a_cookie_and_ends_at_once() -> TestResult {
     let (_, reader) = key(&admin, &["read"]).await?;
     let opened = reader.request("POST", "/api/session", "").await?;
     let cookie = opened.headers["set-cookie"].to_str()?.to_owned();
-    for term in ["HttpOnly", "Secure", "SameSite=Strict", "Path=/api", "Max-Age=43200"] {
+    for term in ["HttpOnly", "Secure", "SameSite=Strict", "Path=/api", "Max-Age=604800"] {
         assert!(cookie.contains(term), "{cookie}");
     }
     let pair = cookie.split(';').next().unwrap_or_default().to_owned();

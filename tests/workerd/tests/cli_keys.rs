@@ -38,7 +38,7 @@ async fn a_session_with_keys_and_namespaces_reads_as_it_should() -> TestResult {
     let spare = secret(&terminal.run(&arguments).await?)?;
     let issuer =
         ["https://acme.example", "--audience", "stepwell", "--jwks-url", "https://acme.example/certs"];
-    let rest = ["--namespace-claim", "tenant", "--scope", "read"];
+    let rest = ["--namespace-claim", "tenant", "--allow-namespace", "acme", "--scope", "read"];
     terminal.run(&[&["issuers", "set"][..], &issuer, &rest].concat()).await?;
     terminal.run(&["issuers", "list"]).await?;
     terminal.run(&["issuers", "remove", "https://acme.example"]).await?;
@@ -59,6 +59,8 @@ async fn a_session_with_keys_and_namespaces_reads_as_it_should() -> TestResult {
     let token = secret(&terminal.run(&["session", "open"]).await?)?;
     terminal.run(&["session", "show"]).await?;
     terminal.run(&["audit", "--limit", "4"]).await?;
+    terminal.run(&["session", "list"]).await?;
+    terminal.run(&["session", "end", "00000000"]).await?;
     terminal.set_key(&token);
     terminal.run(&["session", "show"]).await?;
     terminal.run(&["session", "end"]).await?;

@@ -2,7 +2,10 @@
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use stepwell_workerd_tests::engine::{Client, Engine, Form};
+use stepwell_workerd_tests::{
+    access::{key, namespace},
+    engine::{Client, Engine, Form},
+};
 
 #[tokio::test]
 async fn a_key_is_needed_where_the_workflow_or_the_deployment_says_so() -> Result<()> {
@@ -79,5 +82,26 @@ async fn a_repeat_waits_for_the_same_run_where_keys_are_optional() -> Result<()>
     client.signal(id.as_str().context("an id")?, "go", &json!("gone"), None).await?;
     let (first, repeat) = (first.await??, repeat.await??);
     assert_eq!((&first["id"], &first["output"]), (&repeat["id"], &repeat["output"]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_its_workflow() -> Result<()> {
+    let engine = Engine::start(Form::AllInOne, 4).await?;
+    let root = engine.client();
+    let admin = namespace(&root, "acme").await?;
+    let (_, only_nap) = key(&admin, &["write:nap"]).await?;
+    for number in 0..6 {
+        let order = format!("order-{number}");
+        let squatted = only_nap.start("nap", &json!(60_000), Some(&order), 0).await?;
+        let first = admin.start("ten", &Value::Null, Some(&order), 0).await?;
+        let again = admin.start("ten", &Value::Null, Some(&order), 0).await?;
+        assert_eq!((squatted.status, first.status, again.status), (201, 201, 200), "{}", first.body);
+        let id = |answer: &stepwell_workerd_tests::Answer| anyhow::Ok(answer.json()?["id"].clone());
+        assert_eq!(id(&first)?, id(&again)?);
+        assert_ne!(id(&first)?, id(&squatted)?);
+        let other = admin.start("ten", &json!(1), Some(&order), 0).await?;
+        assert_eq!(other.problem()?, (422, "idempotency_key_reused".into()));
+    }
     Ok(())
 }

@@ -11,6 +11,7 @@ use stepwell_workerd_tests::{
         namespace,
     },
     engine::{Engine, Form},
+    following::{Follower, Way},
 };
 use tokio::time::{Duration, Instant};
 
@@ -92,5 +93,68 @@ async fn tokens_of_an_issuer_that_was_removed_are_not_taken_for_longer_than_a_se
     }
     println!("taken until {} ms after its issuer was removed", last_taken.as_millis());
     assert!(last_taken <= Duration::from_secs(1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_streams_of_an_issuer_that_was_removed_end_within_seconds() -> TestResult {
+    let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
+    let (root, fixtures) = (engine.client(), fixtures());
+    let admin = namespace(&root, "acme").await?;
+    let run = admin.start_id("wait", json!(600_000)).await?;
+    admin.until(&run, "waiting").await?;
+    let (url, _) = issuer::serve(Some(&fixtures["jwks"])).await?;
+    issuer::set(&root, &url).await?;
+    let client = root.with_key(fixtures["good"]["EdDSA"].as_str().unwrap_or_default());
+    for stream in [format!("/api/executions/{run}/stream"), "/api/stream".to_owned()] {
+        for way in Way::ALL {
+            // After a change, the issuer's tokens are good again as soon as the namespace has heard of it.
+            let began = Instant::now();
+            while client.get("/api/executions").await?.status != 200 {
+                assert!(began.elapsed() < Duration::from_secs(10), "its tokens are not taken");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            let mut follower = Follower::open_as(&client, &stream, way, None).await?;
+            while follower.next_within(Duration::from_millis(200)).await?.is_some() {}
+            let removed = Instant::now();
+            root.request("DELETE", "/api/issuers?issuer=https%3A%2F%2Fissuer.example", "").await?.json()?;
+            assert_eq!(follower.rest().await?.len(), 0, "{stream} {way:?}");
+            let took = removed.elapsed();
+            println!("{stream} {way:?} ended {} ms after its issuer was removed", took.as_millis());
+            assert!(took < Duration::from_secs(3), "{stream} {way:?} took {took:?}");
+            assert_eq!(client.get("/api/executions").await?.status, 401);
+            issuer::set(&root, &url).await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_leads_only_where_its_issuer_may_and_allows_no_more_than_its_ceiling() -> TestResult {
+    let engine = Engine::start_with(Form::AllInOne, DEVELOPMENT).await?;
+    let (root, fixtures) = (engine.client(), fixtures());
+    let admin = namespace(&root, "acme").await?;
+    admin.start_id("nap", json!(60_000)).await?;
+    let (url, _) = issuer::serve(Some(&fixtures["jwks"])).await?;
+    let client = root.with_key(fixtures["good"]["EdDSA"].as_str().unwrap_or_default());
+    let set = async |namespaces: &[&str], most: &[&str]| {
+        let issuer = json!({
+            "issuer": "https://issuer.example", "audience": "stepwell", "jwks_url": url,
+            "namespace": { "claim": "tenant" }, "namespaces": namespaces, "scopes_claim": "scope",
+            "scopes_max": most,
+        });
+        root.request("PUT", "/api/issuers", &issuer.to_string()).await?.json()?;
+        // A Worker goes by what it has read within the last second.
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        anyhow::Ok(())
+    };
+    set(&["other", "team-*"], &["admin"]).await?;
+    let refused = client.get("/api/executions").await?;
+    assert_eq!((refused.status, code(&refused)?.as_str()), (401, "unauthorized"), "{}", refused.body);
+    set(&["acme"], &["admin"]).await?;
+    assert_eq!(client.start("ten", &Value::Null, None, 10).await?.json()?["output"], 45);
+    set(&["acme"], &["read"]).await?;
+    assert_eq!(client.get("/api/executions").await?.status, 200);
+    assert_eq!(code(&client.start("ten", &Value::Null, None, 0).await?)?, "forbidden");
     Ok(())
 }

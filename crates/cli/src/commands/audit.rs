@@ -4,7 +4,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Payload,
-    access::{AuditPage, AuditRecord},
+    access::{AuditPage, AuditRecord, Refusals},
 };
 
 use crate::{
@@ -33,12 +33,13 @@ impl Audit {
     pub fn run(self, global: &Global) -> Result {
         let client = global.client()?;
         let (mut records, mut raw, mut before) = (Vec::new(), Raw::default(), None);
-        let mut has_more = true;
+        let (mut has_more, mut refused) = (true, Refusals::default());
         while has_more && records.len() < self.limit {
             let query = before.take().map(|before: u64| ("before", before.to_string())).into_iter().collect();
             let page: Answer<AuditPage> = client.get(&["audit"], &Ask { query, ..Ask::default() })?;
             raw.records.extend(page.raw().decode::<Raw>().unwrap_or_default().records);
             records.extend(page.value.records);
+            refused = page.value.refused;
             before = page.value.next;
             has_more = before.is_some();
         }
@@ -53,6 +54,12 @@ impl Audit {
             anstream::eprintln!("Nothing was done to keys, settings and sessions in the last 90 days.");
         }
         table::print(&records.iter().map(row).collect::<Vec<_>>());
+        let Refusals { unauthorized, forbidden, limit_reached, .. } = refused;
+        if !refused.is_empty() {
+            anstream::eprintln!(
+                "Refused: {unauthorized} with a bad key, {forbidden} without the scope, {limit_reached} beyond a limit."
+            );
+        }
         if is_cut {
             anstream::eprintln!("There are more: --limit {} shows them.", self.limit.saturating_mul(4));
         }
@@ -61,6 +68,8 @@ impl Audit {
 }
 
 fn row(record: &AuditRecord) -> Vec<String> {
-    let AuditRecord { at, actor, action, subject, .. } = record;
-    vec![words::date(*at), words::plain(actor), words::plain(action), words::plain(subject)]
+    let AuditRecord { at, actor, action, subject, detail, .. } = record;
+    let mut row = vec![words::date(*at), words::plain(actor), words::plain(action), words::plain(subject)];
+    row.extend(detail.as_deref().map(words::plain));
+    row
 }

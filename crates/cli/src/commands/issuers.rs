@@ -42,12 +42,18 @@ pub struct Set {
     /// The claim of a token that names the namespace.
     #[arg(long, value_name = "CLAIM", conflicts_with = "namespace")]
     namespace_claim: Option<String>,
+    /// A namespace that the claim may name: `acme`, `team-*`, or `*` for all. May be said more than once.
+    #[arg(long = "allow-namespace", value_name = "NAME", requires = "namespace_claim")]
+    allowed_namespaces: Vec<String>,
     /// What a token allows that says nothing about it: as for keys. May be said more than once.
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<Permission>,
     /// The claim of a token that lists scopes.
     #[arg(long, value_name = "CLAIM")]
     scopes_claim: Option<String>,
+    /// The most that a token may allow, whatever it claims. May be said more than once.
+    #[arg(long = "max-scope", value_name = "SCOPE")]
+    scopes_max: Vec<Permission>,
 }
 
 /// What removing one takes.
@@ -101,12 +107,13 @@ impl Issuers {
 
 impl Set {
     fn issuer(self) -> Issuer {
-        let Self { issuer, audience, jwks_url, namespace, namespace_claim, scopes, scopes_claim } = self;
-        let namespace = match namespace_claim {
+        let Self { issuer, audience, jwks_url, allowed_namespaces: namespaces, .. } = self;
+        let (scopes, scopes_claim, scopes_max) = (self.scopes, self.scopes_claim, self.scopes_max);
+        let namespace = match self.namespace_claim {
             Some(claim) => NamespaceOf::Claim(claim),
-            None => NamespaceOf::Fixed(namespace.unwrap_or_default()),
+            None => NamespaceOf::Fixed(self.namespace.unwrap_or_default()),
         };
-        Issuer { issuer, audience, jwks_url, namespace, scopes_claim, scopes }
+        Issuer { issuer, audience, jwks_url, namespace, namespaces, scopes_claim, scopes_max, scopes }
     }
 }
 
@@ -117,11 +124,17 @@ fn show(one: &Issuer) {
     field("keys", &one.jwks_url);
     match &one.namespace {
         NamespaceOf::Fixed(name) => field("namespace", name),
-        NamespaceOf::Claim(claim) => field("namespace", &format!("as the claim '{claim}' says")),
+        NamespaceOf::Claim(claim) => {
+            let among = one.namespaces.join(", ");
+            field("namespace", &format!("as the claim '{claim}' says, among {among}"));
+        }
     }
     let fixed = if one.scopes.is_empty() { "none".to_owned() } else { scopes(&one.scopes) };
     match &one.scopes_claim {
-        Some(claim) => field("scopes", &format!("as the claim '{claim}' says, or {fixed}")),
+        Some(claim) => {
+            let most = scopes(&one.scopes_max);
+            field("scopes", &format!("as the claim '{claim}' says, at most {most}; {fixed} without it"));
+        }
         None => field("scopes", &fixed),
     }
 }

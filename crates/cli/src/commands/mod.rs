@@ -76,7 +76,7 @@ pub enum Command {
     /// Show and set what holds for the runs of a namespace.
     #[command(subcommand)]
     Settings(settings::Settings),
-    /// Sign in for twelve hours, and out.
+    /// Sign in and out; list and end sessions.
     #[command(subcommand)]
     Session(session::Session),
     /// Show who did what to keys, settings and sessions, newest first.

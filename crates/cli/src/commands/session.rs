@@ -2,25 +2,35 @@
 
 use clap::{Args, Subcommand};
 use serde::de::IgnoredAny;
-use stepwell_protocol::access::{OpenedSession, SessionView};
+use stepwell_protocol::access::{OpenedSession, SessionList, SessionView};
 
 use super::keys::{Quietly, scopes};
 use crate::{
     Global,
     client::{Answer, Ask},
     failure::Result,
-    words,
+    table, words,
 };
 
 /// What can be done with sessions.
 #[derive(Debug, Subcommand)]
 pub enum Session {
-    /// Sign in with a key: gives a token of twelve hours, with the key's scopes.
+    /// Sign in with a key: gives a token with the key's scopes, which ends after twelve hours without a request.
     Open(Open),
     /// Show who is signed in with the token that is sent.
     Show,
-    /// Sign out: the token that is sent is good no more.
-    End,
+    /// List the sessions of the namespace. Takes a key that may administer it.
+    List,
+    /// Sign out, or end the session of somebody else.
+    End(End),
+}
+
+/// Which session to end.
+#[derive(Debug, Args)]
+pub struct End {
+    /// The id of a session of the namespace; the one that you are signed in with, if you leave it out.
+    #[arg(value_name = "ID")]
+    id: Option<String>,
 }
 
 /// What signing in takes.
@@ -54,13 +64,38 @@ impl Session {
                 let text = if global.json { answer.text } else { described(&answer.value) };
                 anstream::println!("{text}");
             }
-            Self::End => {
-                let _: Answer<IgnoredAny> = client.delete(&["session"], &Ask::default())?;
-                anstream::println!("{}", if global.json { r#"{"ended":true}"# } else { "Signed out." });
+            Self::List => {
+                let answer: Answer<SessionList> = client.get(&["sessions"], &Ask::default())?;
+                if global.json {
+                    anstream::println!("{}", answer.text);
+                    return Ok(());
+                }
+                if answer.value.sessions.is_empty() {
+                    anstream::eprintln!("Nobody is signed in.");
+                }
+                table::print(&answer.value.sessions.iter().map(row).collect::<Vec<_>>());
+            }
+            Self::End(End { id }) => {
+                let (path, done) = match &id {
+                    Some(id) => (vec!["sessions", id], format!("Session {} has ended.", words::plain(id))),
+                    None => (vec!["session"], "Signed out.".to_owned()),
+                };
+                let next = "`stepwell session list` shows the sessions that there are.";
+                let sent = client.delete(&path, &Ask::default());
+                let _: Answer<IgnoredAny> =
+                    sent.map_err(|failure| failure.next_about("key_not_found", next))?;
+                anstream::println!("{}", if global.json { r#"{"ended":true}"# } else { &done });
             }
         }
         Ok(())
     }
+}
+
+fn row(view: &SessionView) -> Vec<String> {
+    let times = [view.created_at, view.expires_at].map(words::date);
+    let [opened, until] = times;
+    let until = format!("until {until}");
+    vec![words::plain(&view.id), words::plain(&view.subject), scopes(&view.scopes), opened, until]
 }
 
 fn described(view: &SessionView) -> String {

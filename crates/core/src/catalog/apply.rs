@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Catalog, Entry};
+use super::{Catalog, Entry, KnownIssuer};
 
 impl Catalog {
     /// Lets entries have happened.
@@ -23,7 +23,13 @@ impl Catalog {
             Entry::SessionOpened(session) => {
                 self.sessions.insert(session.id.clone(), Rc::new(session.clone()));
             }
-            Entry::SessionEnded(id) => {
+            Entry::SessionExtended { id, expires_at } => {
+                if let Some(session) = self.sessions.get_mut(id) {
+                    Rc::make_mut(session).expires_at = *expires_at;
+                }
+            }
+            Entry::RefusalsCounted(more) => self.refused = self.refused.plus(*more),
+            Entry::SessionEnded(id) | Entry::SessionRevoked(id) => {
                 self.sessions.remove(id);
             }
             Entry::LimitsSet(limits) => self.limits = *limits,
@@ -37,19 +43,45 @@ impl Catalog {
             Entry::NamespaceAdded(namespace) => {
                 self.namespaces.insert(namespace.name.clone(), Rc::new(namespace.clone()));
             }
+            Entry::RevisionRaised => self.issuer_revision += 1,
             Entry::IssuerSet(issuer) => {
-                self.issuers.insert(issuer.issuer.clone(), Rc::new(issuer.clone()));
+                let known = KnownIssuer { issuer: issuer.clone(), revision: self.issuer_revision };
+                self.issuers.insert(issuer.issuer.clone(), Rc::new(known));
             }
             Entry::IssuerRemoved(issuer) => {
                 self.issuers.remove(issuer);
+            }
+            Entry::Trusted { issuer, revision } => {
+                self.trusted.insert(issuer.clone(), *revision);
+            }
+            Entry::Distrusted(issuer) => {
+                self.trusted.remove(issuer);
+            }
+            Entry::RelationBegun(relation) => {
+                self.relations.insert(relation.clone(), false);
+            }
+            Entry::RelationOver(relation) => {
+                self.relations.insert(relation.clone(), true);
+            }
+            Entry::RelationEnded(relation) => {
+                self.relations.remove(relation);
             }
             Entry::PoolGrown(cells) => self.pool.clone_from(cells),
             Entry::VersionRaised => self.version += 1,
             Entry::CellHeard { cell, version } => {
                 self.watchers.insert(cell.clone(), *version);
             }
-            Entry::Audited(record) => self.audit_seq = self.audit_seq.max(record.seq),
-            Entry::AuditTrimmed { .. } => {}
+            Entry::StaleNamed { version, ids } => {
+                self.stale.insert(*version, ids.clone());
+            }
+            Entry::StaleForgotten(version) => {
+                self.stale.remove(version);
+            }
+            Entry::Audited(line) => {
+                self.audit.seq = self.audit.seq.max(line.record.seq);
+                self.audit.lines.insert(line.log, line.number);
+            }
+            Entry::AuditTrimmed(_) => {}
         }
     }
 }

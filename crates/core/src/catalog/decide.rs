@@ -4,15 +4,16 @@ use std::rc::Rc;
 
 use stepwell_protocol::{
     Code, Timestamp,
-    access::{AuditRecord, Issuer, KeyStatus, Limits, NamespaceOf, RunSettings},
+    access::{Issuer, KeyStatus, Limits, NamespaceOf, RunSettings},
     key,
     text::is_visible,
 };
 
 use super::{
-    AUDIT_MAX, AUDIT_MS, Catalog, Decision, Entry, ISSUERS_MAX, Input, KEYS_MAX, Key, NAME_LENGTH_MAX,
-    NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, SCOPES_MAX, SESSION_MS, SESSIONS_MAX, Session,
-    WORKFLOWS_MAX,
+    Catalog, Decision, Entry, ISSUER_NAMESPACES_MAX, ISSUERS_MAX, Input, KEYS_MAX, Key, NAME_LENGTH_MAX,
+    NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, Relation, SCOPES_MAX, SESSION_EXTENDED_MS_MIN,
+    SESSION_LIFE_MS_MAX, SESSION_MS, SESSIONS_MAX, SESSIONS_PER_KEY_MAX, STALE_VERSIONS_MAX, Session,
+    WORKFLOWS_MAX, audit,
 };
 use crate::access::Credential;
 
@@ -35,14 +36,29 @@ impl Catalog {
     /// What to record about an input, on whose behalf.
     pub fn decide(&self, now: Timestamp, actor: &str, input: Input) -> Result<Decision, Rejection> {
         let mut decision = match input {
-            Input::CreateKey(key) => self.create_key(now, key)?,
-            Input::RotateKey { id, new, overlap_ms } => self.rotate_key(now, actor, &id, new, overlap_ms)?,
+            Input::CreateKey { key, maker_ends_at } => self.create_key(now, key, maker_ends_at)?,
+            Input::RotateKey { id, new, overlap_ms, maker_ends_at } => {
+                let mut decision = self.rotate_key(now, actor, &id, &new, overlap_ms)?;
+                shorten(&mut decision, &new.id, maker_ends_at);
+                decision
+            }
             Input::RevokeKey { id } => self.revoke_key(now, &id)?,
             Input::OpenSession { new, key } => self.open_session(now, new, key)?,
             Input::EndSession { id } => match self.sessions.get(&id) {
-                Some(_) => vec![Entry::SessionEnded(id), Entry::VersionRaised],
+                Some(_) => self.end_session(id),
                 None => Vec::new(),
             },
+            Input::UseSession { id } => self.extend_session(now, id),
+            Input::CountRefusals(more) if more.is_empty() => Vec::new(),
+            Input::CountRefusals(more) => vec![Entry::RefusalsCounted(more)],
+            Input::RevokeSession { id } => {
+                if self.sessions.get(&id).is_none_or(|session| session.expires_at <= now) {
+                    return Err(no_such_session());
+                }
+                let mut decision = self.stale(vec![id.clone()]);
+                decision.push(Entry::SessionRevoked(id));
+                decision
+            }
             Input::SetLimits(limits) => {
                 check_limits(&limits)?;
                 if limits == self.limits {
@@ -63,8 +79,22 @@ impl Catalog {
             Input::AddNamespace { name } => self.add_namespace(now, name)?,
             Input::SetIssuer(issuer) => self.set_issuer(issuer)?,
             Input::RemoveIssuer { issuer } => match self.issuers.get(&issuer) {
-                Some(_) => vec![Entry::IssuerRemoved(issuer), Entry::VersionRaised],
+                Some(_) => {
+                    let mut decision = self.distrusted_by_all(&issuer);
+                    decision.push(Entry::IssuerRemoved(issuer));
+                    decision
+                }
                 None => Vec::new(),
+            },
+            Input::Vouch { namespace, issuer, revision } => self.vouch(namespace, issuer, revision)?,
+            Input::Trust { issuer, revision } => vec![Entry::Trusted { issuer, revision }],
+            Input::Distrust { issuer } => match self.trusted.get(&issuer) {
+                Some(_) => vec![Entry::Distrusted(issuer), Entry::VersionRaised],
+                None => Vec::new(),
+            },
+            Input::NamespaceDistrusts(relation) => match self.relations.get(&relation) {
+                Some(true) => vec![Entry::RelationEnded(relation)],
+                Some(false) | None => Vec::new(),
             },
             Input::UsePool { cells } => self.use_pool(cells)?,
             Input::Watch { cell } => match self.watchers.get(&cell) {
@@ -85,7 +115,12 @@ impl Catalog {
         Ok(decision)
     }
 
-    fn create_key(&self, now: Timestamp, key: Key) -> Result<Decision, Rejection> {
+    fn create_key(
+        &self,
+        now: Timestamp,
+        key: Key,
+        maker_ends_at: Option<Timestamp>,
+    ) -> Result<Decision, Rejection> {
         let is_name = !key.name.is_empty() && key.name.len() <= NAME_LENGTH_MAX && is_visible(&key.name);
         if !is_name {
             return Err(invalid(format!(
@@ -101,9 +136,19 @@ impl Catalog {
         if key.expires_at.is_some_and(|end| end <= now) {
             return Err(invalid("`expires_at` is over already."));
         }
+        if let (Some(wanted), Some(end)) = (key.expires_at, maker_ends_at)
+            && wanted > end
+        {
+            return Err(invalid(format!(
+                "`expires_at` is later than {}, when your own key or token expires. Leave it out to let both expire \
+                 together, or use a key that lasts longer.",
+                end.as_millis()
+            )));
+        }
         let mut decision = self.room_for_a_key(now)?;
         self.check_new(&key.id)?;
-        decision.push(Entry::KeyStored(key));
+        let expires_at = key.expires_at.or(maker_ends_at);
+        decision.push(Entry::KeyStored(Key { expires_at, ..key }));
         Ok(decision)
     }
 
@@ -112,7 +157,7 @@ impl Catalog {
         now: Timestamp,
         actor: &str,
         id: &str,
-        new: Credential,
+        new: &Credential,
         overlap_ms: u64,
     ) -> Result<Decision, Rejection> {
         if overlap_ms > OVERLAP_MS_MAX {
@@ -132,7 +177,7 @@ impl Catalog {
             replaced_by: Some(new.id.clone()),
             ..Key::clone(old)
         };
-        let Credential { id: new_id, hash } = new;
+        let Credential { id: new_id, hash } = new.clone();
         // The end of the old one is its own; the new one lasts as long again as it was meant to.
         let expires_at = old
             .expires_at
@@ -148,10 +193,13 @@ impl Catalog {
         };
         // Never more than two: one that this one has replaced, and that is still good, is good no more.
         let before = self.keys.values().filter(|key| key.replaced_by.as_deref() == Some(id));
+        let mut stale = self.with_sessions(id);
         for key in before.filter(|key| key.status(now) == KeyStatus::Good) {
             decision.push(Entry::KeyStored(Key { expires_at: Some(now), ..Key::clone(key) }));
+            stale.extend(self.with_sessions(&key.id));
         }
-        decision.extend([Entry::KeyStored(ends), Entry::KeyStored(next), Entry::VersionRaised]);
+        decision.extend([Entry::KeyStored(ends), Entry::KeyStored(next)]);
+        decision.extend(self.stale(stale));
         Ok(decision)
     }
 
@@ -160,12 +208,10 @@ impl Catalog {
         if key.revoked_at.is_some() {
             return Ok(Vec::new());
         }
-        let mut decision: Vec<_> =
-            self.sessions_of(id).map(|session| Entry::SessionEnded(session.id.clone())).collect();
-        decision.extend([
-            Entry::KeyStored(Key { revoked_at: Some(now), ..Key::clone(key) }),
-            Entry::VersionRaised,
-        ]);
+        let sessions = self.sessions_of(Some(id));
+        let mut decision: Vec<_> = sessions.map(|session| Entry::SessionEnded(session.id.clone())).collect();
+        decision.push(Entry::KeyStored(Key { revoked_at: Some(now), ..Key::clone(key) }));
+        decision.extend(self.stale(self.with_sessions(id)));
         Ok(decision)
     }
 
@@ -181,16 +227,23 @@ impl Catalog {
             return Err(crate::access::not_good());
         }
         self.check_new(&new.id)?;
+        let of_key = || self.sessions_of(key.as_deref()).filter(|session| session.expires_at > now);
         let mut decision = Vec::new();
-        if self.sessions.len() >= SESSIONS_MAX {
+        if of_key().count() >= SESSIONS_PER_KEY_MAX {
+            let oldest = of_key().min_by_key(|session| (session.created_at, &session.id));
+            decision = oldest.map(|session| self.end_session(session.id.clone())).unwrap_or_default();
+        } else if self.sessions.len() >= SESSIONS_MAX {
             decision = self.ended_sessions(now);
             if decision.is_empty() {
-                return Err(too_many(format!("The namespace has {SESSIONS_MAX} sessions.")));
+                return Err(too_many(format!(
+                    "The namespace has {SESSIONS_MAX} sessions. End some of them, or wait until one expires."
+                )));
             }
         }
         let Credential { id, hash } = new;
         let expires_at = now.plus_millis(SESSION_MS);
-        decision.push(Entry::SessionOpened(Session { id, hash, key, created_at: now, expires_at }));
+        let root = if key.is_none() { self.roots.first().cloned() } else { None };
+        decision.push(Entry::SessionOpened(Session { id, hash, key, root, created_at: now, expires_at }));
         Ok(decision)
     }
 
@@ -244,16 +297,37 @@ impl Catalog {
         if !is_web_address(&issuer.jwks_url) {
             return Err(invalid("`jwks_url` takes an https:// address without a user name."));
         }
-        if issuer.scopes.len() > SCOPES_MAX {
-            return Err(invalid(format!("An issuer has up to {SCOPES_MAX} scopes.")));
+        if issuer.issuer.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(invalid("`issuer` has no blanks and no control characters."));
         }
+        check_ceiling(&issuer)?;
         if !self.issuers.contains_key(&issuer.issuer) && self.issuers.len() >= ISSUERS_MAX {
             return Err(too_many(format!("The deployment has {ISSUERS_MAX} issuers.")));
         }
-        if self.issuers.get(&issuer.issuer).is_some_and(|known| **known == issuer) {
+        if self.issuers.get(&issuer.issuer).is_some_and(|known| known.issuer == issuer) {
             return Ok(Vec::new());
         }
-        Ok(vec![Entry::IssuerSet(issuer), Entry::VersionRaised])
+        let mut decision = self.distrusted_by_all(&issuer.issuer);
+        decision.extend([Entry::RevisionRaised, Entry::IssuerSet(issuer)]);
+        Ok(decision)
+    }
+
+    /// What was said of an issuer does not hold any more: every namespace that goes by it has to hear of that.
+    fn distrusted_by_all(&self, issuer: &str) -> Decision {
+        let concerned = self.relations.keys().filter(|relation| relation.issuer == issuer);
+        concerned.map(|relation| Entry::RelationOver(relation.clone())).collect()
+    }
+
+    /// Lets a namespace go by an issuer's word, unless the issuer has changed since that word was given. Until a
+    /// namespace has heard of a change, it cannot come back: it may remember what does not hold any more.
+    fn vouch(&self, namespace: String, issuer: String, revision: u64) -> Result<Decision, Rejection> {
+        let is_current = self.issuers.get(&issuer).is_some_and(|known| known.revision == revision);
+        let relation = Relation { namespace, issuer };
+        match self.relations.get(&relation) {
+            Some(false) if is_current => Ok(Vec::new()),
+            None if is_current => Ok(vec![Entry::RelationBegun(relation)]),
+            Some(_) | None => Err(crate::access::not_good()),
+        }
     }
 
     /// Runs and keys are where the numbers lead. So a number stays as it was, and only the end grows.
@@ -275,10 +349,7 @@ impl Catalog {
     fn tidy(&self, now: Timestamp) -> Decision {
         let mut decision = self.ended_sessions(now);
         // By the time that comes here, nobody grants anything for them: a cell looks at the end itself.
-        let from = oldest_kept(now);
-        if self.audit_seq > 0 {
-            decision.push(Entry::AuditTrimmed { first: first_kept(self.audit_seq), from });
-        }
+        decision.extend(self.audit.lines.iter().map(|(log, last)| audit::trimmed(now, *log, *last)));
         decision
     }
 
@@ -299,8 +370,43 @@ impl Catalog {
         over.map(|session| Entry::SessionEnded(session.id.clone())).collect()
     }
 
-    fn sessions_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Session> {
-        self.sessions.values().map(Rc::as_ref).filter(move |session| session.key.as_deref() == Some(key))
+    /// The sessions of a key, or of the deployment's own.
+    fn sessions_of<'a>(&'a self, key: Option<&'a str>) -> impl Iterator<Item = &'a Session> {
+        self.sessions.values().map(Rc::as_ref).filter(move |session| session.key.as_deref() == key)
+    }
+
+    /// The ids that stop being good with a key.
+    fn with_sessions(&self, id: &str) -> Vec<String> {
+        let sessions = self.sessions_of(Some(id)).map(|session| session.id.clone());
+        std::iter::once(id.to_owned()).chain(sessions).collect()
+    }
+
+    fn extend_session(&self, now: Timestamp, id: String) -> Decision {
+        let Some(session) = self.sessions.get(&id) else { return Vec::new() };
+        let latest = session.created_at.plus_millis(SESSION_LIFE_MS_MAX);
+        let expires_at = now.plus_millis(SESSION_MS).min(latest);
+        if expires_at < session.expires_at.plus_millis(SESSION_EXTENDED_MS_MIN) {
+            return Vec::new();
+        }
+        vec![Entry::SessionExtended { id, expires_at }]
+    }
+
+    fn end_session(&self, id: String) -> Decision {
+        let mut decision = self.stale(vec![id.clone()]);
+        decision.push(Entry::SessionEnded(id));
+        decision
+    }
+
+    /// Makes cells forget these keys and sessions, and no others.
+    fn stale(&self, ids: Vec<String>) -> Decision {
+        // No word will name again what every cell has heard of.
+        let heard = self.watchers.values().min().copied().unwrap_or(self.version);
+        let excess = (self.stale.len() + 1).saturating_sub(STALE_VERSIONS_MAX);
+        let is_over = |index: usize, version: u64| version <= heard || index < excess;
+        let over = self.stale.keys().enumerate().filter(|(index, version)| is_over(*index, **version));
+        let mut decision: Vec<_> = over.map(|(_, version)| Entry::StaleForgotten(*version)).collect();
+        decision.extend([Entry::StaleNamed { version: self.version + 1, ids }, Entry::VersionRaised]);
+        decision
     }
 
     /// Forty random bits are not enough to be sure; whoever draws one again only has to try again.
@@ -311,69 +417,46 @@ impl Catalog {
         }
         Ok(())
     }
-
-    /// Adds a line to the audit log for what people should know of, and drops what is too old.
-    fn audit(&self, now: Timestamp, actor: &str, decision: &mut Decision) {
-        let lines: Vec<_> = decision.iter().filter_map(|entry| self.line(now, entry)).collect();
-        if lines.is_empty() {
-            return;
-        }
-        let mut seq = self.audit_seq;
-        for (action, subject) in lines {
-            seq += 1;
-            let (actor, action) = (actor.to_owned(), action.to_owned());
-            decision.push(Entry::Audited(AuditRecord { seq, at: now, actor, action, subject }));
-        }
-        decision.push(Entry::AuditTrimmed { first: first_kept(seq), from: oldest_kept(now) });
-    }
-
-    /// What an entry is called in the audit log, and what it is about.
-    fn line(&self, now: Timestamp, entry: &Entry) -> Option<(&'static str, String)> {
-        match entry {
-            Entry::KeyStored(key) => {
-                let action = match (self.keys.get(&key.id), key.revoked_at) {
-                    (None, _) => "key_created",
-                    (Some(_), Some(_)) => "key_revoked",
-                    (Some(_), None) => "key_rotated",
-                };
-                Some((action, format!("key:{}", key.id)))
-            }
-            Entry::SessionOpened(session) => Some(("session_opened", format!("session:{}", session.id))),
-            Entry::SessionEnded(id) => {
-                // That one has come to its end by itself is no news.
-                let is_over = self.sessions.get(id).is_some_and(|session| session.expires_at <= now);
-                (!is_over).then(|| ("session_ended", format!("session:{id}")))
-            }
-            Entry::LimitsSet(_) => Some(("limits_set", "namespace".into())),
-            Entry::RunsSet(_) => Some(("settings_set", "namespace".into())),
-            Entry::WorkflowSet { workflow, .. } => Some(("settings_set", format!("workflow:{workflow}"))),
-            Entry::NamespaceAdded(namespace) => {
-                Some(("namespace_created", format!("namespace:{}", namespace.name)))
-            }
-            Entry::IssuerSet(issuer) => Some(("issuer_set", format!("issuer:{}", issuer.issuer))),
-            Entry::IssuerRemoved(issuer) => Some(("issuer_removed", format!("issuer:{issuer}"))),
-            Entry::PoolGrown(cells) => Some(("pool_grown", format!("pool:{}", numbers(cells)))),
-            Entry::KeyForgotten(_)
-            | Entry::VersionRaised
-            | Entry::CellHeard { .. }
-            | Entry::Audited(_)
-            | Entry::AuditTrimmed { .. } => None,
-        }
-    }
 }
 
 /// As they are written in a setting.
-fn numbers(cells: &[u32]) -> String {
+pub(super) fn numbers(cells: &[u32]) -> String {
     let texts: Vec<_> = cells.iter().map(u32::to_string).collect();
     texts.join(",")
 }
 
-fn first_kept(last: u64) -> u64 {
-    (last + 1).saturating_sub(AUDIT_MAX)
-}
-
-fn oldest_kept(now: Timestamp) -> Timestamp {
-    Timestamp::from_millis(now.as_millis().saturating_sub(AUDIT_MS))
+/// Refuses an issuer that does not say how far its tokens may go: with a claim, whoever runs it decides that.
+fn check_ceiling(issuer: &Issuer) -> Result<(), Rejection> {
+    if issuer.scopes.len() > SCOPES_MAX || issuer.scopes_max.len() > SCOPES_MAX {
+        return Err(invalid(format!("An issuer has up to {SCOPES_MAX} scopes.")));
+    }
+    if issuer.scopes_claim.is_some() && issuer.scopes_max.is_empty() {
+        return Err(invalid(
+            "`scopes_claim` takes `scopes_max`: the most that a token may allow, such as [\"write\"].",
+        ));
+    }
+    let names = &issuer.namespaces;
+    let is_bounded = match issuer.namespace {
+        NamespaceOf::Fixed(_) => names.is_empty(),
+        NamespaceOf::Claim(_) => (1..=ISSUER_NAMESPACES_MAX).contains(&names.len()),
+    };
+    if !is_bounded {
+        return Err(invalid(format!(
+            "`namespaces` lists 1 to {ISSUER_NAMESPACES_MAX} namespaces that `namespace.claim` may name, such as \
+             [\"acme\", \"team-*\"]. `namespace.fixed` takes no list."
+        )));
+    }
+    let is_name = |name: &str| match name.strip_suffix('*') {
+        Some("") => true,
+        Some(beginning) => key::is_namespace(&format!("{beginning}x")),
+        None => key::is_namespace(name),
+    };
+    match names.iter().find(|name| !is_name(name)) {
+        Some(_) => {
+            Err(invalid("`namespaces` lists names of namespaces, or their beginnings with a `*` at the end."))
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_settings(settings: &RunSettings) -> Result<(), Rejection> {
@@ -393,6 +476,23 @@ fn check_limits(limits: &Limits) -> Result<(), Rejection> {
         return Err(invalid("A limit is at least 1. To lock a namespace out, revoke its keys."));
     }
     Ok(())
+}
+
+/// Lets a key that is about to be stored end no later than this.
+fn shorten(decision: &mut Decision, id: &str, end: Option<Timestamp>) {
+    let Some(end) = end else { return };
+    for entry in decision {
+        if let Entry::KeyStored(key) = entry
+            && key.id == id
+        {
+            key.expires_at = Some(key.expires_at.map_or(end, |before| before.min(end)));
+        }
+    }
+}
+
+fn no_such_session() -> Rejection {
+    let detail = "The namespace has no session of this id. `GET /api/sessions` lists them.";
+    Rejection::new(Code::KeyNotFound, detail)
 }
 
 fn no_such_key() -> Rejection {

@@ -1,8 +1,13 @@
 //! The one loop of a catalog: decide, commit, apply, order. Synchronous, like a cell's.
 
-use stepwell_protocol::{Code, Problem, Timestamp, access::AuditRecord};
+use std::collections::BTreeMap;
 
-use super::{Catalog, Corrupt, Entry, Input, Rows, Trim};
+use stepwell_protocol::{
+    Code, Problem, Timestamp,
+    access::{AuditRecord, Refusals},
+};
+
+use super::{Catalog, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND};
 use crate::{
     access::{Bucket, Credential, Grant, Need, not_good},
     token::Vouched,
@@ -10,6 +15,12 @@ use crate::{
 
 /// How long until cells that have not heard of a change are told again.
 pub const TELL_AGAIN_MS: u64 = 1_000;
+
+/// How many namespaces are told of an issuer's end at once. The alarm tells the next ones.
+const DISTRUSTED_AT_ONCE: usize = 256;
+
+/// How often refusals are stored, at the most.
+const REFUSALS_STORED_MS: u64 = 60_000;
 
 /// How often what is over is forgotten.
 const TIDY_MS: u64 = 86_400_000;
@@ -19,6 +30,8 @@ const TIDY_MS: u64 = 86_400_000;
 pub struct Desk {
     /// Nothing until the rows were read.
     catalog: Option<Catalog>,
+    /// The fingerprints of the deployment's keys, the current one first.
+    roots: Vec<String>,
     /// The latest time that was seen: the clock may be set back.
     latest: Timestamp,
     /// When the alarm is set for, as far as this instance knows.
@@ -27,6 +40,11 @@ pub struct Desk {
     arm_again: bool,
     /// How much of the namespace's requests were made here.
     requests: Bucket,
+    /// How often each key has signed in. Never more than the keys that there are, and the deployment's.
+    sign_ins: BTreeMap<Option<String>, Bucket>,
+    /// Refusals that are not stored yet. They are lost with the instance: a count of about a minute.
+    refused: Refusals,
+    refusals_stored_at: Option<Timestamp>,
     orders: Vec<Order>,
 }
 
@@ -35,13 +53,21 @@ pub struct Desk {
 pub enum Order {
     /// Set the alarm.
     Arm(Timestamp),
-    /// Tell these cells to forget what they knew before this version, and say when one has done so.
-    Tell {
-        /// Their places.
-        cells: Vec<String>,
-        /// The version.
-        version: u64,
-    },
+    /// Tell cells what to forget, and say when one has done so.
+    Tell(Vec<Word>),
+    /// Tell the catalogs of namespaces that an issuer's word counts no more, and say when one has heard of it.
+    Distrust(Vec<Relation>),
+}
+
+/// What a cell has to forget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The cell's place.
+    pub cell: String,
+    /// The version up to which this is all there is to forget.
+    pub version: u64,
+    /// The keys and sessions to forget; all of them, if none is named.
+    pub ids: Option<Vec<String>>,
 }
 
 /// Why a catalog did not do what it was asked. Nothing was recorded.
@@ -68,12 +94,17 @@ pub struct Confirmation {
 }
 
 impl Desk {
+    /// A desk in a deployment whose keys have these fingerprints, the current one first.
+    pub fn new(roots: Vec<String>) -> Self {
+        Self { roots, ..Self::default() }
+    }
+
     /// The catalog, from memory or from its rows.
     pub fn catalog<R: Rows>(&mut self, rows: &R) -> Result<&Catalog, Fault<R::Error>> {
         if self.catalog.is_none() {
-            let (stored, audit_seq) =
+            let (stored, audit) =
                 (rows.load().map_err(Fault::Storage)?, rows.audit_last().map_err(Fault::Storage)?);
-            self.catalog = Some(Catalog::from_rows(&stored, audit_seq)?);
+            self.catalog = Some(Catalog::from_rows(&stored, audit)?.with_roots(&self.roots));
             // The instance before may have died before everybody was told. Its alarm is armed, but the next one to be
             // set would take its place.
             self.tell(self.latest);
@@ -108,24 +139,46 @@ impl Desk {
         }
         let mut next = catalog.clone();
         next.apply_all(&entries);
-        let (mut changed, mut audit, mut trim) = (Vec::new(), Vec::new(), None);
+        let (mut changed, mut audit, mut trims) = (Vec::new(), Vec::new(), Vec::new());
         for entry in &entries {
             changed.extend(next.row(entry));
-            if let Entry::Audited(record) = entry {
-                audit.push(record.clone());
-            } else if let Entry::AuditTrimmed { first, from } = entry {
-                trim = Some(Trim { first: *first, from: *from });
+            if let Entry::Audited(line) = entry {
+                audit.push(line.clone());
+            } else if let Entry::AuditTrimmed(trim) = entry {
+                trims.push(*trim);
             }
         }
-        rows.commit(&changed, &audit, trim).map_err(Fault::Storage)?;
+        rows.commit(&changed, &audit, &trims).map_err(Fault::Storage)?;
         self.catalog = Some(next);
-        let is_news = entries.contains(&Entry::VersionRaised);
-        if is_news {
+        let is_news = |entry: &Entry| matches!(entry, Entry::VersionRaised | Entry::RelationOver(_));
+        if entries.iter().any(is_news) {
             self.tell(now);
         }
         // A day is soon enough for what nobody is granted anything for any more.
         self.arm_by(now, now.plus_millis(TIDY_MS));
         Ok(())
+    }
+
+    /// Opens a session for a key, or for the deployment's own, unless it has signed in too often.
+    pub fn sign_in<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        actor: &str,
+        new: Credential,
+        key: Option<String>,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        if self.sign_ins.len() > KEYS_MAX {
+            self.sign_ins.clear();
+        }
+        let bucket = self.sign_ins.entry(key.clone()).or_default();
+        bucket.take(now, SIGN_INS_PER_SECOND, 1).map_err(|seconds| {
+            let detail =
+                format!("A key can sign in {SIGN_INS_PER_SECOND} time a second. Reuse a session's token.");
+            Problem::new(Code::LimitReached, detail).after(seconds)
+        })?;
+        self.drive(rows, clock, actor, Input::OpenSession { new, key })
     }
 
     /// What a caller is granted, if that is enough for what it asks of the catalog itself. Counts the request.
@@ -137,7 +190,20 @@ impl Desk {
         vouched: Option<&Vouched>,
         need: &Need,
     ) -> Result<Grant, Fault<R::Error>> {
+        let admitted = self.admit_uncounted(rows, clock, brought, vouched, need);
+        self.counted(rows, clock, admitted)
+    }
+
+    fn admit_uncounted<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        brought: &Credential,
+        vouched: Option<&Vouched>,
+        need: &Need,
+    ) -> Result<Grant, Fault<R::Error>> {
         let now = self.now(clock);
+        self.use_session(rows, clock, brought)?;
         let grant = self.catalog(rows)?.worth(now, brought, vouched).ok_or_else(not_good)?;
         grant.check(now, need)?;
         if let Some(limit) = grant.limits.requests_per_second {
@@ -159,9 +225,26 @@ impl Desk {
         cell: &str,
     ) -> Result<Confirmation, Fault<R::Error>> {
         let now = self.now(clock);
-        let grant = self.catalog(rows)?.worth(now, brought, vouched).ok_or_else(not_good)?;
+        self.use_session(rows, clock, brought)?;
+        let worth = self.catalog(rows)?.worth(now, brought, vouched).ok_or_else(|| not_good().into());
+        let grant = self.counted(rows, clock, worth)?;
         self.drive(rows, clock, "", Input::Watch { cell: cell.to_owned() })?;
         Ok(Confirmation { grant, version: self.catalog(rows)?.version() })
+    }
+
+    /// A session that is used lasts longer.
+    fn use_session<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        brought: &Credential,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        let catalog = self.catalog(rows)?;
+        if catalog.is_session(&brought.id) && catalog.grant(now, brought).is_some() {
+            self.drive(rows, clock, "", Input::UseSession { id: brought.id.clone() })?;
+        }
+        Ok(())
     }
 
     /// The alarm has fired: whoever is behind is told again, and what is over is forgotten.
@@ -185,23 +268,77 @@ impl Desk {
         std::mem::take(&mut self.orders)
     }
 
-    /// Lines of the audit log below a number, newest first.
+    /// Lines of the audit log below a number, newest first; those of the registry too, or not.
     pub fn audit<R: Rows>(
         &self,
         rows: &R,
         below: u64,
         limit: u32,
+        with_registry: bool,
     ) -> Result<Vec<AuditRecord>, Fault<R::Error>> {
-        rows.audit(below, limit).map_err(Fault::Storage)
+        rows.audit(below, limit, with_registry).map_err(Fault::Storage)
+    }
+
+    /// How many requests were refused.
+    pub fn refused<R: Rows>(&mut self, rows: &R) -> Result<Refusals, Fault<R::Error>> {
+        Ok(self.catalog(rows)?.refused().plus(self.refused))
+    }
+
+    /// Counts a refusal. It is stored once a minute at the most, and only where there is something to keep from others:
+    /// whoever makes up keys must not make rows.
+    fn count_refusal<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        code: Code,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        let mut one = Refusals { since: Some(now), ..Refusals::default() };
+        if code == Code::Unauthorized {
+            one.unauthorized = 1;
+        } else if code == Code::Forbidden {
+            one.forbidden = 1;
+        } else if code == Code::LimitReached {
+            one.limit_reached = 1;
+        } else {
+            return Ok(());
+        }
+        self.refused = self.refused.plus(one);
+        let is_due = self.refusals_stored_at.is_none_or(|at| at.plus_millis(REFUSALS_STORED_MS) <= now);
+        if is_due && self.catalog(rows)?.has_history() {
+            self.refusals_stored_at = Some(now);
+            let counted = std::mem::take(&mut self.refused);
+            self.drive(rows, clock, "", Input::CountRefusals(counted))?;
+        }
+        Ok(())
+    }
+
+    /// Counts what is refused on its way out.
+    fn counted<R: Rows, T>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        result: Result<T, Fault<R::Error>>,
+    ) -> Result<T, Fault<R::Error>> {
+        if let Err(Fault::Rejected(problem)) = &result {
+            self.count_refusal(rows, clock, problem.code)?;
+        }
+        result
     }
 
     fn tell(&mut self, now: Timestamp) {
         let Some(catalog) = &self.catalog else { return };
-        let cells: Vec<_> = catalog.behind().map(str::to_owned).collect();
-        if cells.is_empty() {
+        let (words, over) =
+            (catalog.words(), catalog.over().take(DISTRUSTED_AT_ONCE).cloned().collect::<Vec<_>>());
+        if words.is_empty() && over.is_empty() {
             return;
         }
-        self.orders.push(Order::Tell { cells, version: catalog.version() });
+        if !words.is_empty() {
+            self.orders.push(Order::Tell(words));
+        }
+        if !over.is_empty() {
+            self.orders.push(Order::Distrust(over));
+        }
         self.arm_by(now, now.plus_millis(TELL_AGAIN_MS));
     }
 

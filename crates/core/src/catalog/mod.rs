@@ -6,14 +6,17 @@
 //!
 //! A cell that was told that a key is good answers for it without asking again. So each such cell is remembered, and
 //! whatever makes a key less good raises the *version*: a cell is behind until it has said that it has heard of it.
-//! A cell's row is all the outbox that this takes, for any number of changes.
+//! A version that concerns only some keys and sessions says which ones, so that cells forget those alone and leave the
+//! streams of everybody else open. Any other version makes cells forget all keys.
 //!
 //! Invariant: a cell that may remember a key is a watcher, and a watcher that may remember something that does not
 //! hold any more is behind.
 
 mod apply;
+mod audit;
 mod decide;
 mod drive;
+mod grants;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -23,14 +26,11 @@ use std::{collections::BTreeMap, rc::Rc};
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Problem, Timestamp,
-    access::{AuditRecord, Issuer, KeyStatus, KeyView, Limits, Permission, RunSettings, SessionView},
+    access::{AuditRecord, Issuer, KeyStatus, KeyView, Limits, Permission, Refusals, RunSettings},
 };
 
-use crate::{
-    access::{Credential, Grant},
-    token::Vouched,
-};
-pub use drive::{Confirmation, Desk, Fault, Order, TELL_AGAIN_MS};
+use crate::{access::Credential, token::Vouched};
+pub use drive::{Confirmation, Desk, Fault, Order, TELL_AGAIN_MS, Word};
 pub use rows::{Corrupt, Row, Rows, Trim};
 
 /// The namespace that is there without being made: that of the deployment's own key.
@@ -42,6 +42,18 @@ pub const KEYS_MAX: usize = 1_000;
 /// The most sessions of a namespace.
 pub const SESSIONS_MAX: usize = 2_000;
 
+/// The most sessions of a key. One more sign-in ends the oldest of them, so no key can lock out another.
+pub const SESSIONS_PER_KEY_MAX: usize = 20;
+
+/// How often a key can sign in, with bursts of two seconds: each sign-in writes rows, even for a key that may only read.
+pub const SIGN_INS_PER_SECOND: u64 = 1;
+
+/// The most versions whose keys and sessions are kept by name. Cells that are further behind forget all keys.
+pub const STALE_VERSIONS_MAX: usize = 256;
+
+/// The most keys and sessions that one word to a cell names. If there are more, the cell forgets all keys.
+pub const STALE_IDS_MAX: usize = 1_024;
+
 /// The most workflows with settings of their own.
 pub const WORKFLOWS_MAX: usize = 200;
 
@@ -50,6 +62,9 @@ pub const NAMESPACES_MAX: usize = 10_000;
 
 /// The most issuers of a deployment.
 pub const ISSUERS_MAX: usize = 16;
+
+/// The most namespaces, or beginnings of names, that an issuer's tokens may lead to.
+pub const ISSUER_NAMESPACES_MAX: usize = 64;
 
 /// The most scopes of a key.
 pub const SCOPES_MAX: usize = 32;
@@ -63,34 +78,102 @@ pub const OVERLAP_MS_DEFAULT: u64 = 86_400_000;
 /// The longest such time: 30 days.
 pub const OVERLAP_MS_MAX: u64 = 30 * 86_400_000;
 
-/// How long a session lasts.
+/// How long a session lasts without being used.
 pub const SESSION_MS: u64 = 12 * 3_600_000;
+
+/// How long a session lasts at the most, however often it is used.
+pub const SESSION_LIFE_MS_MAX: u64 = 7 * 86_400_000;
+
+/// By how much a session is extended at the least: one that is used all the time is written once an hour.
+pub const SESSION_EXTENDED_MS_MIN: u64 = 3_600_000;
+
+/// The longest text that says what was changed, in the audit log.
+pub const DETAIL_LENGTH_MAX: usize = 1_000;
 
 /// How long a line of the audit log is kept: 90 days.
 pub const AUDIT_MS: u64 = 90 * 86_400_000;
 
-/// How many lines of the audit log are kept.
+/// How many lines of changes the audit log keeps.
 pub const AUDIT_MAX: u64 = 10_000;
+
+/// How many lines of sign-ins and sign-outs the audit log keeps. Anybody with a key can write these, so they have their
+/// own quota and never push out a line about a change.
+pub const SIGN_IN_LINES_MAX: u64 = 2_000;
 
 /// A namespace's catalog as it is kept in memory: all of it but the audit log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
     /// Raised whenever something that a cell may remember does not hold any more.
     version: u64,
+    /// The ids that became stale with a version; a version that is not here made everything stale.
+    stale: BTreeMap<u64, Vec<String>>,
     // Shared, because every change is made on a copy; and behind a pointer, because each form of a map is code.
     keys: BTreeMap<String, Rc<Key>>,
     sessions: BTreeMap<String, Rc<Session>>,
     limits: Limits,
     runs: RunSettings,
     workflows: BTreeMap<String, RunSettings>,
+    /// How many requests were refused.
+    refused: Refusals,
     /// What each cell that remembers keys has heard of.
     watchers: BTreeMap<String, u64>,
     namespaces: BTreeMap<String, Rc<Namespace>>,
-    issuers: BTreeMap<String, Rc<Issuer>>,
+    issuers: BTreeMap<String, Rc<KnownIssuer>>,
+    /// How often the deployment's issuers were changed.
+    issuer_revision: u64,
+    /// The namespaces that go by an issuer's word, and whether they have yet to hear that it is over.
+    relations: BTreeMap<Relation, bool>,
+    /// The issuers whose word this namespace goes by, as of which revision.
+    trusted: BTreeMap<String, u64>,
     /// How many cells each generation of the pool has, oldest first; nothing before it has grown.
     pool: Vec<u32>,
-    /// The number of the latest line of the audit log.
-    audit_seq: u64,
+    /// The latest lines of the audit log.
+    audit: Numbers,
+    /// The fingerprints of the deployment's keys, the current one first. The host says them; they are in no row.
+    roots: Vec<String>,
+}
+
+/// The parts of the audit log. Each has its own quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Log {
+    /// Changes to keys, settings and limits.
+    Changes,
+    /// Sign-ins and sign-outs.
+    SignIns,
+    /// What belongs to the deployment: namespaces, issuers, the pool. Only the deployment's own key sees it.
+    Registry,
+}
+
+impl Log {
+    /// All parts.
+    pub const ALL: [Self; 3] = [Self::Changes, Self::SignIns, Self::Registry];
+
+    fn lines_max(self) -> u64 {
+        match self {
+            Self::Changes | Self::Registry => AUDIT_MAX,
+            Self::SignIns => SIGN_IN_LINES_MAX,
+        }
+    }
+}
+
+/// The latest numbers of the audit log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Of all its parts together: the order of the lines.
+    pub seq: u64,
+    /// Of each part: these have no gaps, so they count its lines.
+    pub lines: BTreeMap<Log, u64>,
+}
+
+/// A line of the audit log on its way to the storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Its part of the log.
+    pub log: Log,
+    /// Its number within that part.
+    pub number: u64,
+    /// What it says.
+    pub record: AuditRecord,
 }
 
 /// A key as it is stored.
@@ -159,10 +242,31 @@ pub struct Session {
     pub hash: String,
     /// The key that was signed in with: the session is good only as long as it is. None for the deployment's key.
     pub key: Option<String>,
+    /// The fingerprint of the deployment's key, if that was signed in with: the session ends when the key is changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
     /// When it was opened.
     pub created_at: Timestamp,
     /// When it ends.
     pub expires_at: Timestamp,
+}
+
+/// An issuer in the deployment's list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownIssuer {
+    /// What is set for it.
+    pub issuer: Issuer,
+    /// Which of all changes to issuers has set it. What an issuer vouched for under another revision counts no more.
+    pub revision: u64,
+}
+
+/// A namespace goes by the word of an issuer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Relation {
+    /// The namespace.
+    pub namespace: String,
+    /// The `iss`.
+    pub issuer: String,
 }
 
 /// A namespace in the deployment's list.
@@ -178,7 +282,12 @@ pub struct Namespace {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// Make a key.
-    CreateKey(Key),
+    CreateKey {
+        /// The key.
+        key: Key,
+        /// When what its maker has brought stops being good: the key does not outlive it.
+        maker_ends_at: Option<Timestamp>,
+    },
     /// Put a key in the place of another; the old one stays good for a while.
     RotateKey {
         /// The old one.
@@ -187,6 +296,8 @@ pub enum Input {
         new: Credential,
         /// For how long both are good.
         overlap_ms: u64,
+        /// When what the caller has brought stops being good: the new key does not outlive it.
+        maker_ends_at: Option<Timestamp>,
     },
     /// Let a key be good no more.
     RevokeKey {
@@ -200,8 +311,20 @@ pub enum Input {
         /// The key; none for the deployment's.
         key: Option<String>,
     },
-    /// End a session.
+    /// Sign out: end the caller's own session.
     EndSession {
+        /// Which.
+        id: String,
+    },
+    /// A session is used: it lasts longer.
+    UseSession {
+        /// Which.
+        id: String,
+    },
+    /// Requests were refused.
+    CountRefusals(Refusals),
+    /// End a session of somebody else.
+    RevokeSession {
         /// Which.
         id: String,
     },
@@ -228,6 +351,29 @@ pub enum Input {
         /// The `iss`.
         issuer: String,
     },
+    /// The catalog of a namespace asks the deployment's whether an issuer's word still counts.
+    Vouch {
+        /// The namespace.
+        namespace: String,
+        /// The `iss`.
+        issuer: String,
+        /// As of which revision the issuer gave its word.
+        revision: u64,
+    },
+    /// Go by an issuer's word: the deployment's catalog has confirmed it.
+    Trust {
+        /// The `iss`.
+        issuer: String,
+        /// As of which revision.
+        revision: u64,
+    },
+    /// Go by an issuer's word no more.
+    Distrust {
+        /// The `iss`.
+        issuer: String,
+    },
+    /// A namespace has heard that an issuer's word counts no more.
+    NamespaceDistrusts(Relation),
     /// Somebody is about to start runs in a pool of these generations.
     UsePool {
         /// How many cells each has, oldest first.
@@ -258,8 +404,19 @@ pub enum Entry {
     KeyForgotten(String),
     /// A session was opened.
     SessionOpened(Session),
+    /// A session lasts until this time.
+    SessionExtended {
+        /// Which.
+        id: String,
+        /// When it ends.
+        expires_at: Timestamp,
+    },
+    /// Requests were refused.
+    RefusalsCounted(Refusals),
     /// A session has ended, or was forgotten.
     SessionEnded(String),
+    /// A session was ended by somebody else.
+    SessionRevoked(String),
     /// The limits were set.
     LimitsSet(Limits),
     /// The settings of all runs were set.
@@ -273,14 +430,40 @@ pub enum Entry {
     },
     /// A namespace was added.
     NamespaceAdded(Namespace),
+    /// The deployment's issuers are about to change.
+    RevisionRaised,
     /// An issuer was set.
     IssuerSet(Issuer),
     /// An issuer was taken away.
     IssuerRemoved(String),
+    /// This namespace goes by an issuer's word.
+    Trusted {
+        /// The `iss`.
+        issuer: String,
+        /// As of which revision.
+        revision: u64,
+    },
+    /// This namespace goes by an issuer's word no more.
+    Distrusted(String),
+    /// A namespace goes by an issuer's word.
+    RelationBegun(Relation),
+    /// An issuer's word counts no more, and a namespace has yet to hear of it.
+    RelationOver(Relation),
+    /// A namespace has heard of it.
+    RelationEnded(Relation),
     /// The pool has these generations from now on.
     PoolGrown(Vec<u32>),
     /// Something that a cell may remember does not hold any more.
     VersionRaised,
+    /// That version concerns only these keys and sessions.
+    StaleNamed {
+        /// The version.
+        version: u64,
+        /// Their ids.
+        ids: Vec<String>,
+    },
+    /// Which ids a version concerns is not needed any more.
+    StaleForgotten(u64),
     /// A cell has heard of a version.
     CellHeard {
         /// The cell's place.
@@ -289,86 +472,15 @@ pub enum Entry {
         version: u64,
     },
     /// A line of the audit log.
-    Audited(AuditRecord),
-    /// The oldest lines of the audit log were dropped: those before this number, and those before this
-    /// time, but for the latest.
-    AuditTrimmed {
-        /// The first number that is kept.
-        first: u64,
-        /// The first time that is kept.
-        from: Timestamp,
-    },
+    Audited(Line),
+    /// The oldest lines of a part of the audit log were dropped.
+    AuditTrimmed(Trim),
 }
 
 /// What to record.
 pub type Decision = Vec<Entry>;
 
 impl Catalog {
-    /// What a credential grants now.
-    pub fn grant(&self, now: Timestamp, brought: &Credential) -> Option<Grant> {
-        if let Some(session) = self.sessions.get(&brought.id)
-            && brought.is_of(&session.hash)
-        {
-            return self.session_grant(now, session);
-        }
-        let key = self.keys.get(&brought.id).filter(|key| brought.is_of(&key.hash))?;
-        let actor = format!("key:{}", key.id);
-        (key.status(now) == KeyStatus::Good).then(|| self.granted(actor, key.scopes.clone(), key.expires_at))
-    }
-
-    /// What a credential grants, which an issuer may have vouched for.
-    pub fn worth(&self, now: Timestamp, brought: &Credential, vouched: Option<&Vouched>) -> Option<Grant> {
-        match vouched {
-            None => self.grant(now, brought),
-            Some(Vouched { actor, scopes, expires_at }) => {
-                (*expires_at > now).then(|| self.granted(actor.clone(), scopes.clone(), Some(*expires_at)))
-            }
-        }
-    }
-
-    fn session_grant(&self, now: Timestamp, session: &Session) -> Option<Grant> {
-        let (scopes, key_end) = match &session.key {
-            Some(id) => {
-                let key = self.keys.get(id).filter(|key| key.status(now) == KeyStatus::Good)?;
-                (key.scopes.clone(), key.expires_at)
-            }
-            None => (vec![Permission::all(stepwell_protocol::access::Scope::Admin)], None),
-        };
-        let end = key_end.map_or(session.expires_at, |end| end.min(session.expires_at));
-        let actor = format!("session:{}", session.id);
-        (end > now).then(|| self.granted(actor, scopes, Some(end)))
-    }
-
-    /// What scopes are worth in this namespace.
-    fn granted(&self, actor: String, scopes: Vec<Permission>, expires_at: Option<Timestamp>) -> Grant {
-        let workflows = self.workflows.clone();
-        Grant { actor, scopes, expires_at, limits: self.limits, runs: self.runs, workflows }
-    }
-
-    /// A session, as its owner sees it.
-    pub fn session(&self, now: Timestamp, namespace: &str, id: &str) -> Option<SessionView> {
-        let session = self.sessions.get(id)?;
-        let grant = self.session_grant(now, session)?;
-        Some(SessionView {
-            id: session.id.clone(),
-            namespace: namespace.to_owned(),
-            subject: session.key.as_ref().map_or("root".into(), |key| format!("key:{key}")),
-            scopes: grant.scopes,
-            created_at: session.created_at,
-            expires_at: session.expires_at,
-        })
-    }
-
-    /// Whether this is a session's id.
-    pub fn is_session(&self, id: &str) -> bool {
-        self.sessions.contains_key(id)
-    }
-
-    /// The key that a session was opened with; none for the deployment's.
-    pub fn key_of_session(&self, id: &str) -> Option<&str> {
-        self.sessions.get(id)?.key.as_deref()
-    }
-
     /// All keys, newest first.
     pub fn keys(&self, now: Timestamp) -> Vec<KeyView> {
         let mut keys: Vec<_> = self.keys.values().map(|key| key.view(now)).collect();
@@ -400,8 +512,18 @@ impl Catalog {
         self.namespaces.get(name).map(Rc::as_ref)
     }
 
+    /// Whether this namespace goes by an issuer's word. If not, the deployment's catalog has to be asked.
+    pub fn trusts(&self, vouched: &Vouched) -> bool {
+        self.trusted.get(&vouched.issuer) == Some(&vouched.revision)
+    }
+
+    /// The namespaces that have yet to hear that an issuer's word counts no more.
+    pub fn over(&self) -> impl Iterator<Item = &Relation> {
+        self.relations.iter().filter(|(_, is_over)| **is_over).map(|(relation, _)| relation)
+    }
+
     /// The deployment's issuers, by `iss`.
-    pub fn issuers(&self) -> impl Iterator<Item = &Issuer> {
+    pub fn issuers(&self) -> impl Iterator<Item = &KnownIssuer> {
         self.issuers.values().map(Rc::as_ref)
     }
 
@@ -419,6 +541,30 @@ impl Catalog {
     pub fn behind(&self) -> impl Iterator<Item = &str> {
         let version = self.version;
         self.watchers.iter().filter(move |(_, heard)| **heard < version).map(|(cell, _)| cell.as_str())
+    }
+
+    /// What the cells that are behind have to forget.
+    pub fn words(&self) -> Vec<Word> {
+        let (mut words, mut known) = (Vec::new(), BTreeMap::<u64, Option<Vec<String>>>::new());
+        for (cell, heard) in self.watchers.iter().filter(|(_, heard)| **heard < self.version) {
+            let ids = known.entry(*heard).or_insert_with(|| self.stale_since(*heard)).clone();
+            words.push(Word { cell: cell.clone(), version: self.version, ids });
+        }
+        words
+    }
+
+    /// The ids that became stale after a version; nothing, if all that was confirmed by then did.
+    fn stale_since(&self, heard: u64) -> Option<Vec<String>> {
+        let mut all = Vec::new();
+        let mut next = heard.saturating_add(1);
+        for (version, ids) in self.stale.range(next..) {
+            if *version != next || all.len() + ids.len() > STALE_IDS_MAX {
+                return None;
+            }
+            all.extend(ids.iter().cloned());
+            next = next.saturating_add(1);
+        }
+        (next == self.version.saturating_add(1)).then_some(all)
     }
 
     /// Whether a cell is remembered.

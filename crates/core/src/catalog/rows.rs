@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{Catalog, Entry};
+use super::{Catalog, Entry, Line, Log, Numbers, Relation};
 
 /// One stored thing: its kind, its name among them, and what is known of it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,9 @@ pub struct Row {
 /// What of the audit log is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// All before this number.
+    /// From which part of it.
+    pub log: Log,
+    /// All before this number of the part.
     pub first: u64,
     /// All before this time, but for the latest: the numbers go on from it.
     pub from: Timestamp,
@@ -35,14 +37,14 @@ pub trait Rows {
     /// All rows but the audit log's.
     fn load(&self) -> Result<Vec<Row>, Self::Error>;
 
-    /// The largest number in the audit log; 0 if it is empty.
-    fn audit_last(&self) -> Result<u64, Self::Error>;
+    /// The largest numbers in the audit log.
+    fn audit_last(&self) -> Result<Numbers, Self::Error>;
 
     /// Stores all of this or nothing.
-    fn commit(&self, rows: &[Row], audit: &[AuditRecord], trim: Option<Trim>) -> Result<(), Self::Error>;
+    fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Self::Error>;
 
-    /// Lines of the audit log below a number, newest first.
-    fn audit(&self, below: u64, limit: u32) -> Result<Vec<AuditRecord>, Self::Error>;
+    /// Lines of the audit log below a number, newest first; those of the registry too, or not.
+    fn audit(&self, below: u64, limit: u32, with_registry: bool) -> Result<Vec<AuditRecord>, Self::Error>;
 }
 
 /// Stored data that no release has written.
@@ -57,35 +59,51 @@ pub struct Corrupt {
 const KEY: &str = "key";
 const SESSION: &str = "session";
 const LIMITS: &str = "limits";
+const REFUSED: &str = "refused";
 const RUNS: &str = "runs";
 const WORKFLOW: &str = "workflow";
 const NAMESPACE: &str = "namespace";
 const ISSUER: &str = "issuer";
+const REVISION: &str = "issuer_revision";
+const RELATION: &str = "relation";
+const TRUSTED: &str = "trusted";
 const POOL: &str = "pool";
 const VERSION: &str = "version";
+const STALE: &str = "stale";
 const WATCHER: &str = "watcher";
 
 impl Catalog {
     /// The state that rows stand for. Kinds that this release does not know are left alone.
-    pub fn from_rows(rows: &[Row], audit_seq: u64) -> Result<Self, Corrupt> {
-        let mut catalog = Self { audit_seq, ..Self::default() };
+    pub fn from_rows(rows: &[Row], audit: Numbers) -> Result<Self, Corrupt> {
+        let mut catalog = Self { audit, ..Self::default() };
         for row in rows {
             let name = row.name.clone();
             match row.kind.as_str() {
                 KEY => drop(catalog.keys.insert(name, Rc::new(read(row)?))),
                 SESSION => drop(catalog.sessions.insert(name, Rc::new(read(row)?))),
                 LIMITS => catalog.limits = read(row)?,
+                REFUSED => catalog.refused = read(row)?,
                 RUNS => catalog.runs = read(row)?,
                 WORKFLOW => drop(catalog.workflows.insert(name, read(row)?)),
                 NAMESPACE => drop(catalog.namespaces.insert(name, Rc::new(read(row)?))),
                 ISSUER => drop(catalog.issuers.insert(name, Rc::new(read(row)?))),
+                REVISION => catalog.issuer_revision = read(row)?,
+                RELATION => drop(catalog.relations.insert(relation(row)?, read(row)?)),
+                TRUSTED => drop(catalog.trusted.insert(name, read(row)?)),
                 POOL => catalog.pool = read(row)?,
                 VERSION => catalog.version = read(row)?,
+                STALE => drop(catalog.stale.insert(version(row)?, read(row)?)),
                 WATCHER => drop(catalog.watchers.insert(name, read(row)?)),
                 _ => (),
             }
         }
         Ok(catalog)
+    }
+
+    /// With the fingerprints of the deployment's keys, the current one first.
+    #[must_use]
+    pub fn with_roots(self, roots: &[String]) -> Self {
+        Self { roots: roots.to_vec(), ..self }
     }
 
     /// The row that an entry has changed, in the state after it.
@@ -96,7 +114,10 @@ impl Catalog {
             Entry::SessionOpened(session) => {
                 Some(write(SESSION, &session.id, self.sessions.get(&session.id).map(Rc::as_ref)))
             }
-            Entry::SessionEnded(id) => Some(write(SESSION, id, self.sessions.get(id).map(Rc::as_ref))),
+            Entry::RefusalsCounted(_) => Some(write(REFUSED, "", Some(&self.refused))),
+            Entry::SessionEnded(id) | Entry::SessionRevoked(id) | Entry::SessionExtended { id, .. } => {
+                Some(write(SESSION, id, self.sessions.get(id).map(Rc::as_ref)))
+            }
             Entry::LimitsSet(_) => Some(write(LIMITS, "", Some(&self.limits))),
             Entry::RunsSet(_) => Some(write(RUNS, "", Some(&self.runs))),
             Entry::WorkflowSet { workflow, .. } => {
@@ -105,16 +126,30 @@ impl Catalog {
             Entry::NamespaceAdded(namespace) => {
                 Some(write(NAMESPACE, &namespace.name, self.namespaces.get(&namespace.name).map(Rc::as_ref)))
             }
+            Entry::RevisionRaised => Some(write(REVISION, "", Some(&self.issuer_revision))),
             Entry::IssuerSet(issuer) => {
                 Some(write(ISSUER, &issuer.issuer, self.issuers.get(&issuer.issuer).map(Rc::as_ref)))
             }
             Entry::IssuerRemoved(issuer) => {
                 Some(write(ISSUER, issuer, self.issuers.get(issuer).map(Rc::as_ref)))
             }
+            Entry::Trusted { issuer, .. } | Entry::Distrusted(issuer) => {
+                Some(write(TRUSTED, issuer, self.trusted.get(issuer)))
+            }
+            Entry::RelationBegun(relation)
+            | Entry::RelationOver(relation)
+            | Entry::RelationEnded(relation) => {
+                // No namespace has a blank in its name.
+                let name = format!("{} {}", relation.namespace, relation.issuer);
+                Some(write(RELATION, &name, self.relations.get(relation)))
+            }
             Entry::PoolGrown(_) => Some(write(POOL, "", Some(&self.pool))),
             Entry::VersionRaised => Some(write(VERSION, "", Some(&self.version))),
             Entry::CellHeard { cell, .. } => Some(write(WATCHER, cell, self.watchers.get(cell))),
-            Entry::Audited(_) | Entry::AuditTrimmed { .. } => None,
+            Entry::StaleNamed { version, .. } | Entry::StaleForgotten(version) => {
+                Some(write(STALE, &version.to_string(), self.stale.get(version)))
+            }
+            Entry::Audited(_) | Entry::AuditTrimmed(_) => None,
         }
     }
 }
@@ -130,5 +165,22 @@ fn read<T: DeserializeOwned>(row: &Row) -> Result<T, Corrupt> {
         kind: row.kind.clone(),
         name: row.name.clone(),
         why: error.to_string(),
+    })
+}
+
+fn relation(row: &Row) -> Result<Relation, Corrupt> {
+    let (namespace, issuer) = row.name.split_once(' ').ok_or_else(|| Corrupt {
+        kind: row.kind.clone(),
+        name: row.name.clone(),
+        why: "its name is not a namespace and an issuer".into(),
+    })?;
+    Ok(Relation { namespace: namespace.into(), issuer: issuer.into() })
+}
+
+fn version(row: &Row) -> Result<u64, Corrupt> {
+    row.name.parse().map_err(|_| Corrupt {
+        kind: row.kind.clone(),
+        name: row.name.clone(),
+        why: "its name is not a number".into(),
     })
 }

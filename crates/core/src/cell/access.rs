@@ -93,16 +93,29 @@ impl Cell {
             self.gate.remembered.pop_first();
         }
         let Credential { id, hash } = brought.clone();
+        // A session that is used lasts longer by then: the catalog is asked again, and knows.
         let until = now.plus_millis(REMEMBERED_MS);
+        let until = confirmed.grant.expires_at.map_or(until, |end| end.min(until));
         self.gate.remembered.insert(id, Remembered { hash, grant: Rc::new(confirmed.grant), until });
         true
     }
 
-    /// Forgets all that was confirmed before this version of the catalog.
-    pub fn forget_keys(&mut self, version: u64) {
-        if version > self.gate.heard {
-            self.gate.heard = version;
-            self.gate.remembered.clear();
+    /// Forgets what does not hold any more as of this version of the catalog: these keys and sessions, or all of them.
+    ///
+    /// The catalog names ids only if this cell has answered for all versions before those that it names. What it
+    /// remembers then is true as of that answer, even if an instance before this one gave it: a confirmation that was
+    /// under way has died with that instance.
+    pub fn forget_keys(&mut self, version: u64, ids: Option<&[String]>) {
+        match ids {
+            Some(ids) => {
+                self.gate.remembered.retain(|id, _| !ids.contains(id));
+                self.gate.heard = self.gate.heard.max(version);
+            }
+            None if version > self.gate.heard => {
+                self.gate.heard = version;
+                self.gate.remembered.clear();
+            }
+            None => {}
         }
     }
 

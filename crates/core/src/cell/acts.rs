@@ -31,6 +31,14 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it lets a run that stands here live again, which then counts as one more that has not ended.
+    pub fn revives(&self, status: Status) -> bool {
+        match self {
+            Self::Cancel | Self::Pause | Self::Resume => false,
+            Self::Retry | Self::Restart { .. } => status.is_terminal(),
+        }
+    }
+
     fn deed(&self) -> Deed {
         match self {
             Self::Cancel => Deed::Cancel,

@@ -8,6 +8,12 @@ use stepwell_protocol::{Code, Place, Problem};
 use super::{Cell, Fault, KeyRow, Rows, StoredKey, StoredRun};
 use crate::run::Run;
 
+/// An idempotency key as cells know it: it belongs to a workflow, so the same key starts another run of another one.
+/// Names of workflows have no control characters, so no two pairs look the same.
+pub fn scoped_key(workflow: &str, key: &str) -> String {
+    format!("{workflow}\n{key}")
+}
+
 /// What a cell says of a key that is at home elsewhere by now.
 #[derive(Clone, Debug)]
 pub enum Reserved {
@@ -46,8 +52,8 @@ impl Cell {
         // A key is known for as long as its run is.
         let Some(run) = self.kept(rows, number)? else { return Ok(None) };
         if fingerprint != key.fingerprint {
-            let detail = "This Idempotency-Key has started a run with another workflow or input. Use a new \
-                          key for a new request.";
+            let detail = "This Idempotency-Key has started a run of this workflow with another input. Use a new key \
+                          for a new request.";
             return Err(Problem::new(Code::IdempotencyKeyReused, detail).into());
         }
         Ok(Some(run))

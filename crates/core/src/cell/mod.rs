@@ -39,7 +39,7 @@ pub use access::{Admission, REMEMBERED_MAX, REMEMBERED_MS, settled};
 pub use acts::Action;
 pub use counts::{COUNT_SLICE, Counted, Tally};
 pub use drive::no_such_run;
-pub use keys::Reserved;
+pub use keys::{Reserved, scoped_key};
 pub use live::{LIVE_MAX, LIVE_OF_WORKFLOW_MAX};
 pub use queued::{Claim, NUDGE_AGAIN_MS, OVERFLOW_MS, QUEUED_MAX};
 pub use recent::{LOOK_BACK, NONCES_MAX};

@@ -24,6 +24,8 @@ pub struct Call {
 pub enum Request {
     /// Say whether the caller may, and nothing else.
     Check,
+    /// Say which workflows the caller may see; nothing, if it may see all.
+    SeenWorkflows,
     /// Say what a credential grants, to a cell that will remember it.
     Confirm {
         /// What the cell's caller has brought.
@@ -66,6 +68,13 @@ pub enum Request {
     },
     /// End the caller's session.
     EndSession,
+    /// List the sessions.
+    ListSessions,
+    /// End a session, whoever opened it.
+    RevokeSession {
+        /// Which.
+        id: String,
+    },
     /// Show all that is set.
     ShowSettings,
     /// Set what holds for all runs.
@@ -113,6 +122,22 @@ pub enum Request {
     },
     /// List the deployment's issuers.
     ListIssuers,
+    /// List them with their revisions, for a Worker that verifies tokens.
+    KnownIssuers,
+    /// Say whether an issuer's word still counts, to the catalog of a namespace that will go by it.
+    Vouch {
+        /// The namespace.
+        namespace: String,
+        /// The `iss`.
+        issuer: String,
+        /// As of which revision the issuer gave its word.
+        revision: u64,
+    },
+    /// Go by an issuer's word no more.
+    Distrust {
+        /// The `iss`.
+        issuer: String,
+    },
     /// Take tokens of an issuer.
     SetIssuer {
         /// What is known of it.

@@ -10,7 +10,7 @@ mod requests;
 mod store;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell as Slot, RefCell},
     panic::{RefUnwindSafe, UnwindSafe},
     rc::Rc,
     time::Duration,
@@ -21,7 +21,7 @@ use futures::{
     stream::{self, StreamExt as _},
 };
 use js_sys::{Array, Promise};
-use stepwell_core::catalog::{Desk, Fault as MachineFault, Input, Order};
+use stepwell_core::catalog::{Desk, Fault as MachineFault, Input, Order, Relation, Word};
 use stepwell_protocol::{Place, Timestamp};
 use wasm_bindgen::prelude::*;
 use worker::{Delay, Env, State, worker_sys::DurableObjectState};
@@ -29,10 +29,11 @@ use worker::{Delay, Env, State, worker_sys::DurableObjectState};
 pub use call::{Call, Request};
 
 use crate::{
+    access::hash,
     cell::{Call as CellCall, Fault, Operation, StoreError},
     guard,
     runtime::{self, Objects},
-    settings::{CATALOG_BINDING, CELL_BINDING, DEFAULT_NAMESPACE},
+    settings::{CATALOG_BINDING, CELL_BINDING, DEFAULT_NAMESPACE, KEY},
 };
 use store::Store;
 
@@ -80,6 +81,15 @@ struct Host {
     storage: runtime::Storage,
     store: Store,
     desk: RefCell<Desk>,
+    /// How often this instance was told that an issuer's word counts no more.
+    distrusts: Slot<u64>,
+}
+
+/// Whom to tell of a change.
+#[derive(Default)]
+struct Telling {
+    cells: Vec<Word>,
+    namespaces: Vec<Relation>,
 }
 
 #[wasm_bindgen]
@@ -89,7 +99,8 @@ impl Catalog {
         let state = State::from(state);
         let storage: runtime::Storage = JsValue::from(state.storage().as_raw()).unchecked_into();
         let store = Store::new(storage.clone());
-        Self { host: Some(Rc::new(Host { state, env, storage, store, desk: RefCell::default() })) }
+        let desk = RefCell::new(Desk::new(roots(&env)));
+        Self { host: Some(Rc::new(Host { state, env, storage, store, desk, distrusts: Slot::new(0) })) }
     }
 
     /// What Workers and cells call: one [`Call`] as JSON in, an array of status and body out.
@@ -119,11 +130,11 @@ impl Catalog {
     }
 }
 
-/// Cells that have to be told, and of which version.
-#[derive(Default)]
-struct Telling {
-    cells: Vec<String>,
-    version: u64,
+/// The fingerprints of the deployment's keys. Sessions are bound to them, so that a changed key ends those of the old
+/// one. A secret is never changed under a running instance: a deploy starts a fresh one.
+fn roots(env: &Env) -> Vec<String> {
+    let root = env.secret(KEY).ok();
+    root.iter().map(|root| hash(&format!("stepwell session of {root}"))).collect()
 }
 
 impl Host {
@@ -147,7 +158,8 @@ impl Host {
                         not_armed = Some(thrown);
                     }
                 }
-                Order::Tell { cells, version } => telling = Telling { cells, version },
+                Order::Tell(words) => telling.cells = words,
+                Order::Distrust(relations) => telling.namespaces = relations,
             }
         }
         if let Some(thrown) = not_armed {
@@ -166,7 +178,7 @@ impl Host {
 
     /// Tells cells of a change, and waits for a while until they have heard of it. It goes on after that.
     async fn tell_for_a_while(self: &Rc<Self>, telling: Telling) {
-        if telling.cells.is_empty() {
+        if telling.cells.is_empty() && telling.namespaces.is_empty() {
             return;
         }
         let (done, heard) = futures::channel::oneshot::channel();
@@ -180,16 +192,46 @@ impl Host {
         let (Either::Left(_) | Either::Right(_)) = select(heard, time).await;
     }
 
-    async fn tell(self: Rc<Self>, Telling { cells, version }: Telling) {
+    async fn tell(self: Rc<Self>, Telling { cells, namespaces }: Telling) {
+        self.clone().tell_cells(cells).await;
+        let told = stream::iter(namespaces).map(|relation| self.clone().distrust(relation));
+        told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>().await;
+    }
+
+    /// Tells the catalog of a namespace that an issuer's word counts no more.
+    async fn distrust(self: Rc<Self>, relation: Relation) {
+        let request = Request::Distrust { issuer: relation.issuer.clone() };
+        let call = Call { namespace: relation.namespace.clone(), access: None, request };
+        match ask(&self.env, &call).await {
+            Ok((200, _)) => self.record(Input::NamespaceDistrusts(relation)),
+            // The alarm tries again.
+            Ok((status, _)) => {
+                worker::console_error!(
+                    "stepwell: {} was not told of an issuer's end: {status}",
+                    relation.namespace
+                );
+            }
+            Err(thrown) => {
+                let why = runtime::message(&thrown);
+                worker::console_error!(
+                    "stepwell: {} was not told of an issuer's end: {why}",
+                    relation.namespace
+                );
+            }
+        }
+    }
+
+    async fn tell_cells(self: Rc<Self>, words: Vec<Word>) {
         let namespace = match self.store.namespace() {
             Ok(namespace) => namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
             Err(error) => return worker::console_error!("stepwell: nobody was told of a change: {error}"),
         };
-        let told = stream::iter(cells).map(|cell| {
+        let told = stream::iter(words).map(|word| {
             let (host, namespace) = (self.clone(), namespace.clone());
+            let Word { cell, version, ids } = word;
             async move {
-                match host.tell_one(&namespace, &cell, version).await {
-                    Ok(()) => host.heard(cell, version),
+                match host.tell_one(&namespace, &cell, version, ids).await {
+                    Ok(()) => host.record(Input::Heard { cell, version }),
                     // The alarm tries again.
                     Err(thrown) => {
                         let why = runtime::message(&thrown);
@@ -201,9 +243,15 @@ impl Host {
         told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>().await;
     }
 
-    async fn tell_one(&self, namespace: &str, cell: &str, version: u64) -> Result<(), JsValue> {
+    async fn tell_one(
+        &self,
+        namespace: &str,
+        cell: &str,
+        version: u64,
+        ids: Option<Vec<String>>,
+    ) -> Result<(), JsValue> {
         let place: Place = cell.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
-        let word = CellCall::new(namespace, &place, None, Operation::ForgetKeys { version });
+        let word = CellCall::new(namespace, &place, None, Operation::ForgetKeys { version, ids });
         let word = serde_json::to_string(&word).expect("a call holds only what JSON can say");
         let cells: Objects = runtime::property(&self.env, CELL_BINDING).unchecked_into();
         let stub = cells.get_by_name(&place.object_name(namespace))?;
@@ -215,9 +263,10 @@ impl Host {
         }
     }
 
-    fn heard(self: &Rc<Self>, cell: String, version: u64) {
-        let heard = self.turn(|desk, store, now| desk.drive(store, now, "", Input::Heard { cell, version }));
-        if let Err(fault) = heard {
+    /// Records that somebody has heard of a change.
+    fn record(self: &Rc<Self>, heard: Input) {
+        let recorded = self.turn(|desk, store, now| desk.drive(store, now, "", heard));
+        if let Err(fault) = recorded {
             worker::console_error!("stepwell: {fault}");
         }
     }

@@ -1,21 +1,23 @@
 //! What a catalog does for its callers: the Workers that serve HTTP, and the cells of its namespace.
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 use js_sys::Array;
 use serde::Serialize;
 use stepwell_core::{
     access::{Credential, ROOT, not_good},
     catalog::{Catalog as Machine, Desk, Fault as MachineFault, Input, Key},
+    token::Vouched,
 };
 use stepwell_protocol::{
     Code, Problem, Timestamp,
-    access::{AuditPage, IssuerList, KeyList, NamespaceList, NamespaceView, NewKey},
+    access::{AuditPage, IssuerList, KeyList, NamespaceList, NamespaceView, NewKey, SessionList},
 };
 use wasm_bindgen::JsValue;
 
 use super::{Call, Host, Request, store::Store};
 use crate::{
+    access::Access,
     cell::{Fault, StoreError},
     settings::DEFAULT_NAMESPACE,
 };
@@ -55,20 +57,67 @@ impl Host {
 
     async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
         let Call { namespace, access, request } = call;
+        if let Request::Confirm { vouched: Some(vouched), .. } = &request {
+            self.trust(&namespace, vouched).await?;
+        }
+        if let Some(Access { vouched: Some(vouched), .. }) = &access {
+            self.trust(&namespace, vouched).await?;
+        }
+        if let Request::Distrust { .. } = &request {
+            self.distrusts.set(self.distrusts.get() + 1);
+        }
         let (answered, telling) = self.turn(|desk, store, now| {
-            let (actor, caller) = match access {
-                None => (ROOT.to_owned(), None),
-                Some(access) => {
-                    let grant =
-                        desk.admit(store, now, &access.credential, access.vouched.as_ref(), &access.need)?;
-                    (grant.actor, Some(access.credential.id))
+            let (actor, caller, maker_ends_at, seen_workflows) = match access {
+                None => (ROOT.to_owned(), None, None, None),
+                Some(Access { credential, vouched, need }) => {
+                    let grant = desk.admit(store, now, &credential, vouched.as_ref(), &need)?;
+                    let ends_at = match vouched {
+                        Some(vouched) => Some(vouched.expires_at),
+                        None => desk.catalog(store)?.maker_ends_at(&credential.id),
+                    };
+                    let seen_workflows = grant.seen_workflows();
+                    (grant.actor, Some(credential.id), ends_at, seen_workflows)
                 }
             };
-            let asked = Asked { desk, store, clock: now, namespace: &namespace, actor, caller };
+            let namespace = &namespace;
+            let asked =
+                Asked { desk, store, clock: now, namespace, actor, caller, maker_ends_at, seen_workflows };
             asked.answer(request)
         })?;
         self.tell_for_a_while(telling).await;
         Ok(answered)
+    }
+}
+
+impl Host {
+    /// Goes by an issuer's word, if it still counts: the deployment's catalog knows that, and tells this one when it
+    /// changes. It is asked once for each issuer, so tokens cost no more than keys.
+    async fn trust(self: &Rc<Self>, namespace: &str, vouched: &Vouched) -> Result<(), Fault> {
+        // A token may be the first thing to come to the default namespace. Others were made, or are not there.
+        if namespace == DEFAULT_NAMESPACE {
+            self.store.prepare(namespace)?;
+        } else if self.store.namespace()?.is_none() {
+            return Err(not_good().into());
+        }
+        let (is_trusted, telling) = self.turn(|desk, store, _| Ok(desk.catalog(store)?.trusts(vouched)))?;
+        self.tell_for_a_while(telling).await;
+        if is_trusted {
+            return Ok(());
+        }
+        let (before, issuer, revision) = (self.distrusts.get(), vouched.issuer.clone(), vouched.revision);
+        let request = Request::Vouch { namespace: namespace.to_owned(), issuer, revision };
+        let call = Call { namespace: DEFAULT_NAMESPACE.into(), access: None, request };
+        let asked = super::ask(&self.env, &call).await;
+        let counts = asked.is_ok_and(|(status, _)| status == 200);
+        // Word of the issuer's end may have overtaken the answer. What comes later finds the issuer in this catalog.
+        if !counts || self.distrusts.get() != before {
+            return Err(not_good().into());
+        }
+        let issuer = vouched.issuer.clone();
+        let ((), telling) =
+            self.turn(|desk, store, now| desk.drive(store, now, "", Input::Trust { issuer, revision }))?;
+        self.tell_for_a_while(telling).await;
+        Ok(())
     }
 }
 
@@ -81,14 +130,18 @@ struct Asked<'a> {
     actor: String,
     /// The id of the caller's key or session; none for the deployment's key.
     caller: Option<String>,
+    /// When what the caller has brought stops being good: keys that it makes do not outlive it.
+    maker_ends_at: Option<Timestamp>,
+    /// The workflows that the caller may see; nothing, if it may see all.
+    seen_workflows: Option<BTreeSet<String>>,
 }
 
 impl Asked<'_> {
     fn answer(mut self, request: Request) -> Said<Answered> {
         match request {
             Request::Check => Ok(Answered::new(200, &())),
+            Request::SeenWorkflows => Ok(Answered::new(200, &self.seen_workflows)),
             Request::Confirm { credential, vouched, cell } => {
-                self.prepare_for(vouched.is_some())?;
                 // Most keys that nobody made stop here: a catalog that has nothing stores nothing.
                 let confirmed =
                     self.desk.confirm(self.store, self.clock, &credential, vouched.as_ref(), &cell)?;
@@ -100,8 +153,8 @@ impl Asked<'_> {
             }
             Request::CreateKey { credential, new } => self.create_key(credential, new),
             Request::RotateKey { id, credential, overlap_ms } => {
-                let new = credential.id.clone();
-                self.drive(Input::RotateKey { id, new: credential, overlap_ms })?;
+                let (new, maker_ends_at) = (credential.id.clone(), self.maker_ends_at);
+                self.drive(Input::RotateKey { id, new: credential, overlap_ms, maker_ends_at })?;
                 self.show_key(201, &new)
             }
             Request::RevokeKey { id } => {
@@ -119,6 +172,14 @@ impl Asked<'_> {
                 }
                 Ok(Answered::new(200, &()))
             }
+            Request::ListSessions => {
+                let (now, namespace) = (self.desk.now(self.clock), self.namespace);
+                Ok(Answered::new(200, &SessionList { sessions: self.catalog()?.sessions(now, namespace) }))
+            }
+            Request::RevokeSession { id } => {
+                self.drive(Input::RevokeSession { id })?;
+                Ok(Answered::new(200, &()))
+            }
             Request::ShowSettings => self.show_settings(),
             Request::SetRuns { settings } => {
                 self.drive(Input::SetRuns(settings))?;
@@ -133,10 +194,12 @@ impl Asked<'_> {
                 self.show_settings()
             }
             Request::Audit { below, limit } => {
-                let records = self.desk.audit(self.store, below, limit)?;
+                // Which namespaces there are, and whose tokens are taken, is the deployment's own business.
+                let records = self.desk.audit(self.store, below, limit, self.caller.is_none())?;
+                let refused = self.desk.refused(self.store)?;
                 let is_full = records.len() == limit as usize;
                 let next = records.last().filter(|_| is_full).map(|record| record.seq);
-                Ok(Answered::new(200, &AuditPage { records, next }))
+                Ok(Answered::new(200, &AuditPage { records, next, refused }))
             }
             Request::ListNamespaces => {
                 let all = self.catalog()?.namespaces();
@@ -157,8 +220,20 @@ impl Asked<'_> {
                 Ok(Answered::new(200, &()))
             }
             Request::ListIssuers => {
-                let issuers = self.catalog()?.issuers().cloned().collect();
+                let issuers = self.catalog()?.issuers().map(|known| known.issuer.clone()).collect();
                 Ok(Answered::new(200, &IssuerList { issuers }))
+            }
+            Request::KnownIssuers => {
+                let issuers: Vec<_> = self.catalog()?.issuers().cloned().collect();
+                Ok(Answered::new(200, &issuers))
+            }
+            Request::Vouch { namespace, issuer, revision } => {
+                self.drive(Input::Vouch { namespace, issuer, revision })?;
+                Ok(Answered::new(200, &()))
+            }
+            Request::Distrust { issuer } => {
+                self.drive(Input::Distrust { issuer })?;
+                Ok(Answered::new(200, &()))
             }
             Request::SetIssuer { issuer } => {
                 self.drive(Input::SetIssuer(issuer.clone()))?;
@@ -185,7 +260,7 @@ impl Asked<'_> {
             revoked_at: None,
             replaced_by: None,
         };
-        self.drive(Input::CreateKey(key))?;
+        self.drive(Input::CreateKey { key, maker_ends_at: self.maker_ends_at })?;
         self.show_key(201, &id)
     }
 
@@ -198,7 +273,8 @@ impl Asked<'_> {
             let detail = "You are here with a session or a token. Sign in with a key.";
             return Err(Problem::new(Code::WrongStatus, detail).into());
         }
-        self.drive(Input::OpenSession { new: credential, key: caller })?;
+        self.store.prepare(self.namespace).map_err(MachineFault::Storage)?;
+        self.desk.sign_in(self.store, self.clock, &self.actor, credential, caller)?;
         self.show_session(201, Some(&id))
     }
 
@@ -236,20 +312,6 @@ impl Asked<'_> {
             let detail = "The deployment has no namespace of this name. `GET /api/namespaces` lists them.";
             Problem::new(Code::NamespaceNotFound, detail).into()
         })
-    }
-
-    /// Whoever has a token may be the first to come to the default namespace. Others were made, or are not there.
-    fn prepare_for(&self, has_token: bool) -> Said<()> {
-        if !has_token {
-            return Ok(());
-        }
-        if self.namespace == DEFAULT_NAMESPACE {
-            return self.store.prepare(self.namespace).map_err(MachineFault::Storage);
-        }
-        match self.store.namespace().map_err(MachineFault::Storage)? {
-            Some(_) => Ok(()),
-            None => Err(not_good().into()),
-        }
     }
 
     fn catalog(&mut self) -> Said<&Machine> {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell as Slot;
 
-use stepwell_core::catalog::{Row, Rows, Trim};
+use stepwell_core::catalog::{Line, Log, Numbers, Row, Rows, Trim};
 use stepwell_protocol::access::AuditRecord;
 
 use crate::{
@@ -11,10 +11,9 @@ use crate::{
 };
 
 /// Created at the first accepted write. Later versions only ever add.
-const SCHEMA: [&str; 3] = [
+const SCHEMA: [&str; 2] = [
     "CREATE TABLE things(kind TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY(kind, name))
        WITHOUT ROWID",
-    "CREATE TABLE audit(seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, line TEXT NOT NULL)",
     "CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
 ];
 
@@ -41,7 +40,8 @@ impl Store {
             return Ok(());
         }
         self.tables.transaction(|| {
-            for statement in SCHEMA {
+            let logs = Log::ALL.map(|log| statements(log).table);
+            for statement in SCHEMA.into_iter().chain(logs) {
                 self.tables.execute(statement, &[])?;
             }
             for (key, value) in [("schema", SCHEMA_VERSION), ("namespace", namespace)] {
@@ -70,14 +70,47 @@ impl Store {
         self.has_schema.set(Some(!rows.is_empty()));
         Ok(!rows.is_empty())
     }
+}
 
-    /// Drops lines of the audit log that are too many or too old, some at a time: their numbers and times rise
-    /// together, so the first ones are the oldest.
-    fn trim(&self, trim: Trim) -> Result<(), StoreError> {
-        let query = "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit ORDER BY seq LIMIT ?)
-           AND (seq < ? OR at < ?) AND seq < (SELECT max(seq) FROM audit)";
-        let bindings = [TRIMMED_MAX.into(), number(trim.first), number(trim.from.as_millis())];
-        self.tables.execute(query, &bindings)
+/// The statements of one part of the audit log. Within a part, numbers and times rise together with `seq`, so the first
+/// lines are the oldest; the last one stays, for the numbers to go on from.
+struct Statements {
+    table: &'static str,
+    insert: &'static str,
+    last: &'static str,
+    trim: &'static str,
+}
+
+macro_rules! statements {
+    ($table:literal) => {
+        Statements {
+            table: concat!(
+                "CREATE TABLE ",
+                $table,
+                "(seq INTEGER PRIMARY KEY, number INTEGER NOT NULL, at INTEGER NOT NULL,
+                   line TEXT NOT NULL)"
+            ),
+            insert: concat!("INSERT INTO ", $table, " VALUES(?, ?, ?, ?)"),
+            last: concat!("SELECT seq, number FROM ", $table, " ORDER BY seq DESC LIMIT 1"),
+            trim: concat!(
+                "DELETE FROM ",
+                $table,
+                " WHERE seq IN (SELECT seq FROM ",
+                $table,
+                " ORDER BY seq LIMIT ?)
+                   AND (number < ? OR at < ?) AND seq < (SELECT max(seq) FROM ",
+                $table,
+                ")"
+            ),
+        }
+    };
+}
+
+fn statements(log: Log) -> Statements {
+    match log {
+        Log::Changes => statements!("changes"),
+        Log::SignIns => statements!("sign_ins"),
+        Log::Registry => statements!("registry"),
     }
 }
 
@@ -96,15 +129,21 @@ impl Rows for Store {
         rows.iter().map(row).collect()
     }
 
-    fn audit_last(&self) -> Result<u64, StoreError> {
+    fn audit_last(&self) -> Result<Numbers, StoreError> {
+        let mut last = Numbers::default();
         if !self.has_schema()? {
-            return Ok(0);
+            return Ok(last);
         }
-        let rows = self.tables.rows("SELECT coalesce(max(seq), 0) FROM audit", &[])?;
-        rows.first().map_or(Ok(0), |row| row.number(0, "seq"))
+        for log in Log::ALL {
+            for row in &self.tables.rows(statements(log).last, &[])? {
+                last.seq = last.seq.max(row.number(0, "seq")?);
+                last.lines.insert(log, row.number(1, "number")?);
+            }
+        }
+        Ok(last)
     }
 
-    fn commit(&self, rows: &[Row], audit: &[AuditRecord], trim: Option<Trim>) -> Result<(), StoreError> {
+    fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), StoreError> {
         self.tables.transaction(|| {
             for Row { kind, name, value } in rows {
                 let (kind, name) = (kind.as_str().into(), name.as_str().into());
@@ -120,23 +159,33 @@ impl Rows for Store {
                     }
                 }
             }
-            for record in audit {
+            for Line { log, number: of_log, record } in audit {
                 let line = serde_json::to_string(record).expect("a line holds only what JSON can say");
-                let bindings = [number(record.seq), number(record.at.as_millis()), line.into()];
-                self.tables.execute("INSERT INTO audit VALUES(?, ?, ?)", &bindings)?;
+                let at = number(record.at.as_millis());
+                let bindings = [number(record.seq), number(*of_log), at, line.into()];
+                self.tables.execute(statements(*log).insert, &bindings)?;
             }
-            trim.map_or(Ok(()), |trim| self.trim(trim))
+            for trim in trims {
+                // Some at a time: the next line drops more of them.
+                let bindings = [TRIMMED_MAX.into(), number(trim.first), number(trim.from.as_millis())];
+                self.tables.execute(statements(trim.log).trim, &bindings)?;
+            }
+            Ok(())
         })
     }
 
-    fn audit(&self, below: u64, limit: u32) -> Result<Vec<AuditRecord>, StoreError> {
+    fn audit(&self, below: u64, limit: u32, with_registry: bool) -> Result<Vec<AuditRecord>, StoreError> {
         if !self.has_schema()? {
             return Ok(Vec::new());
         }
-        let query = "SELECT line FROM audit WHERE seq < ? ORDER BY seq DESC LIMIT ?";
-        let rows = self.tables.rows(query, &[number(below), limit.into()])?;
+        let query = "SELECT seq, line FROM changes WHERE seq < ? UNION ALL
+           SELECT seq, line FROM sign_ins WHERE seq < ? UNION ALL
+           SELECT seq, line FROM registry WHERE seq < ? ORDER BY seq DESC LIMIT ?";
+        let of_registry = if with_registry { below } else { 0 };
+        let bindings = [number(below), number(below), number(of_registry), limit.into()];
+        let rows = self.tables.rows(query, &bindings)?;
         let line = |row: &crate::cell::SqlRow| {
-            serde_json::from_str(&row.text(0, "line")?).map_err(|_| StoreError::Unreadable("line"))
+            serde_json::from_str(&row.text(1, "line")?).map_err(|_| StoreError::Unreadable("line"))
         };
         rows.iter().map(line).collect()
     }

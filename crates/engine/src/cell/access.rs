@@ -7,7 +7,7 @@ use stepwell_core::{
     catalog::Confirmation,
     cell::{Admission, no_such_run},
 };
-use stepwell_protocol::{Code, Place, Problem, RunId};
+use stepwell_protocol::{Code, Place, Problem, RunId, access::Limits};
 
 use super::{Call, Host, fault::Fault};
 use crate::{access::Access, catalog, runtime};
@@ -80,11 +80,11 @@ impl Host {
         }
     }
 
-    /// Refuses a new run if the namespace has as many as it may.
-    pub(super) fn check_live(&self, grant: &Grant) -> Result<(), Fault> {
+    /// Refuses one more run that has not ended if the namespace has as many as it may.
+    pub(super) fn check_live(&self, limits: &Limits) -> Result<(), Fault> {
         let mut machine = self.machine.borrow_mut();
         let count = || self.store.live_runs();
-        match machine.check_live(runtime::clock(), &grant.limits, self.settings.shares, count)? {
+        match machine.check_live(runtime::clock(), limits, self.settings.shares, count)? {
             Some(problem) => Err(problem.into()),
             None => Ok(()),
         }

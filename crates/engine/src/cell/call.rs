@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_core::cell::Action;
 use stepwell_protocol::{
     Payload, Place, Seq, Timestamp,
+    access::Limits,
     program::Dispatch,
     rest::{BulkAction, Counts, Filter, RunView},
 };
@@ -124,6 +125,9 @@ pub enum Operation {
         action: BulkAction,
         /// On whose behalf.
         by: String,
+        /// What the namespace may use: runs that live again count like new ones.
+        #[serde(default)]
+        limits: Limits,
     },
     /// Count the runs.
     Count,
@@ -173,6 +177,9 @@ pub enum Operation {
     ForgetKeys {
         /// The version.
         version: u64,
+        /// Of these keys and sessions only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ids: Option<Vec<String>>,
     },
     /// What a consumer of the queue asks for.
     Consume {

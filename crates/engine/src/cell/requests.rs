@@ -22,7 +22,7 @@ use stepwell_core::{
 };
 use stepwell_protocol::{
     Code, Payload, Place, Problem, RunId, Seq,
-    access::Scope,
+    access::Limits,
     program::RawRecord,
     rest::{BulkAction, Filter, History, HistoryEvent, RunView, SignalReceipt},
 };
@@ -140,9 +140,9 @@ impl Host {
         let namespace = call.namespace;
         match call.operation {
             Operation::Touch => Ok(Answered::new(200, &())),
-            Operation::ForgetKeys { version } => {
-                self.machine.borrow_mut().forget_keys(version);
-                self.close_keyed_streams();
+            Operation::ForgetKeys { version, ids } => {
+                self.machine.borrow_mut().forget_keys(version, ids.as_deref());
+                self.close_keyed_streams(ids.as_deref());
                 Ok(Answered::new(200, &()))
             }
             Operation::Start {
@@ -160,7 +160,7 @@ impl Host {
             } => {
                 let (timeout_ms, retention_ms) = match &grant {
                     Some(grant) => {
-                        self.check_live(grant)?;
+                        self.check_live(&grant.limits)?;
                         settled(grant, &workflow, timeout_ms, retention_ms, retention_is_default)
                     }
                     None => (timeout_ms, retention_ms),
@@ -196,14 +196,11 @@ impl Host {
                 Ok(Answered::new(200, &why))
             }
             Operation::List { filter, below, limit } => {
-                let mut listed = self.store.list(&filter, below, limit)?;
-                if let Some(grant) = grant.filter(|grant| !grant.sees_all()) {
-                    listed.runs.retain(|run| grant.allows(Scope::Read, Some(&run.workflow)));
-                }
-                Ok(Answered::new(200, &listed))
+                let among = grant.and_then(|grant| grant.seen_workflows());
+                Ok(Answered::new(200, &self.store.list(&filter, among.as_ref(), below, limit)?))
             }
-            Operation::ActOnAll { filter, below, limit, action, by } => {
-                Ok(Answered::new(200, &self.act_on_all(&filter, below, limit, action, &by)?))
+            Operation::ActOnAll { filter, below, limit, action, by, limits } => {
+                Ok(Answered::new(200, &self.act_on_all(&filter, below, limit, action, &by, &limits)?))
             }
             Operation::Count => self.turn(|machine, store, _| {
                 let counted = machine.count(store)?;
@@ -221,6 +218,11 @@ impl Host {
             }
             Operation::Act { number, suffix, action } => {
                 let id = RunId { place, number, suffix };
+                if let Some(grant) = &grant
+                    && action.revives(self.find(&id)?.status())
+                {
+                    self.check_live(&grant.limits)?;
+                }
                 self.act(&id, grant.as_ref().map_or(ROOT, |grant| &grant.actor), action)?;
                 Ok(Answered::new(200, &self.view(&id)?))
             }
@@ -253,8 +255,9 @@ impl Host {
         limit: u32,
         action: BulkAction,
         by: &str,
+        limits: &Limits,
     ) -> Result<Acted, Fault> {
-        let found = self.store.find_runs(filter, below, limit)?;
+        let found = self.store.find_runs(filter, None, below, limit)?;
         let next = found.next.map(|reached| reached.number);
         let mut acted = Acted { changed: 0, unchanged: 0, next, top: self.store.top()? };
         for id in self.store.ids(&found.numbers)? {
@@ -262,20 +265,21 @@ impl Host {
             match Fate::of(&run.workflow, run.status(), action) {
                 Fate::PassedOver => {}
                 Fate::Left => acted.count(false),
-                Fate::Acted => acted.count(self.did(&id, by, action)?),
+                Fate::Acted => acted.count(self.did(&run, by, action, limits)?),
             }
         }
         Ok(acted)
     }
 
     /// Whether something could be done to a run where it stands.
-    fn did(self: &Rc<Self>, id: &RunId, by: &str, action: BulkAction) -> Result<bool, Fault> {
+    fn did(self: &Rc<Self>, run: &Run, by: &str, action: BulkAction, limits: &Limits) -> Result<bool, Fault> {
         let action = match action {
             BulkAction::Cancel => Action::Cancel,
             BulkAction::Retry => Action::Retry,
             BulkAction::Restart => Action::Restart { from: None },
         };
-        match self.act(id, by, action) {
+        let is_allowed = if action.revives(run.status()) { self.check_live(limits) } else { Ok(()) };
+        match is_allowed.and_then(|()| self.act(&run.id, by, action)) {
             Ok(()) => Ok(true),
             Err(Fault::Rejected(_)) => Ok(false),
             Err(fault @ (Fault::Store(_) | Fault::Moved(_))) => Err(fault),

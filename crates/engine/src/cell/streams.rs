@@ -8,7 +8,10 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
 
 use js_sys::{Array, Promise};
 use serde::{Deserialize, Serialize};
-use stepwell_core::stream::{Batch, CellReader, Cursor, EVENT_BYTES_MAX, Flow, Kinds, Only, Reader};
+use stepwell_core::{
+    stream::{Batch, CellReader, Cursor, EVENT_BYTES_MAX, Flow, Kinds, Only, Reader},
+    token::STREAM_MS_MAX,
+};
 use stepwell_protocol::{
     Code, Payload, Problem, RunId, Timestamp,
     stream::{Kind, StreamEvent},
@@ -124,6 +127,8 @@ impl Host {
         let call = call.ok_or_else(unknown)?;
         let place = call.place();
         let grant = self.enter(&call, &place).await?;
+        let credential = call.access.as_ref().map(|access| key_tag(&access.credential.id));
+        let by_token = call.access.as_ref().is_some_and(|access| access.vouched.is_some());
         // No await from here on: a key that is revoked meanwhile would leave a socket that nobody closes.
         let Operation::Follow { follow } = call.operation else { return Err(unknown().into()) };
         let (follows, tag) = match follow {
@@ -142,13 +147,16 @@ impl Host {
         let tags = Array::of1(&tag.as_str().into());
         if grant.is_some() {
             tags.push(&KEYED_TAG.into());
+            tags.push(&credential.unwrap_or_default().into());
         }
         let pair = sockets::new_pair()?;
         let (client, socket) = (pair.get(0), pair.get(1).unchecked_into::<Socket>());
         let state = self.sockets();
         sockets::answer_pings(&state)?;
         state.accept(&socket, &tags)?;
-        let beside = Beside { follows, ends_at: grant.and_then(|grant| grant.expires_at) };
+        let granted = grant.and_then(|grant| grant.expires_at);
+        let longest = by_token.then(|| runtime::clock().plus_millis(STREAM_MS_MAX));
+        let beside = Beside { follows, ends_at: granted.into_iter().chain(longest).min() };
         attach(&socket, &beside)?;
         match &beside.follows {
             Follows::Run(reader) => self.mark_run(reader.run.number),
@@ -181,10 +189,17 @@ impl Host {
         Ok(())
     }
 
-    /// Something about keys has changed: whoever follows with one that is still good can come back.
-    pub(super) fn close_keyed_streams(&self) {
-        for socket in self.sockets().tagged(KEYED_TAG).unwrap_or_default().iter() {
-            close(socket.unchecked_ref(), UNCONFIRMED, "come back with your key and your cursor");
+    /// Something about these keys and sessions has changed, or about all of them: whoever follows with one that is
+    /// still good can come back.
+    pub(super) fn close_keyed_streams(&self, ids: Option<&[String]>) {
+        let tags = match ids {
+            Some(ids) => ids.iter().map(|id| key_tag(id)).collect(),
+            None => vec![KEYED_TAG.to_owned()],
+        };
+        for tag in tags {
+            for socket in self.sockets().tagged(&tag).unwrap_or_default().iter() {
+                close(socket.unchecked_ref(), UNCONFIRMED, "come back with your key and your cursor");
+            }
         }
     }
 
@@ -341,6 +356,11 @@ impl Host {
 
 fn run_tag(number: u64) -> String {
     format!("run-{number}")
+}
+
+/// The tag of sockets that somebody has opened with this key or session.
+fn key_tag(id: &str) -> String {
+    format!("by-{id}")
 }
 
 fn beside(socket: &Socket) -> Result<Beside, Fault> {

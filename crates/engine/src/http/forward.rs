@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -272,8 +273,16 @@ impl Front {
             known::replace(workflows);
             return Ok(terms);
         }
-        let names: Vec<_> = workflows.keys().map(String::as_str).collect();
-        let detail = format!("The app has no workflow '{name}'. It has: {}.", names.join(", "));
+        let seen: Option<BTreeSet<String>> = match self.access {
+            Some(_) => self.ask_catalog(Request::SeenWorkflows).await?,
+            None => None,
+        };
+        let is_seen = |name: &&String| seen.as_ref().is_none_or(|seen| seen.contains(*name));
+        let names: Vec<_> = workflows.keys().filter(is_seen).map(String::as_str).collect();
+        let mut detail = format!("The app has no workflow '{name}'.");
+        if !names.is_empty() {
+            detail = format!("{detail} It has: {}.", names.join(", "));
+        }
         Err(Refusal::new(Code::WorkflowNotFound, detail))
     }
 

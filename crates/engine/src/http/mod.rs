@@ -4,6 +4,7 @@
 //! any cell asked. Routing is axum's. The runtime's request and response are turned into `http`'s by hand here: the body
 //! is one text and the answer is one text, which costs a crossing each instead of a stream.
 
+mod audit;
 mod auth;
 mod body;
 mod bulk;
@@ -13,15 +14,19 @@ mod error;
 mod forward;
 mod generations;
 mod guessing;
+mod issuers;
 mod keys;
 mod known;
 mod list;
+mod managed;
 mod namespaces;
 mod overview;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod reading;
 mod ready;
 mod runs;
+mod sessions;
+mod settings;
 mod starts;
 mod streams;
 mod token;
@@ -45,7 +50,7 @@ use wasm_bindgen::JsCast as _;
 use worker::{Env, Headers, Request, Response, Result, Url, worker_sys::web_sys};
 
 pub use self::forward::Front;
-use self::{cors::Cors, error::Refusal, keys::Asked};
+use self::{cors::Cors, error::Refusal, managed::Asked};
 use crate::settings::Deployment;
 
 thread_local! {
@@ -83,26 +88,28 @@ fn on(method: MethodFilter, route: Route) -> MethodRouter {
         Route::RetryRun => routing::on(method, runs::retry),
         Route::RestartRun => routing::on(method, runs::restart),
         Route::SendSignal => routing::on(method, runs::signal),
-        Route::ListKeys => keys::on(method, Asked::ListKeys),
-        Route::CreateKey => keys::on(method, Asked::CreateKey),
-        Route::RotateKey => keys::on(method, Asked::RotateKey),
-        Route::RevokeKey => keys::on(method, Asked::RevokeKey),
-        Route::ShowSession => keys::on(method, Asked::ShowSession),
-        Route::OpenSession => keys::on(method, Asked::OpenSession),
-        Route::EndSession => keys::on(method, Asked::EndSession),
-        Route::ShowSettings => keys::on(method, Asked::ShowSettings),
-        Route::SetSettings => keys::on(method, Asked::SetSettings),
-        Route::SetWorkflowSettings => keys::on(method, Asked::SetWorkflowSettings),
-        Route::RemoveWorkflowSettings => keys::on(method, Asked::RemoveWorkflowSettings),
-        Route::Audit => keys::on(method, Asked::Audit),
-        Route::ListNamespaces => keys::on(method, Asked::ListNamespaces),
-        Route::CreateNamespace => keys::on(method, Asked::CreateNamespace),
-        Route::ShowNamespace => keys::on(method, Asked::ShowNamespace),
-        Route::CreateNamespaceKey => keys::on(method, Asked::CreateNamespaceKey),
-        Route::SetLimits => keys::on(method, Asked::SetLimits),
-        Route::ListIssuers => keys::on(method, Asked::ListIssuers),
-        Route::SetIssuer => keys::on(method, Asked::SetIssuer),
-        Route::RemoveIssuer => keys::on(method, Asked::RemoveIssuer),
+        Route::ListKeys => managed::on(method, Asked::ListKeys),
+        Route::CreateKey => managed::on(method, Asked::CreateKey),
+        Route::RotateKey => managed::on(method, Asked::RotateKey),
+        Route::RevokeKey => managed::on(method, Asked::RevokeKey),
+        Route::ShowSession => managed::on(method, Asked::ShowSession),
+        Route::OpenSession => managed::on(method, Asked::OpenSession),
+        Route::EndSession => managed::on(method, Asked::EndSession),
+        Route::ListSessions => managed::on(method, Asked::ListSessions),
+        Route::RevokeSession => managed::on(method, Asked::RevokeSession),
+        Route::ShowSettings => managed::on(method, Asked::ShowSettings),
+        Route::SetSettings => managed::on(method, Asked::SetSettings),
+        Route::SetWorkflowSettings => managed::on(method, Asked::SetWorkflowSettings),
+        Route::RemoveWorkflowSettings => managed::on(method, Asked::RemoveWorkflowSettings),
+        Route::Audit => managed::on(method, Asked::Audit),
+        Route::ListNamespaces => managed::on(method, Asked::ListNamespaces),
+        Route::CreateNamespace => managed::on(method, Asked::CreateNamespace),
+        Route::ShowNamespace => managed::on(method, Asked::ShowNamespace),
+        Route::CreateNamespaceKey => managed::on(method, Asked::CreateNamespaceKey),
+        Route::SetLimits => managed::on(method, Asked::SetLimits),
+        Route::ListIssuers => managed::on(method, Asked::ListIssuers),
+        Route::SetIssuer => managed::on(method, Asked::SetIssuer),
+        Route::RemoveIssuer => managed::on(method, Asked::RemoveIssuer),
         Route::FollowRun => routing::on(method, streams::run),
         Route::FollowAll => routing::on(method, streams::pool),
     }

@@ -1,4 +1,4 @@
-//! Which namespaces there are, as far as this isolate has seen.
+//! The routes of namespaces, and which ones there are, as far as this isolate has seen.
 //!
 //! Anybody can write a key's text for a namespace that nobody has made. The platform makes an object of whatever name
 //! it is asked for, so such a name must not get that far: the deployment's catalog is asked about one that is new. A
@@ -6,11 +6,23 @@
 
 use std::{cell::RefCell, collections::BTreeSet};
 
+use axum::response::Response;
+use http::StatusCode;
 use stepwell_core::{access::not_good, catalog::NAMESPACES_MAX};
-use stepwell_protocol::{Code, access::NamespaceView};
+use stepwell_protocol::{
+    Code,
+    access::{CreatedNamespace, Limits, NamespaceView, NewKey, NewNamespace, Permission, Scope},
+};
 use worker::Env;
 
-use super::{auth::Caller, error::Refusal, forward::Front, verdicts};
+use super::{
+    auth::Caller,
+    body::read,
+    error::Refusal,
+    forward::Front,
+    keys::{answer, make},
+    verdicts,
+};
 use crate::{catalog::Request, settings::DEFAULT_NAMESPACE};
 
 thread_local! {
@@ -50,4 +62,56 @@ pub async fn check(env: &Env, caller: &Caller) -> Result<(), Refusal> {
         }
         Err(refusal) => Err(refusal),
     }
+}
+
+/// `GET /api/namespaces`
+pub(super) async fn list(front: &Front) -> Result<Response, Refusal> {
+    front.within(DEFAULT_NAMESPACE).pass_on(Request::ListNamespaces).await
+}
+
+/// `POST /api/namespaces`
+pub(super) async fn create(front: &Front, body: String) -> Result<Response, Refusal> {
+    let NewNamespace { name, limits } = read(&body)?;
+    let registry = front.within(DEFAULT_NAMESPACE);
+    let view: NamespaceView = registry.ask_catalog(Request::AddNamespace { name }).await?;
+    let inside = front.within(&view.name);
+    // Should this be cut short, the namespace is there, and another key can be made for it.
+    if limits != Limits::default() {
+        inside.pass_on(Request::SetLimits { limits }).await?;
+    }
+    let new = NewKey {
+        name: "admin".into(),
+        scopes: vec![Permission::all(Scope::Admin)],
+        environment: None,
+        expires_at: None,
+    };
+    let admin = make(&inside, new).await?;
+    Ok(answer(StatusCode::CREATED, &CreatedNamespace { view, admin }))
+}
+
+/// `GET /api/namespaces/{namespace}`
+pub(super) async fn show(front: &Front, name: String) -> Result<Response, Refusal> {
+    existing(front, name).await?.pass_on(Request::ShowSettings).await
+}
+
+/// `POST /api/namespaces/{namespace}/keys`
+pub(super) async fn create_key(front: &Front, name: String, body: String) -> Result<Response, Refusal> {
+    let new: NewKey = read(&body)?;
+    let created = make(&existing(front, name).await?, new).await?;
+    Ok(answer(StatusCode::CREATED, &created))
+}
+
+/// `PUT /api/namespaces/{namespace}/limits`
+pub(super) async fn set_limits(front: &Front, name: String, body: String) -> Result<Response, Refusal> {
+    let limits: Limits = read(&body)?;
+    existing(front, name).await?.pass_on(Request::SetLimits { limits }).await
+}
+
+/// A namespace that is there. No object is touched for any other.
+async fn existing(front: &Front, name: String) -> Result<Front, Refusal> {
+    if name != DEFAULT_NAMESPACE {
+        let registry = front.within(DEFAULT_NAMESPACE);
+        let _: NamespaceView = registry.ask_catalog(Request::ShowNamespace { name: name.clone() }).await?;
+    }
+    Ok(front.within(&name))
 }

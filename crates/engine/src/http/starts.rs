@@ -1,13 +1,17 @@
 //! Starting a run: which cells are asked, and in which order.
 //!
 //! A run without a key goes to any cell of the latest generation. A key leads to one run for ever: it is
-//! looked for where it was at home before the pool grew, and sent on from there ([`Walk`]).
+//! looked for where it was at home before the pool grew, and sent on from there ([`Walk`]). It belongs to a workflow:
+//! whoever may start one workflow learns nothing about the keys of another, and takes none of them away.
 
 use std::collections::BTreeSet;
 
 use axum::{body::to_bytes, response::Response};
 use http::StatusCode;
-use stepwell_core::pools::{Ask, Walk};
+use stepwell_core::{
+    cell::scoped_key,
+    pools::{Ask, Walk},
+};
 use stepwell_protocol::{Code, Payload, Place, RunId};
 
 use super::{
@@ -42,11 +46,16 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// The key as cells know it: it belongs to this workflow.
+    fn scoped_key(&self) -> Option<String> {
+        self.key.as_ref().map(|key| scoped_key(&self.workflow, key))
+    }
+
     fn operation(&self) -> Operation {
         Operation::Start {
             workflow: self.workflow.clone(),
             input: self.input.clone(),
-            key: self.key.clone(),
+            key: self.scoped_key(),
             nonce: Some(self.nonce.clone()),
             dispatch: self.terms.dispatch,
             timeout_ms: self.terms.timeout_ms,
@@ -68,8 +77,8 @@ pub fn nonce() -> String {
 /// Starts a run, or finds the one that its key has started.
 pub async fn start(front: &Front, wanted: &Wanted) -> Result<Response, Refusal> {
     generations::tell(front).await?;
-    match &wanted.key {
-        Some(key) => keyed(front, key, wanted).await,
+    match wanted.scoped_key() {
+        Some(key) => keyed(front, &key, wanted).await,
         None if wanted.terms.key_required => {
             let detail = "Runs of this workflow are started only with an `Idempotency-Key`. Send one that is new for \
                           each run that you want, and the same again when you repeat the request.";

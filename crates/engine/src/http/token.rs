@@ -9,14 +9,11 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use stepwell_core::{
     access::Credential,
-    catalog::ISSUERS_MAX,
+    catalog::{ISSUERS_MAX, KnownIssuer},
     issuer_keys::{FETCH_MS, IssuerKeys, Next},
     token::{Jwks, NotTaken, Token},
 };
-use stepwell_protocol::{
-    Code, Problem,
-    access::{Issuer, IssuerList},
-};
+use stepwell_protocol::{Code, Problem};
 use worker::{Delay, Env, Url};
 
 use super::{auth::Caller, error::Refusal, forward::Front};
@@ -37,7 +34,7 @@ struct Kept<T> {
 }
 
 thread_local! {
-    static ISSUERS: RefCell<Option<Kept<Vec<Issuer>>>> = const { RefCell::new(None) };
+    static ISSUERS: RefCell<Option<Kept<Vec<KnownIssuer>>>> = const { RefCell::new(None) };
     // By address. No more than there may be issuers: then those that are not used any more go with the others.
     static KEYS: RefCell<BTreeMap<String, IssuerKeys>> = const { RefCell::new(BTreeMap::new()) };
 }
@@ -53,11 +50,12 @@ pub async fn caller(env: Env, text: &str) -> Result<Caller, Refusal> {
     let front = Front::new(env)?;
     let issuers = issuers(&front).await?;
     let issuer = token.issuer(&issuers).map_err(|why| not_taken(&why))?;
-    if check_url(&issuer.jwks_url, front.is_dev()).is_err() {
-        worker::console_error!("stepwell: keys must not be fetched from {}", issuer.jwks_url);
+    let url = &issuer.issuer.jwks_url;
+    if check_url(url, front.is_dev()).is_err() {
+        worker::console_error!("stepwell: keys must not be fetched from {url}");
         return Err(not_taken(&NotTaken::Issuer));
     }
-    if !is_signed(&token, &issuer.jwks_url).await? {
+    if !is_signed(&token, url).await? {
         return Err(not_taken(&NotTaken::Signature));
     }
     let vouched = token.vouch(runtime::clock(), issuer);
@@ -84,7 +82,7 @@ pub fn check_url(text: &str, is_dev: bool) -> Result<(), Refusal> {
     Err(Refusal::new(Code::InvalidRequest, detail))
 }
 
-async fn issuers(front: &Front) -> Result<Rc<Vec<Issuer>>, Refusal> {
+async fn issuers(front: &Front) -> Result<Rc<Vec<KnownIssuer>>, Refusal> {
     let now_ms = runtime::clock().as_millis();
     let kept = ISSUERS.with_borrow(|kept| {
         let kept = kept.as_ref().filter(|kept| now_ms < kept.at_ms + ISSUERS_MS);
@@ -96,8 +94,7 @@ async fn issuers(front: &Front) -> Result<Rc<Vec<Issuer>>, Refusal> {
     if !front.has_catalog() {
         return Err(not_taken(&NotTaken::Issuer));
     }
-    let list: IssuerList = front.ask_catalog(Request::ListIssuers).await?;
-    let what = Rc::new(list.issuers);
+    let what: Rc<Vec<KnownIssuer>> = Rc::new(front.ask_catalog(Request::KnownIssuers).await?);
     ISSUERS.set(Some(Kept { what: what.clone(), at_ms: now_ms }));
     Ok(what)
 }

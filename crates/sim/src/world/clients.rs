@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stepwell_core::{
     access::ROOT,
-    cell::{self, Cell as Machine, Fault, KeyRow, NewRun, Rows as _, StoredKey},
+    cell::{self, Cell as Machine, Fault, KeyRow, NewRun, Rows as _, StoredKey, scoped_key},
     run::{PauseWhy, Phase, Signal},
 };
 use stepwell_protocol::{Code, Payload, RunId, Timestamp, program::Dispatch, rest::Status};
@@ -83,6 +83,7 @@ impl World {
         let (cell, ask) = match action {
             Action::Start { cell, key, workflow, job, timeout_ms, retention_ms, dispatch } => {
                 let input = Payload::encode(&job).expect("a job is JSON");
+                let key = key.map(|key| scoped_key(workflow, &key));
                 (cell, Some(Ask::Start { key, nonce, workflow, input, timeout_ms, retention_ms, dispatch }))
             }
             Action::Manage { start, how } => match run_of(start) {

@@ -43,7 +43,8 @@ pub async fn serve(jwks: Option<&Value>) -> Result<(String, Arc<AtomicUsize>)> {
 pub async fn set(root: &Client, url: &str) -> Result<()> {
     let issuer = json!({
         "issuer": "https://issuer.example", "audience": "stepwell", "jwks_url": url,
-        "namespace": { "claim": "tenant" }, "scopes_claim": "scope",
+        "namespace": { "claim": "tenant" }, "namespaces": ["acme"], "scopes_claim": "scope",
+        "scopes_max": ["write"],
     });
     root.request("PUT", "/api/issuers", &issuer.to_string()).await?.json()?;
     Ok(())

@@ -215,11 +215,18 @@ impl Target {
             canaries.push(id.clone());
             run = Some(id);
         }
-        let names_a_key = route.entry().path.contains("{key}");
-        if names_a_key {
+        let names_a_key = ["{key}", "{session}"].iter().any(|name| route.entry().path.contains(name));
+        if route.entry().path.contains("{key}") {
             let (id, _) = make_key(&callers.admin, &["read"]).await?;
             put("{key}", &id, "00000000");
             canaries.push(id);
+        }
+        if route == Route::RevokeSession {
+            // A key can sign in only so often.
+            let (_, fresh) = make_key(&callers.admin, &["read"]).await?;
+            let opened = fresh.request("POST", "/api/session", "").await?.json()?;
+            put("{session}", text(&opened["id"])?, "00000000");
+            canaries.push(text(&opened["id"])?.to_owned());
         }
         put("{workflow}", "ten", "ten");
         put("{name}", "news", "news");

@@ -55,10 +55,14 @@ pub fn make(_: &Bench) -> Vec<Case> {
         ("other-input", Request::post("/api/workflows/echo/start", "2")),
         ("a-space-more", Request::post("/api/workflows/echo/start", "[1 ]")),
         ("no-input", Request::post("/api/workflows/echo/start", "")),
+    ] {
+        cases.push(reused(name, second));
+    }
+    for (name, second) in [
         ("other-workflow", Request::post("/api/workflows/ten/start", "[1]")),
         ("a-bulk", Request::post("/api/bulk", bulk)),
     ] {
-        cases.push(reused(name, second));
+        cases.push(of_another_workflow(name, second));
     }
     cases.push(Case::new(Kind::Accepted, "case-counts", |bench| async move {
         let request = |key| Request::post("/api/workflows/echo/start", "1").header("Idempotency-Key", key);
@@ -90,6 +94,20 @@ fn reused(name: &'static str, second: Request) -> Case {
         expect_success(&first)?;
         ensure!(run_id(&first)? == run_id(&again)?, "it leads to another run");
         expect_refusal(&bench.ask(&second.header("Idempotency-Key", key.as_str())).await?, REUSED)
+    })
+}
+
+/// The same key for another workflow: that is another key.
+fn of_another_workflow(name: &'static str, second: Request) -> Case {
+    Case::new(Kind::Accepted, name, move |bench| async move {
+        let key = format!("idem-{name}");
+        let first = Request::post("/api/workflows/echo/start", "[1]").header("Idempotency-Key", key.as_str());
+        let second = second.header("Idempotency-Key", key.as_str());
+        let (first, second, again) =
+            (bench.ask(&first).await?, bench.ask(&second).await?, bench.ask(&second).await?);
+        ensure!(run_id(&first)? != run_id(&second)?, "it leads to the run of another workflow");
+        ensure!(run_id(&second)? == run_id(&again)?, "it leads to another run");
+        Ok(())
     })
 }
 

@@ -7,36 +7,44 @@ use stepwell_protocol::{
 
 use super::{
     super::{
-        AUDIT_MAX, AUDIT_MS, Fault, ISSUERS_MAX, Input, KEYS_MAX, Key, Order, SESSION_MS, SESSIONS_MAX,
-        TELL_AGAIN_MS,
+        AUDIT_MAX, AUDIT_MS, Fault, ISSUERS_MAX, Input, KEYS_MAX, Key, Log, Order, STALE_VERSIONS_MAX,
+        TELL_AGAIN_MS, Word,
     },
-    World, at, credential, key,
+    World, at, create, credential, key,
 };
-use crate::{access::Credential, catalog::Rows as _};
+use crate::{
+    access::{About, Credential, Need},
+    catalog::Rows as _,
+};
 
 fn rotate(id: &str, new: &str, overlap_ms: u64) -> Input {
-    Input::RotateKey { id: id.into(), new: credential(new), overlap_ms }
+    Input::RotateKey { id: id.into(), new: credential(new), overlap_ms, maker_ends_at: None }
 }
 
-fn revoke(id: &str) -> Input {
+pub(super) fn revoke(id: &str) -> Input {
     Input::RevokeKey { id: id.into() }
 }
 
-fn sign_in(id: &str, with: Option<&str>) -> Input {
+pub(super) fn sign_in(id: &str, with: Option<&str>) -> Input {
     Input::OpenSession { new: credential(id), key: with.map(Into::into) }
 }
 
-fn told(world: &mut World) -> Option<(Vec<String>, u64)> {
+pub(super) fn told(world: &mut World) -> Option<Vec<Word>> {
     world.desk.take_orders().into_iter().find_map(|order| match order {
-        Order::Tell { cells, version } => Some((cells, version)),
-        Order::Arm(_) => None,
+        Order::Tell(words) => Some(words),
+        Order::Arm(_) | Order::Distrust(_) => None,
     })
+}
+
+pub(super) fn word(cell: &str, version: u64, ids: Option<&[&str]>) -> Word {
+    let ids = ids.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
+    Word { cell: cell.into(), version, ids }
 }
 
 #[test]
 fn a_key_is_good_with_its_own_hash_and_with_no_other() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     assert!(world.is_good(1, "a"));
     let other = Credential { id: "a".into(), hash: credential("b").hash };
     assert_eq!(world.catalog().grant(at(1), &other), None);
@@ -46,8 +54,8 @@ fn a_key_is_good_with_its_own_hash_and_with_no_other() {
 #[test]
 fn a_key_is_good_until_its_end_and_a_revoked_one_never_again() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(Key { expires_at: Some(at(10)), ..key("a", &["read"]) }));
-    world.must(0, Input::CreateKey(key("b", &["read"])));
+    world.must(0, create(Key { expires_at: Some(at(10)), ..key("a", &["read"]) }));
+    world.must(0, create(key("b", &["read"])));
     assert!(world.is_good(9, "a") && !world.is_good(10, "a"));
     world.must(5, revoke("b"));
     assert!(!world.is_good(5, "b"));
@@ -60,7 +68,7 @@ fn a_key_is_good_until_its_end_and_a_revoked_one_never_again() {
 #[test]
 fn while_a_key_is_rotated_two_are_good_and_never_three() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["write"])));
+    world.must(0, create(key("a", &["write"])));
     world.must(10, rotate("a", "b", 100));
     assert!(world.is_good(50, "a") && world.is_good(50, "b"));
     assert_eq!(world.code(50, rotate("a", "x", 100)), Some(Code::WrongStatus), "only its successor can be");
@@ -74,44 +82,35 @@ fn while_a_key_is_rotated_two_are_good_and_never_three() {
 #[test]
 fn a_rotated_key_does_not_outlive_its_own_end() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(Key { expires_at: Some(at(1_000)), ..key("a", &["write"]) }));
+    world.must(0, create(Key { expires_at: Some(at(1_000)), ..key("a", &["write"]) }));
     world.must(900, rotate("a", "b", 5_000));
     assert!(world.is_good(999, "a") && !world.is_good(1_000, "a"));
     assert!(world.is_good(1_899, "b") && !world.is_good(1_900, "b"), "as long again as the first");
 }
 
 #[test]
-fn a_session_is_good_as_long_as_its_key_and_no_longer_than_its_own_time() {
+fn a_key_does_not_outlive_what_made_it() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read:greet"])));
-    world.must(1, sign_in("s", Some("a")));
-    world.must(1, sign_in("t", Some("a")));
-    let grant = world.catalog().grant(at(2), &credential("s")).expect("it is good");
-    assert_eq!((grant.actor.as_str(), &grant.scopes), ("session:s", &key("a", &["read:greet"]).scopes));
-    world.must(3, Input::EndSession { id: "t".into() });
-    assert!(!world.is_good(3, "t") && world.is_good(3, "s"));
-    assert!(!world.is_good(1 + SESSION_MS, "s"));
-    world.must(4, revoke("a"));
-    assert!(!world.is_good(4, "s"));
-    assert_eq!(world.code(5, sign_in("u", Some("a"))), Some(Code::Unauthorized));
-    assert_eq!(world.code(5, sign_in("u", Some("nobody"))), Some(Code::Unauthorized));
-}
-
-#[test]
-fn a_session_of_a_key_with_an_end_ends_with_it() {
-    let mut world = World::default();
-    world.must(0, Input::CreateKey(Key { expires_at: Some(at(50)), ..key("a", &["read"]) }));
-    world.must(1, sign_in("s", Some("a")));
-    assert!(world.is_good(49, "s") && !world.is_good(50, "s"));
-}
-
-#[test]
-fn the_deployments_key_signs_in_as_an_admin() {
-    let mut world = World::default();
-    world.must(0, sign_in("s", None));
-    let grant = world.catalog().grant(at(1), &credential("s")).expect("it is good");
-    assert!(grant.allows(Scope::Admin, None));
-    assert_eq!(world.catalog().session(at(1), "default", "s").map(|view| view.subject), Some("root".into()));
+    world.must(0, create(Key { expires_at: Some(at(5_000)), ..key("short", &["admin"]) }));
+    world.must(0, create(key("long", &["admin"])));
+    world.must(0, sign_in("of-short", Some("short")));
+    world.must(0, sign_in("of-root", None));
+    let ends = ["short", "of-short", "long", "of-root"].map(|id| world.catalog().maker_ends_at(id));
+    assert_eq!(ends, [Some(at(5_000)), Some(at(5_000)), None, None]);
+    let by_short = |key| Input::CreateKey { key, maker_ends_at: Some(at(5_000)) };
+    world.must(1, by_short(key("child", &["admin"])));
+    assert!(world.is_good(4_999, "child") && !world.is_good(5_000, "child"));
+    let later = Key { expires_at: Some(at(5_001)), ..key("later", &["admin"]) };
+    assert_eq!(world.code(1, by_short(later)), Some(Code::InvalidRequest));
+    world.must(1, by_short(Key { expires_at: Some(at(100)), ..key("sooner", &["admin"]) }));
+    assert!(!world.is_good(100, "sooner"));
+    // Nor does it live on by taking its own place, or that of another.
+    for id in ["short", "long"] {
+        let (id, new) = (id.to_owned(), credential(&format!("next-{id}")));
+        world.must(4_000, Input::RotateKey { id, new, overlap_ms: 0, maker_ends_at: Some(at(5_000)) });
+    }
+    assert!(world.is_good(4_999, "next-short") && !world.is_good(5_000, "next-short"));
+    assert!(world.is_good(4_999, "next-long") && !world.is_good(5_000, "next-long"));
 }
 
 #[test]
@@ -125,53 +124,57 @@ fn keys_that_make_no_sense_are_refused() {
         Key { environment: "prod".into(), ..key("a", &["read"]) },
         Key { expires_at: Some(at(0)), ..key("a", &["read"]) },
     ] {
-        assert_eq!(world.code(0, Input::CreateKey(bad.clone())), Some(Code::InvalidRequest), "{bad:?}");
+        assert_eq!(world.code(0, create(bad.clone())), Some(Code::InvalidRequest), "{bad:?}");
     }
     let too_long = rotate("a", "b", u64::MAX);
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     assert_eq!(world.code(0, too_long), Some(Code::InvalidRequest));
-    assert_eq!(
-        world.code(0, Input::CreateKey(key("a", &["read"]))),
-        Some(Code::Internal),
-        "an id is one key's"
-    );
+    assert_eq!(world.code(0, create(key("a", &["read"]))), Some(Code::Internal), "an id is one key's");
 }
 
 #[test]
 fn keys_that_are_over_make_room_and_good_ones_never_do() {
     let mut world = World::default();
     for number in 0..KEYS_MAX {
-        world.must(0, Input::CreateKey(key(&format!("k{number}"), &["read"])));
+        world.must(0, create(key(&format!("k{number}"), &["read"])));
     }
-    assert_eq!(world.code(1, Input::CreateKey(key("more", &["read"]))), Some(Code::TooMany));
+    assert_eq!(world.code(1, create(key("more", &["read"]))), Some(Code::TooMany));
     world.must(2, revoke("k7"));
-    world.must(3, Input::CreateKey(key("more", &["read"])));
+    world.must(3, create(key("more", &["read"])));
     assert!(world.is_good(4, "more") && world.is_good(4, "k0") && world.catalog().key("k7").is_none());
 }
 
 #[test]
-fn sessions_that_are_over_make_room() {
+fn a_cell_that_is_far_behind_forgets_everything_and_the_list_stays_short() {
     let mut world = World::default();
-    for number in 0..SESSIONS_MAX {
-        world.must(0, sign_in(&format!("s{number}"), None));
+    world.must(0, create(key("a", &["read"])));
+    world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-0").expect("good");
+    for number in 0..=STALE_VERSIONS_MAX as u64 {
+        world.must(number, sign_in("s", None));
+        world.must(number, Input::EndSession { id: "s".into() });
     }
-    assert_eq!(world.code(1, sign_in("more", None)), Some(Code::TooMany));
-    world.must(SESSION_MS, sign_in("more", None));
-    assert!(world.is_good(SESSION_MS, "more"));
+    let words = world.catalog().words();
+    assert_eq!(words, [word("default-1-0", STALE_VERSIONS_MAX as u64 + 1, None)]);
+    let stored = |world: &World| world.rows.rows.borrow().keys().filter(|(kind, _)| kind == "stale").count();
+    assert_eq!(stored(&world), STALE_VERSIONS_MAX);
+    world.must(999, Input::Heard { cell: "default-1-0".into(), version: u64::MAX });
+    world.must(999, sign_in("s", None));
+    world.must(999, Input::EndSession { id: "s".into() });
+    assert_eq!(stored(&world), 1, "what everybody has heard of is dropped");
 }
 
 #[test]
 fn a_cell_that_remembers_is_told_of_every_change_until_it_has_heard() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     let confirmed =
         world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-3").expect("good");
     assert_eq!(confirmed.version, 0);
     assert_eq!(told(&mut world), None, "a new key is no news");
     world.must(2, revoke("a"));
-    assert_eq!(told(&mut world), Some((vec!["default-1-3".into()], 1)));
+    assert_eq!(told(&mut world), Some(vec![word("default-1-3", 1, Some(&["a"]))]));
     world.desk.alarm(&world.rows, at(2 + TELL_AGAIN_MS)).expect("it can be written");
-    assert_eq!(told(&mut world), Some((vec!["default-1-3".into()], 1)), "nobody has answered");
+    assert_eq!(told(&mut world), Some(vec![word("default-1-3", 1, Some(&["a"]))]), "nobody has answered");
     world.must(3_000, Input::Heard { cell: "default-1-3".into(), version: 0 });
     assert_eq!(world.catalog().behind().count(), 1, "what it has heard of before is not enough");
     world.must(3_001, Input::Heard { cell: "default-1-3".into(), version: 1 });
@@ -183,14 +186,14 @@ fn a_cell_that_remembers_is_told_of_every_change_until_it_has_heard() {
 #[test]
 fn a_catalog_that_died_before_it_has_told_everybody_goes_on_with_it() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-3").expect("good");
     world.must(2, revoke("a"));
     world.lose_memory();
     // A request comes before the alarm does.
-    world.must(3, Input::CreateKey(key("b", &["read"])));
+    world.must(3, create(key("b", &["read"])));
     let orders = world.desk.take_orders();
-    assert!(orders.contains(&Order::Tell { cells: vec!["default-1-3".into()], version: 1 }), "{orders:?}");
+    assert!(orders.contains(&Order::Tell(vec![word("default-1-3", 1, Some(&["a"]))])), "{orders:?}");
     let armed: Vec<_> = orders.iter().filter(|order| matches!(order, Order::Arm(_))).collect();
     assert_eq!(armed, [&Order::Arm(at(3 + TELL_AGAIN_MS))], "and its alarm is not put off");
 }
@@ -227,12 +230,12 @@ fn a_cell_that_is_not_known_cannot_remember_a_bad_key_and_is_no_watcher() {
 #[test]
 fn settings_and_limits_reach_whoever_has_a_key() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-0").expect("good");
     let limits = Limits { live_runs: Some(5), ..Limits::default() };
     let runs = RunSettings { timeout_ms: Some(1_000), ..RunSettings::default() };
     world.must(2, Input::SetLimits(limits));
-    assert_eq!(told(&mut world).map(|(_, version)| version), Some(1));
+    assert_eq!(told(&mut world), Some(vec![word("default-1-0", 1, None)]));
     world.must(3, Input::SetRuns(runs));
     world.must(3, Input::SetWorkflow { workflow: "greet".into(), settings: Some(runs) });
     world.must(4, Input::SetRuns(runs));
@@ -269,7 +272,9 @@ fn issuers_are_set_and_taken_away() {
         audience: "stepwell".into(),
         jwks_url: "https://example/jwks".into(),
         namespace: NamespaceOf::Fixed("acme".into()),
+        namespaces: Vec::new(),
         scopes_claim: None,
+        scopes_max: Vec::new(),
         scopes: Vec::new(),
     };
     let mut world = World::default();
@@ -277,6 +282,22 @@ fn issuers_are_set_and_taken_away() {
     assert_eq!(world.code(1, Input::SetIssuer(issuer(99))), Some(Code::TooMany));
     let elsewhere = Issuer { namespace: NamespaceOf::Fixed("No".into()), ..issuer(0) };
     assert_eq!(world.code(1, Input::SetIssuer(elsewhere)), Some(Code::InvalidRequest));
+    let claim = |namespaces: &[&str]| Issuer {
+        namespace: NamespaceOf::Claim("tenant".into()),
+        namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+        ..issuer(0)
+    };
+    for bad in [
+        claim(&[]),
+        claim(&["No"]),
+        claim(&["a*b"]),
+        claim(&["**"]),
+        Issuer { namespaces: vec!["acme".into()], ..issuer(0) },
+        Issuer { scopes_claim: Some("scope".into()), ..issuer(0) },
+    ] {
+        assert_eq!(world.code(1, Input::SetIssuer(bad.clone())), Some(Code::InvalidRequest), "{bad:?}");
+    }
+    world.must(1, Input::SetIssuer(claim(&["acme", "team-*", "*"])));
     world.must(1, Input::RemoveIssuer { issuer: issuer(0).issuer });
     world.lose_memory();
     assert_eq!(world.catalog().issuers().count(), ISSUERS_MAX - 1);
@@ -285,12 +306,12 @@ fn issuers_are_set_and_taken_away() {
 #[test]
 fn the_audit_log_says_who_did_what_and_only_what_was_done() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     world.must(1, rotate("a", "b", 10));
     world.must(2, revoke("b"));
     world.must(2, revoke("b"));
     assert_eq!(world.code(3, revoke("c")), Some(Code::KeyNotFound));
-    let lines = world.rows.audit(u64::MAX, 10).expect("it can be read");
+    let lines = world.rows.audit(u64::MAX, 10, true).expect("it can be read");
     let lines: Vec<_> = lines
         .iter()
         .rev()
@@ -317,21 +338,81 @@ fn the_audit_log_is_bounded_by_number_and_by_age() {
         }
     }
     let kept: Vec<_> = world.rows.audit.borrow().keys().copied().collect();
+    let changes = |number| (Log::Changes, number);
     assert_eq!(
         (kept.len() as u64, kept.first(), kept.last()),
-        (AUDIT_MAX, Some(&51), Some(&(AUDIT_MAX + 50)))
+        (AUDIT_MAX, Some(&changes(51)), Some(&changes(AUDIT_MAX + 50)))
     );
     world.desk.alarm(&world.rows, at(5_000 + AUDIT_MS)).expect("it can be written");
-    assert_eq!(world.rows.audit.borrow().keys().next(), Some(&5_000));
+    assert_eq!(world.rows.audit.borrow().keys().next(), Some(&changes(5_000)));
     world.desk.alarm(&world.rows, at(2 * AUDIT_MS)).expect("it can be written");
     let kept: Vec<_> = world.rows.audit.borrow().keys().copied().collect();
-    assert_eq!(kept, [AUDIT_MAX + 50], "the numbers go on from the latest");
+    assert_eq!(kept, [changes(AUDIT_MAX + 50)], "the numbers go on from the latest");
+}
+
+#[test]
+fn the_audit_log_says_what_was_changed_and_shows_no_hash() {
+    let mut world = World::default();
+    world.must(0, create(key("a", &["read", "write:greet"])));
+    let limits = Limits { live_runs: Some(5), ..Limits::default() };
+    world.must(1, Input::SetLimits(limits));
+    world.must(2, Input::SetLimits(Limits { live_runs: Some(6), payload_bytes_max: Some(9), ..limits }));
+    let own = RunSettings { timeout_ms: Some(1_000), ..RunSettings::default() };
+    world.must(3, Input::SetWorkflow { workflow: "greet".into(), settings: Some(own) });
+    world.must(4, Input::SetWorkflow { workflow: "greet".into(), settings: None });
+    let lines = world.rows.audit(u64::MAX, 10, true).expect("it can be read");
+    let details: Vec<_> = lines.iter().rev().map(|line| line.detail.clone().unwrap_or_default()).collect();
+    let expected = [
+        "environment: none -> live, name: none -> the key a, scopes: none -> [\"read\",\"write:greet\"]",
+        "live_runs: none -> 5",
+        "live_runs: 5 -> 6, payload_bytes_max: none -> 9",
+        "timeout_ms: none -> 1000",
+        "timeout_ms: 1000 -> none",
+    ];
+    assert_eq!(details, expected);
+    assert!(details.iter().all(|detail| !detail.contains("hash of")));
+}
+
+#[test]
+fn what_belongs_to_the_deployment_is_shown_to_its_own_key_alone() {
+    let mut world = World::default();
+    world.must(0, Input::AddNamespace { name: "secret-customer".into() });
+    world.must(1, create(key("a", &["admin"])));
+    world.must(2, Input::UsePool { cells: vec![16, 64] });
+    let lines = |with_registry| world.rows.audit(u64::MAX, 10, with_registry).expect("it can be read");
+    assert_eq!(lines(false).iter().map(|line| line.action.as_str()).collect::<Vec<_>>(), ["key_created"]);
+    assert_eq!(lines(true).len(), 3);
+}
+
+#[test]
+fn refusals_are_counted_and_stored_once_a_minute() {
+    let mut world = World::default();
+    let need = |scope| Need { scope, about: About::Whole };
+    let ask = |world: &mut World, ms: u64, id: &str, scope| {
+        world.desk.admit(&world.rows, at(ms), &credential(id), None, &need(scope)).is_ok()
+    };
+    assert!(!ask(&mut world, 0, "forged", Scope::Read));
+    assert!(world.rows.rows.borrow().is_empty(), "whoever makes up keys makes no rows");
+    world.must(0, create(key("a", &["read"])));
+    for ms in 1..=100 {
+        assert!(!ask(&mut world, ms, "forged", Scope::Read));
+        assert!(!ask(&mut world, ms, "a", Scope::Admin));
+    }
+    let refused = world.desk.refused(&world.rows).expect("it can be read");
+    assert_eq!((refused.unauthorized, refused.forbidden, refused.since), (101, 100, Some(at(0))));
+    let stored = |world: &mut World| world.catalog().refused();
+    assert_eq!(stored(&mut world).unauthorized, 2, "one write, and no other within a minute");
+    assert!(!ask(&mut world, 60_001, "forged", Scope::Read));
+    assert_eq!((stored(&mut world).unauthorized, stored(&mut world).forbidden), (102, 100));
+    world.lose_memory();
+    assert_eq!(stored(&mut world).unauthorized, 102);
+    assert!(world.rows.audit(u64::MAX, 10, true).expect("it can be read").len() == 1, "not a line for each");
 }
 
 #[test]
 fn what_could_not_be_stored_has_not_happened() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     world.rows.fails.set(true);
     assert!(matches!(world.drive(1, revoke("a")), Err(Fault::Storage(_))));
     assert!(world.is_good(2, "a"));
@@ -341,9 +422,9 @@ fn what_could_not_be_stored_has_not_happened() {
 #[test]
 fn the_clock_may_be_set_back_and_the_log_stays_in_order() {
     let mut world = World::default();
-    world.must(1_000, Input::CreateKey(key("a", &["read"])));
-    world.must(10, Input::CreateKey(key("b", &["read"])));
-    let lines = world.rows.audit(u64::MAX, 10).expect("it can be read");
+    world.must(1_000, create(key("a", &["read"])));
+    world.must(10, create(key("b", &["read"])));
+    let lines = world.rows.audit(u64::MAX, 10, true).expect("it can be read");
     assert!(lines[0].at >= lines[1].at, "{lines:?}");
 }
 
@@ -364,7 +445,7 @@ fn a_pool_grows_at_its_end_and_in_no_other_way() {
     }
     world.must(3, using(&[16, 64, 128]));
     assert_eq!(world.catalog().pool(), [16, 64, 128]);
-    let lines = world.rows.audit(u64::MAX, 10).expect("memory does not fail");
+    let lines = world.rows.audit(u64::MAX, 10, true).expect("memory does not fail");
     let lines: Vec<_> = lines.iter().map(|line| (line.action.as_str(), line.subject.as_str())).collect();
     assert_eq!(lines, [("pool_grown", "pool:16,64,128"), ("pool_grown", "pool:16,64")]);
 }

@@ -1,4 +1,6 @@
 mod life;
+mod sessions;
+mod trust;
 mod walk;
 
 use std::{
@@ -8,14 +10,14 @@ use std::{
 
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{Catalog, Desk, Fault, Input, Key, Row, Rows, Trim};
+use super::{Catalog, Desk, Fault, Input, Key, Line, Log, Numbers, Row, Rows, Trim};
 use crate::access::Credential;
 
 /// Rows in memory.
 #[derive(Default)]
 struct Memory {
     rows: RefCell<BTreeMap<(String, String), String>>,
-    audit: RefCell<BTreeMap<u64, AuditRecord>>,
+    audit: RefCell<BTreeMap<(Log, u64), AuditRecord>>,
     /// Whether the next commit fails.
     fails: Slot<bool>,
 }
@@ -33,11 +35,18 @@ impl Rows for Memory {
         Ok(rows.iter().map(row).collect())
     }
 
-    fn audit_last(&self) -> Result<u64, Self::Error> {
-        Ok(self.audit.borrow().keys().next_back().copied().unwrap_or_default())
+    fn audit_last(&self) -> Result<Numbers, Self::Error> {
+        let (mut last, audit) = (Numbers::default(), self.audit.borrow());
+        for log in Log::ALL {
+            if let Some(((_, number), record)) = audit.range((log, 0)..=(log, u64::MAX)).next_back() {
+                last.seq = last.seq.max(record.seq);
+                last.lines.insert(log, *number);
+            }
+        }
+        Ok(last)
     }
 
-    fn commit(&self, rows: &[Row], audit: &[AuditRecord], trim: Option<Trim>) -> Result<(), Self::Error> {
+    fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Self::Error> {
         if self.fails.take() {
             return Err("the storage failed");
         }
@@ -48,18 +57,24 @@ impl Rows for Memory {
                 None => drop(self.rows.borrow_mut().remove(&at)),
             }
         }
-        self.audit.borrow_mut().extend(audit.iter().map(|record| (record.seq, record.clone())));
-        if let Some(Trim { first, from }) = trim {
-            let last = self.audit_last()?;
-            let is_kept = |seq: u64, record: &AuditRecord| seq >= first && (record.at >= from || seq == last);
-            self.audit.borrow_mut().retain(|seq, record| is_kept(*seq, record));
+        let lines = audit.iter().map(|line| ((line.log, line.number), line.record.clone()));
+        self.audit.borrow_mut().extend(lines);
+        for Trim { log, first, from } in trims {
+            let last = self.audit_last()?.lines.get(log).copied().unwrap_or_default();
+            let is_kept = |number: u64, at: Timestamp| number >= *first && (at >= *from || number == last);
+            self.audit.borrow_mut().retain(|(of, number), record| of != log || is_kept(*number, record.at));
         }
         Ok(())
     }
 
-    fn audit(&self, below: u64, limit: u32) -> Result<Vec<AuditRecord>, Self::Error> {
+    fn audit(&self, below: u64, limit: u32, with_registry: bool) -> Result<Vec<AuditRecord>, Self::Error> {
+        let is_seen = |log: Log| with_registry || log != Log::Registry;
         let audit = self.audit.borrow();
-        Ok(audit.range(..below).rev().take(limit as usize).map(|(_, record)| record.clone()).collect())
+        let seen = audit.iter().filter(|((log, _), line)| is_seen(*log) && line.seq < below);
+        let mut lines: Vec<_> = seen.map(|(_, line)| line.clone()).collect();
+        lines.sort_by_key(|line| std::cmp::Reverse(line.seq));
+        lines.truncate(limit as usize);
+        Ok(lines)
     }
 }
 
@@ -86,12 +101,24 @@ fn key(id: &str, scopes: &[&str]) -> Key {
     }
 }
 
+fn create(key: Key) -> Input {
+    Input::CreateKey { key, maker_ends_at: None }
+}
+
 /// A desk over rows in memory, which can be lost and made anew.
-#[derive(Default)]
 struct World {
     rows: Memory,
     desk: Desk,
 }
+
+impl Default for World {
+    fn default() -> Self {
+        Self { rows: Memory::default(), desk: Desk::new(vec![ROOT.into()]) }
+    }
+}
+
+/// The fingerprint of the deployment's key.
+const ROOT: &str = "root 1";
 
 impl World {
     fn drive(&mut self, ms: u64, input: Input) -> Result<(), Fault<&'static str>> {
@@ -120,6 +147,6 @@ impl World {
 
     /// The instance dies; the rows stay.
     fn lose_memory(&mut self) {
-        self.desk = Desk::default();
+        self.desk = Desk::new(vec![ROOT.into()]);
     }
 }

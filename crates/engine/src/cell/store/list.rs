@@ -3,6 +3,8 @@
 //! What a run can be found by, its tags and its attributes, are rows of one table. A bounded number of rows is
 //! looked at for each request: the caller goes on from where the last one ended.
 
+use std::collections::BTreeSet;
+
 use stepwell_core::{
     cell::Tally,
     run::{Run, Tail},
@@ -44,20 +46,33 @@ pub fn label(name: &str, value: &str) -> String {
 
 impl Store {
     /// Runs that fit a filter, newest first, as people see them.
-    pub fn list(&self, filter: &Filter, below: u64, limit: u32) -> Result<Listed, StoreError> {
-        let Found { numbers, next } = self.find_runs(filter, below, limit)?;
+    pub fn list(
+        &self,
+        filter: &Filter,
+        among: Option<&BTreeSet<String>>,
+        below: u64,
+        limit: u32,
+    ) -> Result<Listed, StoreError> {
+        let Found { numbers, next } = self.find_runs(filter, among, below, limit)?;
         Ok(Listed { runs: self.views(&numbers)?, next })
     }
 
-    /// Runs that fit a filter, newest first.
-    pub fn find_runs(&self, filter: &Filter, below: u64, limit: u32) -> Result<Found, StoreError> {
+    /// Runs that fit a filter, newest first; only those of some workflows, if the caller may see no others.
+    pub fn find_runs(
+        &self,
+        filter: &Filter,
+        among: Option<&BTreeSet<String>>,
+        below: u64,
+        limit: u32,
+    ) -> Result<Found, StoreError> {
         if !self.has_schema()? {
             return Ok(Found { numbers: Vec::new(), next: None });
         }
         let mut labels: Vec<_> = filter.tag.iter().cloned().collect();
         labels.extend(filter.attributes.iter().map(|(name, value)| label(name, value)));
         // Where each row fits, one more than is shown tells whether there are more.
-        let scanned = if takes_any_run(filter) { limit.saturating_add(1) } else { SCANNED_MAX };
+        let scanned =
+            if takes_any_run(filter) && among.is_none() { limit.saturating_add(1) } else { SCANNED_MAX };
         let (query, bindings) = query(&labels, below, scanned);
         let rows = self.tables.rows_of(&query.into(), &bindings)?;
         let is_cut_off = rows.len() == scanned as usize;
@@ -67,7 +82,11 @@ impl Store {
             if filter.from.is_some_and(|from| created_at.plus_millis(CLOCK_MARGIN_MS) < from) {
                 break;
             }
-            if fits(filter, labels.len(), row, created_at)? {
+            let is_seen = match among {
+                Some(among) => among.contains(&row.text(2, "workflow")?),
+                None => true,
+            };
+            if is_seen && fits(filter, labels.len(), row, created_at)? {
                 numbers.push(run_number);
             }
             let is_last = index + 1 == rows.len();

@@ -13,5 +13,6 @@ pub mod cell;
 pub mod pools;
 pub mod run;
 pub mod stream;
+pub mod sweep;
 pub mod token;
 pub mod window;

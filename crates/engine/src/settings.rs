@@ -33,6 +33,12 @@ const CELL_BYTES_DEFAULT: u64 = 10_000_000_000;
 /// For how many days runs are kept after their end; 0 or `forever` keeps them.
 const RETENTION_DAYS: &str = "STEPWELL_RETENTION_DAYS";
 
+/// The most programs that one cell calls at once.
+const WINDOW_MAX: u32 = 1_000;
+
+/// The most calls that one activation makes on its session.
+const COMMITS_MAX: u32 = 10_000;
+
 const DAY_MS: u64 = 86_400_000;
 
 /// The most days of any setting: a hundred years.
@@ -60,12 +66,13 @@ pub struct Settings {
 impl Settings {
     /// Reads them.
     pub fn of(env: &Env) -> Self {
-        let number = |name| variable(env, name).and_then(|text| text.parse::<u32>().ok());
+        // What cannot be read was refused by the Worker that asks: see [`Deployment::of`].
+        let number = |name, most| whole_number(env, name, most).ok().flatten();
         let profile = Profile::of(variable(env, "STEPWELL_PROFILE").as_deref());
         Self {
             cell_bytes: cell_bytes(env).unwrap_or(CELL_BYTES_DEFAULT),
-            window: number("STEPWELL_WINDOW").unwrap_or(profile.window).clamp(1, 1_000) as usize,
-            commits: number("STEPWELL_COMMITS").unwrap_or(profile.commits).clamp(1, 10_000),
+            window: number("STEPWELL_WINDOW", WINDOW_MAX).unwrap_or(profile.window) as usize,
+            commits: number("STEPWELL_COMMITS", COMMITS_MAX).unwrap_or(profile.commits),
             shares: Deployment::of(env).map_or(1, |deployment| deployment.pool.cells_of_latest()),
             meter: variable(env, "STEPWELL_METER").is_some_and(|text| text == "1"),
         }
@@ -82,14 +89,16 @@ struct Profile {
     cells: u32,
     window: u32,
     commits: u32,
+    /// How many objects one sweep visits.
+    sweep_calls: usize,
 }
 
 impl Profile {
     /// An invocation of the paid plan makes up to 10,000 calls of other services.
-    const PAID: Self = Self { cells: 16, window: 12, commits: 1_000 };
+    const PAID: Self = Self { cells: 16, window: 12, commits: 1_000, sweep_calls: 1_000 };
 
     /// One of the free plan makes up to 50, those of the steps' own code included.
-    const FREE: Self = Self { cells: 1, window: 4, commits: 20 };
+    const FREE: Self = Self { cells: 1, window: 4, commits: 20, sweep_calls: 40 };
 
     fn of(name: Option<&str>) -> Self {
         match name {
@@ -111,6 +120,8 @@ pub struct Deployment {
     pub retention_ms: Option<u64>,
     /// Whether runs are started only with an idempotency key: `STEPWELL_IDEMPOTENCY`.
     pub key_required: bool,
+    /// How many objects one sweep visits: what an invocation of the plan may call.
+    pub sweep_calls: usize,
 }
 
 impl Deployment {
@@ -122,8 +133,8 @@ impl Deployment {
         {
             return Err(format!("The variable STEPWELL_PROFILE is '{name}'. It takes free or paid."));
         }
-        let default = || Profile::of(profile.as_deref()).cells.to_string();
-        let cells = variable(env, "STEPWELL_CELLS").unwrap_or_else(default);
+        let profile = Profile::of(profile.as_deref());
+        let cells = variable(env, "STEPWELL_CELLS").unwrap_or_else(|| profile.cells.to_string());
         let pool = Pool::parse(DEFAULT_POOL, &cells)
             .map_err(|error| format!("The variable STEPWELL_CELLS is '{cells}'. {error}"))?;
         if pool.has_grown() && runtime::property(env, CATALOG_BINDING).is_undefined() {
@@ -133,6 +144,8 @@ impl Deployment {
             ));
         }
         cell_bytes(env)?;
+        whole_number(env, "STEPWELL_WINDOW", WINDOW_MAX)?;
+        whole_number(env, "STEPWELL_COMMITS", COMMITS_MAX)?;
         let retention_days = match variable(env, RETENTION_DAYS).as_deref() {
             Some("forever") => 0,
             Some(_) | None => days(env, RETENTION_DAYS, 30)?,
@@ -147,7 +160,8 @@ impl Deployment {
                 ));
             }
         };
-        Ok(Self { pool, key_days: days(env, "STEPWELL_KEY_DAYS", 30)?, retention_ms, key_required })
+        let (key_days, sweep_calls) = (days(env, "STEPWELL_KEY_DAYS", 30)?, profile.sweep_calls);
+        Ok(Self { pool, key_days, retention_ms, key_required, sweep_calls })
     }
 }
 
@@ -156,6 +170,16 @@ fn cell_bytes(env: &Env) -> Result<u64, String> {
     let Some(text) = variable(env, "STEPWELL_CELL_BYTES") else { return Ok(CELL_BYTES_DEFAULT) };
     let bytes = text.parse().ok().filter(|bytes| *bytes > 0);
     bytes.ok_or_else(|| format!("The variable STEPWELL_CELL_BYTES is '{text}'. It takes a number of bytes."))
+}
+
+/// A whole number from 1 on, if there is one.
+fn whole_number(env: &Env, name: &str, most: u32) -> Result<Option<u32>, String> {
+    let Some(text) = variable(env, name) else { return Ok(None) };
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    let number = number.ok_or_else(|| {
+        format!("The variable {name} is '{text}'. It takes a whole number from 1 to {most}.")
+    })?;
+    Ok(Some(number))
 }
 
 /// A whole number of days.

@@ -70,13 +70,17 @@ pub enum Code {
     NamespaceExists,
     /// There are as many of them as there may be.
     TooMany,
+    /// The run has as many signals as it may.
+    TooManySignals,
+    /// What is stored of the run cannot be read.
+    RunUnreadable,
     /// Something is wrong in Stepwell itself.
     Internal,
 }
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -104,6 +108,8 @@ impl Code {
         Self::NamespaceNotFound,
         Self::NamespaceExists,
         Self::TooMany,
+        Self::TooManySignals,
+        Self::RunUnreadable,
         Self::Internal,
         Self::AppUnreachable,
         Self::IdempotencyKeyMissing,
@@ -129,10 +135,11 @@ impl Code {
             | Self::WrongStatus
             | Self::IdempotencyKeyInFlight
             | Self::NamespaceExists
+            | Self::RunUnreadable
             | Self::TooMany => 409,
             Self::PayloadTooLarge => 413,
             Self::IdempotencyKeyReused => 422,
-            Self::LimitReached => 429,
+            Self::LimitReached | Self::TooManySignals => 429,
             Self::ProgramDied
             | Self::RunTimedOut
             | Self::StepInterrupted
@@ -180,6 +187,8 @@ impl Code {
             Self::NamespaceNotFound => "namespace_not_found",
             Self::NamespaceExists => "namespace_exists",
             Self::TooMany => "too_many",
+            Self::TooManySignals => "too_many_signals",
+            Self::RunUnreadable => "run_unreadable",
             Self::Internal => "internal",
         }
     }
@@ -222,6 +231,8 @@ impl Code {
             Self::NamespaceNotFound => "No such namespace",
             Self::NamespaceExists => "There is a namespace of this name",
             Self::TooMany => "There are too many",
+            Self::TooManySignals => "The run has too many signals",
+            Self::RunUnreadable => "The stored run cannot be read",
             Self::Internal => "Something is wrong in Stepwell",
         }
     }

@@ -88,11 +88,13 @@ pub enum Sabotage {
     StepTimerLost,
     /// The patches that a run's code has applied are not stored.
     PatchLost,
+    /// The last event of a journal does not say which commit was the last.
+    TrailerLost,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -134,5 +136,6 @@ impl Sabotage {
         Self::BegunForgotten,
         Self::StepTimerLost,
         Self::PatchLost,
+        Self::TrailerLost,
     ];
 }

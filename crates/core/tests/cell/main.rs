@@ -9,8 +9,10 @@ mod queued;
 mod repeats;
 mod retention;
 mod room;
+mod signals;
 mod streams;
 mod taken_back;
+mod unreadable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,18 +3,21 @@
 use std::{
     cell::{Cell as Slot, RefCell},
     collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
 };
 
 use stepwell_core::{
     cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
-    run::{Entry, Mark, Run, RunRow, Tail},
-    stream::{Change, ToldMark, ToldPage, ToldRow},
+    run::{Entry, Run, RunRow, Tail, Trailer},
+    stream::{Change, ToldMark, ToldPage, ToldRow, Walked},
 };
 use stepwell_protocol::{
     Event, Payload, Place, Record, Seq, Timestamp,
     program::{RawPage, RawRecord},
 };
+
+/// What is stored of a run cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
 
 /// The rows of a cell. Runs are read back from what is stored of them, as after a crash.
 #[derive(Default)]
@@ -29,12 +32,20 @@ pub struct Memory {
     pub bytes: Slot<u64>,
     /// The most rows that were deleted between two looks at it.
     pub deleted: Slot<usize>,
+    /// Runs whose rows cannot be read.
+    pub damaged: RefCell<BTreeSet<u64>>,
+    /// Runs that were set aside for that.
+    pub quarantined: RefCell<BTreeSet<u64>>,
+    /// How often a damaged row was read.
+    pub stumbled: Slot<usize>,
 }
 
 struct Stored {
     run: Run,
     row: RunRow,
-    journal: Vec<(Record, Option<Mark>)>,
+    journal: Vec<Record>,
+    /// What its last event says besides.
+    trailer: Trailer,
     told: Vec<ToldRow>,
 }
 
@@ -44,8 +55,7 @@ const PAGE_SIZE: usize = 2;
 impl Memory {
     /// A run that is there.
     pub fn get(&self, number: u64) -> Run {
-        let Ok(run) = self.run(number);
-        run.expect("it was inserted")
+        self.run(number).expect("it can be read").expect("it was inserted")
     }
 
     /// How many runs there are.
@@ -63,53 +73,82 @@ impl Memory {
         self.rows.borrow().get(&number).map_or(0, |stored| stored.told.len())
     }
 
+    /// How many bytes the items of those have.
+    pub fn told_bytes(&self, number: u64) -> u64 {
+        let rows = self.rows.borrow();
+        let told = rows.get(&number).map(|stored| stored.told.as_slice()).unwrap_or_default();
+        told.iter().flat_map(|row| &row.items).map(|told| told.item.size() as u64).sum()
+    }
+
     /// Every event of a run that was ever recorded.
     pub fn history(&self, number: u64) -> Vec<Record> {
-        let Ok(records) = self.records(number, Seq(0), Seq(u32::MAX));
-        records
+        self.records(number, Seq(0), Seq(u32::MAX))
+    }
+
+    /// The journal after one position up to another.
+    fn records(&self, number: u64, after: Seq, through: Seq) -> Vec<Record> {
+        let rows = self.rows.borrow();
+        let journal = rows.get(&number).map(|stored| stored.journal.as_slice()).unwrap_or_default();
+        journal.iter().filter(|record| record.seq > after && record.seq <= through).cloned().collect()
     }
 }
 
 impl Rows for Memory {
-    type Error = Infallible;
+    type Error = Unreadable;
 
-    fn run(&self, number: u64) -> Result<Option<Run>, Infallible> {
-        Ok(self.rows.borrow().get(&number).map(|Stored { run, row, journal, .. }| {
-            let tail = Tail {
-                head: journal.last().map_or(Seq(0), |(record, _)| record.seq),
-                mark: journal.iter().rev().find_map(|(_, mark)| *mark),
-            };
+    fn is_unreadable(_: &Unreadable) -> bool {
+        true
+    }
+
+    fn quarantine(&self, number: u64, _: &Unreadable) -> Result<(), Unreadable> {
+        self.quarantined.borrow_mut().insert(number);
+        Ok(())
+    }
+
+    fn release(&self, run: &Run) -> Result<bool, Unreadable> {
+        Ok(self.quarantined.borrow_mut().remove(&run.id.number))
+    }
+
+    fn run(&self, number: u64) -> Result<Option<Run>, Unreadable> {
+        if self.damaged.borrow().contains(&number) {
+            self.stumbled.set(self.stumbled.get() + 1);
+            return Err(Unreadable);
+        }
+        Ok(self.rows.borrow().get(&number).map(|Stored { run, row, journal, trailer, .. }| {
+            let tail = Tail { head: journal.last().map_or(Seq(0), |record| record.seq), trailer: *trailer };
             let Run { id, workflow, created_at, .. } = run.clone();
             Run::from_row(id, workflow, created_at, &row.state, tail).expect("it was written by a run")
         }))
     }
 
-    fn last_number(&self) -> Result<u64, Infallible> {
+    fn last_number(&self) -> Result<u64, Unreadable> {
         Ok(self.rows.borrow().keys().last().copied().unwrap_or_default().max(self.last_number.get()))
     }
 
-    fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, Infallible> {
+    fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, Unreadable> {
         let rows = self.rows.borrow();
         let runs = rows.iter().rev().take(limit);
         Ok(runs.map(|(number, stored)| (*number, stored.run.id.suffix.clone())).collect())
     }
 
-    fn insert(&self, run: &Run, _: &Payload, key: Option<&KeyRow>) -> Result<(), Infallible> {
+    fn insert(&self, run: &Run, _: &Payload, key: Option<&KeyRow>) -> Result<(), Unreadable> {
         if let Some(KeyRow { key, fingerprint }) = key.cloned() {
             let stored = StoredRun { number: run.id.number, fingerprint };
             self.keys.borrow_mut().insert(key, StoredKey::Run(stored));
         }
-        let stored = Stored { run: run.clone(), row: run.to_row(), journal: Vec::new(), told: Vec::new() };
+        let (row, journal, told) = (run.to_row(), Vec::new(), Vec::new());
+        let stored = Stored { run: run.clone(), row, journal, trailer: Trailer::default(), told };
         self.rows.borrow_mut().insert(run.id.number, stored);
         Ok(())
     }
 
-    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Infallible> {
+    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Unreadable> {
         let mut rows = self.rows.borrow_mut();
         let stored = rows.get_mut(&run.id.number).expect("it was inserted");
         for entry in entries {
-            if let Entry::Recorded { record, mark } = entry {
-                stored.journal.push((record.clone(), *mark));
+            if let Entry::Recorded { record, .. } = entry {
+                stored.journal.push(record.clone());
+                stored.trailer = run.trailer();
                 if let Event::SignalReceived { id: Some(id), .. } = &record.event {
                     self.signals.borrow_mut().insert((run.id.number, id.clone()));
                 }
@@ -123,20 +162,20 @@ impl Rows for Memory {
         Ok(())
     }
 
-    fn key(&self, key: &str) -> Result<Option<StoredKey>, Infallible> {
+    fn key(&self, key: &str) -> Result<Option<StoredKey>, Unreadable> {
         Ok(self.keys.borrow().get(key).cloned())
     }
 
-    fn reserve(&self, key: &str, to: &Place) -> Result<(), Infallible> {
+    fn reserve(&self, key: &str, to: &Place) -> Result<(), Unreadable> {
         self.keys.borrow_mut().insert(key.to_owned(), StoredKey::Moved(to.clone()));
         Ok(())
     }
 
-    fn weight(&self, number: u64) -> Result<u64, Infallible> {
+    fn weight(&self, number: u64) -> Result<u64, Unreadable> {
         Ok(self.events(number) as u64 * self.event_bytes.get())
     }
 
-    fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Infallible> {
+    fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Unreadable> {
         let mut rows = self.rows.borrow_mut();
         let journal = &mut rows.get_mut(&number).expect("it was inserted").journal;
         let fit = room.bytes.checked_div(self.event_bytes.get());
@@ -154,7 +193,7 @@ impl Rows for Memory {
         Ok(Trimmed { rows: trimmed, is_all: is_all && told.is_empty() && trimmed < room.rows })
     }
 
-    fn remove(&self, run: &Run) -> Result<usize, Infallible> {
+    fn remove(&self, run: &Run) -> Result<usize, Unreadable> {
         let number = run.id.number;
         let stored = self.rows.borrow_mut().remove(&number).expect("it was inserted");
         self.last_number.set(self.last_number.get().max(number));
@@ -164,7 +203,7 @@ impl Rows for Memory {
         Ok(removed)
     }
 
-    fn tally(&self, after: u64, limit: usize) -> Result<Tally, Infallible> {
+    fn tally(&self, after: u64, limit: usize) -> Result<Tally, Unreadable> {
         let numbers: Vec<_> = self.rows.borrow().keys().copied().filter(|number| *number > after).collect();
         let looked_at = &numbers[..numbers.len().min(limit)];
         let runs = looked_at.iter().map(|number| self.get(*number)).filter(|run| !run.deleting);
@@ -174,20 +213,20 @@ impl Rows for Memory {
         })
     }
 
-    fn bytes(&self) -> Result<u64, Infallible> {
+    fn bytes(&self) -> Result<u64, Unreadable> {
         Ok(self.bytes.get())
     }
 
-    fn has_signal(&self, number: u64, id: &str) -> Result<bool, Infallible> {
+    fn has_signal(&self, number: u64, id: &str) -> Result<bool, Unreadable> {
         Ok(self.signals.borrow().contains(&(number, id.to_owned())))
     }
 
-    fn input(&self, _: u64) -> Result<Payload, Infallible> {
+    fn input(&self, _: u64) -> Result<Payload, Unreadable> {
         Ok(Payload::null())
     }
 
-    fn page(&self, number: u64, after: Seq) -> Result<RawPage, Infallible> {
-        let mut records = self.records(number, after, Seq(u32::MAX))?;
+    fn page(&self, number: u64, after: Seq) -> Result<RawPage, Unreadable> {
+        let mut records = self.records(number, after, Seq(u32::MAX));
         let more = records.len() > PAGE_SIZE;
         records.truncate(PAGE_SIZE);
         let records = records.into_iter().map(|record| RawRecord {
@@ -198,15 +237,8 @@ impl Rows for Memory {
         Ok(RawPage { events: records.collect(), more })
     }
 
-    fn records(&self, number: u64, after: Seq, through: Seq) -> Result<Vec<Record>, Infallible> {
-        let rows = self.rows.borrow();
-        let journal = rows.get(&number).map(|stored| stored.journal.as_slice()).unwrap_or_default();
-        let records = journal.iter().map(|(record, _)| record);
-        Ok(records.filter(|record| record.seq > after && record.seq <= through).cloned().collect())
-    }
-
-    fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Infallible> {
-        let records = self.records(number, after, Seq(u32::MAX))?.into_iter();
+    fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Unreadable> {
+        let records = self.records(number, after, Seq(u32::MAX)).into_iter();
         Ok(records.filter(|record| what.fits(&record.event)).take(PAGE_SIZE).collect())
     }
 
@@ -215,32 +247,33 @@ impl Rows for Memory {
         after: (Timestamp, u64),
         now: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(Timestamp, u64)>, Infallible> {
+    ) -> Result<Vec<(Timestamp, u64)>, Unreadable> {
         let rows = self.rows.borrow();
         let mut due: Vec<_> =
             rows.iter().filter_map(|(number, stored)| Some((stored.row.wake_at?, *number))).collect();
+        due.retain(|(_, number)| !self.quarantined.borrow().contains(number));
         due.retain(|&place| place > after && place.0 <= now);
         due.sort_unstable();
         due.truncate(limit);
         Ok(due)
     }
 
-    fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Infallible> {
+    fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Unreadable> {
         Ok(self.due(after, Timestamp::MAX, 1)?.first().map(|&(at, _)| at))
     }
 
-    fn tell(&self, number: u64, row: &ToldRow) -> Result<(), Infallible> {
+    fn tell(&self, number: u64, row: &ToldRow) -> Result<(), Unreadable> {
         let mut rows = self.rows.borrow_mut();
         rows.get_mut(&number).expect("it was inserted").told.push(row.clone());
         Ok(())
     }
 
-    fn told_last(&self, number: u64) -> Result<Option<(u32, ToldMark)>, Infallible> {
+    fn told_last(&self, number: u64) -> Result<Option<(u32, ToldMark)>, Unreadable> {
         let rows = self.rows.borrow();
         Ok(rows.get(&number).and_then(|stored| stored.told.last()).map(|row| (row.last, row.mark)))
     }
 
-    fn told(&self, number: u64, after: u32) -> Result<ToldPage, Infallible> {
+    fn told(&self, number: u64, after: u32) -> Result<ToldPage, Unreadable> {
         let rows = self.rows.borrow();
         let told = rows.get(&number).map(|stored| stored.told.as_slice()).unwrap_or_default();
         let mut rows: Vec<_> = told.iter().filter(|row| row.last > after).cloned().collect();
@@ -249,25 +282,22 @@ impl Rows for Memory {
         Ok(ToldPage { rows, more })
     }
 
-    fn told_weight(&self, number: u64) -> Result<Slice, Infallible> {
+    fn told_weight(&self, number: u64) -> Result<Slice, Unreadable> {
         let rows = self.rows.borrow().get(&number).map_or(0, |stored| stored.told.len());
         Ok(Slice { rows, bytes: 0 })
     }
 
-    fn changed(&self, from: u64, limit: usize) -> Result<Vec<Change>, Infallible> {
-        let runs: Vec<_> = self.rows.borrow().keys().map(|number| self.get(*number)).collect();
-        let mut changes: Vec<_> = runs
-            .into_iter()
-            .filter(|run| run.stamps.status >= from)
-            .map(|run| Change {
-                stamp: run.stamps.status,
-                status: run.status(),
-                id: run.id,
-                workflow: run.workflow,
-            })
-            .collect();
-        changes.sort_unstable_by_key(|change| change.stamp);
-        changes.truncate(limit);
-        Ok(changes)
+    fn changed(&self, after: u64, from: u64, limit: usize) -> Result<Walked, Unreadable> {
+        let numbers: Vec<_> = self.rows.borrow().keys().copied().filter(|number| *number > after).collect();
+        let looked_at = &numbers[..numbers.len().min(limit)];
+        let runs = looked_at.iter().map(|number| self.get(*number)).filter(|run| run.stamps.status >= from);
+        let change = |run: Run| Change {
+            stamp: run.stamps.status,
+            status: run.status(),
+            id: run.id,
+            workflow: run.workflow,
+        };
+        let through = looked_at.last().copied().filter(|_| looked_at.len() == limit);
+        Ok(Walked { changes: runs.map(change).collect(), through })
     }
 }

@@ -69,8 +69,7 @@ impl Host {
     /// Refuses a new run if the namespace has as many as it may.
     pub(super) fn check_live(&self, grant: &Grant) -> Result<(), Fault> {
         let mut machine = self.machine.borrow_mut();
-        let count = || self.store.live_runs();
-        match machine.check_live(runtime::clock(), &grant.limits, self.settings.shares, count)? {
+        match machine.check_live(&self.store, &grant.limits, self.settings.shares)? {
             Some(problem) => Err(problem.into()),
             None => Ok(()),
         }

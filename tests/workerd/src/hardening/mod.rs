@@ -5,6 +5,10 @@
 
 mod deletion;
 mod seed;
+mod signals;
+mod sweep;
+mod tables;
+mod unreadable;
 
 use std::{pin::Pin, time::Duration};
 
@@ -45,11 +49,33 @@ pub struct Scenario {
 }
 
 /// All scenarios, in the order in which they run.
-pub const SCENARIOS: [Scenario; 1] = [Scenario {
-    name: "deletion",
-    shows: "expired runs are deleted in bounded slices while the meter is off",
-    run: |size| Box::pin(deletion::run(size)),
-}];
+pub const SCENARIOS: [Scenario; 5] = [
+    Scenario {
+        name: "deletion",
+        shows: "expired runs are deleted in bounded slices while the meter is off",
+        run: |size| Box::pin(deletion::run(size)),
+    },
+    Scenario {
+        name: "unreadable",
+        shows: "a row that cannot be read delays no other run",
+        run: |size| Box::pin(unreadable::run(size)),
+    },
+    Scenario {
+        name: "tables",
+        shows: "pages, counts and streams do not look at a whole table for each request",
+        run: |size| Box::pin(tables::run(size)),
+    },
+    Scenario {
+        name: "signals",
+        shows: "a signal costs the same however many came before, and large ones are read by pages",
+        run: |size| Box::pin(signals::run(size)),
+    },
+    Scenario {
+        name: "sweep",
+        shows: "lost alarms are found in any number of namespaces, by sweeps with a bounded number of calls",
+        run: |size| Box::pin(sweep::run(size)),
+    },
+];
 
 /// An engine with one cell, as users have it.
 async fn one_cell() -> Result<Engine> {

@@ -17,5 +17,6 @@ pub mod pools;
 pub mod recent;
 pub mod run;
 pub mod stream;
+pub mod sweep;
 pub mod token;
 pub mod window;

@@ -1,7 +1,7 @@
 //! Stepwell's engine on Durable Objects: the host around the machines of `stepwell-core`.
 //!
-//! A request goes through [`http`] to the [`cell`] that holds the run; there one loop (`cell/drive.rs`)
-//! asks the machine, commits what it decided, arms the alarm and performs the effects. Everything here is
+//! A request goes through [`http`] to the [`cell`] that holds the run; there one loop
+//! (`crates/core/src/cell/drive.rs`) asks the machine, commits what it decided, arms the alarm and performs the effects. Everything here is
 //! thin: decisions are the machines', durability is the platform's.
 
 mod access;

@@ -129,6 +129,8 @@ fn learn(bulk: &mut Progressing, command: &Command, news: Vec<News>) {
         match news {
             News::Record(record) => bulk.learn(&record),
             News::Yours { seq, .. } => bulk.recorded(seq, command),
+            // Its next commit is refused for what it has not seen, and its next activation reads all of it.
+            News::More => {}
         }
     }
 }

@@ -47,6 +47,12 @@ const CELL_BYTES_DEFAULT: u64 = 10_000_000_000;
 /// For how many days runs are kept after their end; 0 or `forever` keeps them.
 const RETENTION_DAYS: &str = "STEPWELL_RETENTION_DAYS";
 
+/// The most programs that one cell calls at once.
+const WINDOW_MAX: u32 = 1_000;
+
+/// The most calls that one activation makes on its session.
+const COMMITS_MAX: u32 = 10_000;
+
 const DAY_MS: u64 = 86_400_000;
 
 /// The most days of any setting: a hundred years.
@@ -76,12 +82,13 @@ pub struct Settings {
 impl Settings {
     /// Reads them.
     pub fn of(env: &Env) -> Self {
-        let number = |name| variable(env, name).and_then(|text| text.parse::<u32>().ok());
+        // What cannot be read was refused by the Worker that asks: see [`Deployment::of`].
+        let number = |name, most| whole_number(env, name, most).ok().flatten();
         let profile = Profile::of(variable(env, "STEPWELL_PROFILE").as_deref());
         Self {
             cell_bytes: cell_bytes(env).unwrap_or(CELL_BYTES_DEFAULT),
-            window: number("STEPWELL_WINDOW").unwrap_or(profile.window).clamp(1, 1_000) as usize,
-            commits: number("STEPWELL_COMMITS").unwrap_or(profile.commits).clamp(1, 10_000),
+            window: number("STEPWELL_WINDOW", WINDOW_MAX).unwrap_or(profile.window) as usize,
+            commits: number("STEPWELL_COMMITS", COMMITS_MAX).unwrap_or(profile.commits),
             step_timeout_ms: step_timeout_ms(env).unwrap_or(STEP_TIMEOUT_MS),
             shares: Deployment::of(env).map_or(1, |deployment| deployment.pool.cells_of_latest()),
             meter: variable(env, "STEPWELL_METER").is_some_and(|text| text == "1"),
@@ -100,14 +107,16 @@ struct Profile {
     cells: u32,
     window: u32,
     commits: u32,
+    /// How many objects one sweep visits.
+    sweep_calls: usize,
 }
 
 impl Profile {
     /// An invocation of the paid plan makes up to 10,000 calls of other services.
-    const PAID: Self = Self { cells: 16, window: 12, commits: 1_000 };
+    const PAID: Self = Self { cells: 16, window: 12, commits: 1_000, sweep_calls: 1_000 };
 
     /// One of the free plan makes up to 50, those of the steps' own code included.
-    const FREE: Self = Self { cells: 1, window: 4, commits: 20 };
+    const FREE: Self = Self { cells: 1, window: 4, commits: 20, sweep_calls: 40 };
 
     fn of(name: Option<&str>) -> Self {
         match name {
@@ -133,6 +142,8 @@ pub struct Deployment {
     pub is_dev: bool,
     /// The origins whose pages may call the API: `STEPWELL_CORS`.
     pub origins: Vec<String>,
+    /// How many objects one sweep visits: what an invocation of the plan may call.
+    pub sweep_calls: usize,
 }
 
 impl Deployment {
@@ -144,8 +155,8 @@ impl Deployment {
         {
             return Err(format!("The variable STEPWELL_PROFILE is '{name}'. It takes free or paid."));
         }
-        let default = || Profile::of(profile.as_deref()).cells.to_string();
-        let cells = variable(env, "STEPWELL_CELLS").unwrap_or_else(default);
+        let profile = Profile::of(profile.as_deref());
+        let cells = variable(env, "STEPWELL_CELLS").unwrap_or_else(|| profile.cells.to_string());
         let pool = Pool::parse(DEFAULT_POOL, &cells)
             .map_err(|error| format!("The variable STEPWELL_CELLS is '{cells}'. {error}"))?;
         if pool.has_grown() && runtime::property(env, CATALOG_BINDING).is_undefined() {
@@ -156,6 +167,8 @@ impl Deployment {
         }
         cell_bytes(env)?;
         step_timeout_ms(env)?;
+        whole_number(env, "STEPWELL_WINDOW", WINDOW_MAX)?;
+        whole_number(env, "STEPWELL_COMMITS", COMMITS_MAX)?;
         let retention_days = match variable(env, RETENTION_DAYS).as_deref() {
             Some("forever") => 0,
             Some(_) | None => days(env, RETENTION_DAYS, 30)?,
@@ -178,8 +191,8 @@ impl Deployment {
             }
         };
         let origins = origins(&variable(env, "STEPWELL_CORS").unwrap_or_default())?;
-        let key_days = days(env, "STEPWELL_KEY_DAYS", 30)?;
-        Ok(Self { pool, key_days, retention_ms, key_required, is_dev, origins })
+        let (key_days, sweep_calls) = (days(env, "STEPWELL_KEY_DAYS", 30)?, profile.sweep_calls);
+        Ok(Self { pool, key_days, retention_ms, key_required, is_dev, origins, sweep_calls })
     }
 }
 
@@ -248,6 +261,16 @@ fn step_timeout_ms(env: &Env) -> Result<u64, String> {
     let ms = count.parse::<u64>().ok().zip(unit_ms).and_then(|(count, unit)| count.checked_mul(unit));
     let ms = ms.filter(|ms| (1..=DAYS_MAX * DAY_MS).contains(ms));
     ms.ok_or_else(|| format!("The variable {NAME} is '{text}'. Set a number and a unit: 90s, 5m, 2h."))
+}
+
+/// A whole number from 1 on, if there is one.
+fn whole_number(env: &Env, name: &str, most: u32) -> Result<Option<u32>, String> {
+    let Some(text) = variable(env, name) else { return Ok(None) };
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    let number = number.ok_or_else(|| {
+        format!("The variable {name} is '{text}'. It takes a whole number from 1 to {most}.")
+    })?;
+    Ok(Some(number))
 }
 
 /// A whole number of days.

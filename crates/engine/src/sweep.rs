@@ -1,34 +1,66 @@
-//! The last net: looks after cells that nobody asks anything.
+//! The last net: looks after cells and catalogs that nobody asks anything.
 //!
-//! A cell wakes by its alarm. Should the platform ever lose one, the next request to the cell arms it again; a cell
-//! that only holds sleeping runs may get none for a year. So the deployment's cron trigger touches every cell.
+//! An object wakes by its alarm. Should the platform ever lose one, the next request to the object arms it again; a cell
+//! that only holds sleeping runs may get none for a year. So the deployment's cron trigger touches them, a bounded
+//! number each time (`stepwell_core::sweep`). Where one invocation does not reach all of them, the first cell of the
+//! default namespace keeps the cursor.
 
 use futures::stream::{self, StreamExt as _};
-use stepwell_protocol::access::NamespaceList;
+use stepwell_core::sweep::{Part, Target, part};
+use stepwell_protocol::{Place, access::NamespaceList};
 use worker::Env;
 
 use crate::{catalog::Request, cell::Operation, http::Front, settings::DEFAULT_NAMESPACE};
 
-/// How many cells are touched at once: what one invocation may have under way.
+/// How many objects are touched at once: what one invocation may have under way.
 const AT_ONCE: usize = 5;
 
-/// Lets every cell compare its alarm with its rows.
+/// Lets the next objects compare their alarms with their rows.
 pub async fn sweep(env: Env) {
     let front = match Front::new(env) {
         Ok(front) => front,
         Err(refusal) => return worker::console_error!("stepwell: nothing was touched: {}", refusal.0),
     };
-    let cells = namespaces(&front).await.into_iter().flat_map(|name| {
-        let front = front.within(&name);
-        front.cells().map(move |place| (front.clone(), place))
-    });
-    let touched = stream::iter(cells).map(|(front, place)| {
+    let places: Vec<_> = front.cells().collect();
+    let names = namespaces(&front).await;
+    let plan = |after| part(names.clone(), &places, front.has_catalog(), after, front.sweep_calls());
+    let first = plan(None);
+    let Part { targets, next } = match (&first.next, places.first()) {
+        (Some(_), Some(keeper)) => plan(cursor(&front, keeper).await.as_ref()),
+        (None, _) | (_, None) => first,
+    };
+    let touched = stream::iter(targets).map(|target| {
+        let front = front.within(&target.namespace);
         // What went wrong is in the log; the others are touched all the same, and this one the next time.
-        async move { front.ask(&place, Operation::Touch).await.is_ok() }
+        async move { touch(&front, target).await }
     });
     let failed = touched.buffer_unordered(AT_ONCE).filter(|ok| std::future::ready(!ok)).count().await;
     if failed > 0 {
-        worker::console_error!("stepwell: {failed} cells could not be touched");
+        worker::console_error!("stepwell: {failed} objects could not be touched");
+    }
+    if let (Some(next), Some(keeper)) = (next, places.first()) {
+        let kept = front.ask(keeper, Operation::KeepSweep { cursor: next.to_string() }).await;
+        if let Err(refusal) = kept {
+            worker::console_error!("stepwell: the next sweep begins where this one did: {}", refusal.0);
+        }
+    }
+}
+
+async fn touch(front: &Front, Target { place, .. }: Target) -> bool {
+    match place {
+        Some(place) => front.ask(&place, Operation::Touch).await.is_ok(),
+        None => front.ask_catalog::<()>(Request::Check).await.is_ok(),
+    }
+}
+
+/// Where the last sweep has stopped.
+async fn cursor(front: &Front, keeper: &Place) -> Option<stepwell_core::sweep::Cursor> {
+    match front.ask_json::<Option<String>>(keeper, Operation::ShowSweep).await {
+        Ok(cursor) => cursor.and_then(|text| text.parse().ok()),
+        Err(refusal) => {
+            worker::console_error!("stepwell: the sweep begins anew: {}", refusal.0);
+            None
+        }
     }
 }
 

@@ -78,6 +78,10 @@ pub enum Code {
     Misconfigured,
     /// A development server was asked by another name than this machine's own.
     HostNotAllowed,
+    /// The run has as many signals as it may.
+    TooManySignals,
+    /// What is stored of the run cannot be read.
+    RunUnreadable,
     /// Something is wrong in Stepwell itself.
     Internal,
 }
@@ -114,6 +118,8 @@ impl Code {
         Self::TooMany,
         Self::Misconfigured,
         Self::HostNotAllowed,
+        Self::TooManySignals,
+        Self::RunUnreadable,
         Self::Internal,
         Self::AppUnreachable,
         Self::AppKeyMissing,
@@ -141,11 +147,12 @@ impl Code {
             | Self::WrongStatus
             | Self::IdempotencyKeyInFlight
             | Self::NamespaceExists
+            | Self::RunUnreadable
             | Self::TooMany => 409,
             Self::PayloadTooLarge => 413,
             Self::HostNotAllowed => 421,
             Self::IdempotencyKeyReused => 422,
-            Self::LimitReached => 429,
+            Self::LimitReached | Self::TooManySignals => 429,
             Self::ProgramDied
             | Self::RunTimedOut
             | Self::StepInterrupted
@@ -200,6 +207,8 @@ impl Code {
             Self::TooMany => "too_many",
             Self::Misconfigured => "misconfigured",
             Self::HostNotAllowed => "host_not_allowed",
+            Self::TooManySignals => "too_many_signals",
+            Self::RunUnreadable => "run_unreadable",
             Self::Internal => "internal",
         }
     }
@@ -246,6 +255,8 @@ impl Code {
             Self::TooMany => "There are too many",
             Self::Misconfigured => "The deployment is misconfigured",
             Self::HostNotAllowed => "This development server does not answer to that host",
+            Self::TooManySignals => "The run has too many signals",
+            Self::RunUnreadable => "The stored run cannot be read",
             Self::Internal => "Something is wrong in Stepwell",
         }
     }

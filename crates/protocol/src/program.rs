@@ -238,6 +238,9 @@ pub struct Commit {
     /// they are recorded all the same, but what it does next does not count: the run is activated again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foresees: Option<Timestamp>,
+    /// How many signals the program knows of that nobody in it has taken.
+    #[serde(default, skip_serializing_if = "is_uncounted")]
+    pub unread: u32,
     /// Which commit of its activation this is, from 1: whoever carries commits over a way on which a copy may
     /// come late counts them. 0 if nobody does.
     #[serde(default, skip_serializing_if = "is_uncounted")]
@@ -258,6 +261,7 @@ impl Commit {
             then,
             failed_since: None,
             foresees: None,
+            unread: 0,
             turn: 0,
         }
     }
@@ -269,8 +273,8 @@ impl Commit {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_uncounted(turn: &u32) -> bool {
-    *turn == 0
+fn is_uncounted(count: &u32) -> bool {
+    *count == 0
 }
 
 /// How far a run has come, for people to see. A program says the first three, and the estimate if it knows better;
@@ -558,6 +562,10 @@ pub enum News {
     /// An event that the program has not seen.
     #[serde(rename = "record")]
     Record(Record),
+    /// More has happened than one answer holds, the commit's own commands included: the program reads on by pages
+    /// before it does anything else. Always the last one.
+    #[serde(rename = "more")]
+    More,
 }
 
 #[cfg(test)]

@@ -163,23 +163,23 @@ routes! {
     /// Says why a run is where it is.
     Why: Get "/api/executions/{id}/why" Read Run [RunNotFound],
     /// Shows what happened to a run.
-    History: Get "/api/executions/{id}/history" Read Run [InvalidRequest RunNotFound],
+    History: Get "/api/executions/{id}/history" Read Run [InvalidRequest RunNotFound RunUnreadable],
     /// Cancels a run.
-    CancelRun: Post "/api/executions/{id}/cancel" Write Run [RunNotFound RunEnded],
+    CancelRun: Post "/api/executions/{id}/cancel" Write Run [RunNotFound RunEnded RunUnreadable],
     /// Stops a run for a while.
-    PauseRun: Post "/api/executions/{id}/pause" Write Run [RunNotFound RunEnded],
+    PauseRun: Post "/api/executions/{id}/pause" Write Run [RunNotFound RunEnded RunUnreadable],
     /// Lets a paused run go on.
-    ResumeRun: Post "/api/executions/{id}/resume" Write Run [RunNotFound RunEnded],
+    ResumeRun: Post "/api/executions/{id}/resume" Write Run [RunNotFound RunEnded RunUnreadable],
     /// Lets a failed run go on from the step that failed.
-    RetryRun: Post "/api/executions/{id}/retry" Write Run [RunNotFound WrongStatus TooMany],
+    RetryRun: Post "/api/executions/{id}/retry" Write Run [RunNotFound WrongStatus TooMany RunUnreadable],
     /// Takes a run back to before a step, and lets it go on from there.
     RestartRun: Post "/api/executions/{id}/restart" Write Run
-        [InvalidRequest RunNotFound StepNotFound WrongStatus TooMany],
+        [InvalidRequest RunNotFound StepNotFound WrongStatus TooMany RunUnreadable],
     /// Sends a run a signal.
     SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
-        [InvalidRequest RunNotFound RunEnded],
+        [InvalidRequest RunNotFound RunEnded RunUnreadable TooManySignals CellFull],
     /// Follows a run: what happened, then what happens, until its end.
-    FollowRun: Get "/api/executions/{id}/stream" Read Run [InvalidRequest RunNotFound],
+    FollowRun: Get "/api/executions/{id}/stream" Read Run [InvalidRequest RunNotFound RunUnreadable],
     /// Follows the statuses of all runs.
     FollowAll: Get "/api/stream" Read Whole [InvalidRequest],
     /// Describes these routes for programs, as OpenAPI 3.1.

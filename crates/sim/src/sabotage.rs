@@ -90,6 +90,8 @@ pub enum Sabotage {
     StepTimerLost,
     /// The patches that a run's code has applied are not stored.
     PatchLost,
+    /// The last event of a journal does not say which commit was the last.
+    TrailerLost,
 }
 
 impl Sabotage {
@@ -137,5 +139,6 @@ impl Sabotage {
         Self::BegunForgotten,
         Self::StepTimerLost,
         Self::PatchLost,
+        Self::TrailerLost,
     ];
 }

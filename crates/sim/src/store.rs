@@ -7,8 +7,8 @@ use std::{cell::RefCell, rc::Rc};
 
 use stepwell_core::{
     cell::{KeyRow, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
-    run::{Entry, Mark, Run},
-    stream::{Change, ToldMark, ToldPage, ToldRow},
+    run::{Entry, Run},
+    stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
 use stepwell_protocol::{
     Event, Payload, Place, Record, Seq, Timestamp,
@@ -138,7 +138,7 @@ impl Store {
     /// Writes past the machine: what a planted bug does.
     pub fn write_anyway(&self, number: u64, at: Timestamp, event: &Event) {
         let seq = self.inner.borrow().view.journal(number).last().map_or(Seq(1), |last| last.seq.next());
-        let record = journal_row(&Record { seq, at, event: event.clone() }, None);
+        let record = journal_row(&Record { seq, at, event: event.clone() });
         let write = Write { number, records: vec![record], ..Write::default() };
         // A bug that is planted does not care whether it succeeds.
         let _ = self.inner.borrow_mut().write(write);
@@ -211,6 +211,19 @@ impl Inner {
 impl Rows for Store {
     type Error = Refused;
 
+    fn is_unreadable(_: &Refused) -> bool {
+        // Only the machine writes here: what a damaged row does is tested in core.
+        false
+    }
+
+    fn quarantine(&self, _: u64, _: &Refused) -> Result<(), Refused> {
+        Err(Refused)
+    }
+
+    fn release(&self, _: &Run) -> Result<bool, Refused> {
+        self.may_read().map(|()| false)
+    }
+
     fn run(&self, number: u64) -> Result<Option<Run>, Refused> {
         self.may_read()?;
         self.inner.borrow_mut().reads.push(number);
@@ -258,8 +271,8 @@ impl Rows for Store {
         let number = run.id.number;
         let (mut records, mut signal_ids, mut result) = (Vec::new(), Vec::new(), None);
         for entry in entries {
-            if let Entry::Recorded { record, mark } = entry {
-                records.push(journal_row(record, *mark));
+            if let Entry::Recorded { record, .. } = entry {
+                records.push(journal_row(record));
                 if let Event::SignalReceived { id: Some(id), .. } = &record.event {
                     signal_ids.push(id.clone());
                 }
@@ -271,6 +284,11 @@ impl Rows for Store {
                 let failure = serde_json::to_string(failure).expect("a failure is JSON");
                 result = Some(failure.into());
             }
+        }
+        if let Some(last) = records.last_mut()
+            && !self.is(Sabotage::TrailerLost)
+        {
+            last.trailer = Some(run.trailer());
         }
         let changes_row = entries.iter().any(Entry::changes_row) && !self.is_lost(entries);
         let mut inner = self.inner.borrow_mut();
@@ -364,13 +382,6 @@ impl Rows for Store {
         Ok(RawPage { events: events.collect(), more: rest.len() > self.page_events })
     }
 
-    fn records(&self, number: u64, after: Seq, through: Seq) -> Result<Vec<Record>, Refused> {
-        self.may_read()?;
-        let inner = self.inner.borrow();
-        let rest = inner.view.journal_after(number, after).iter();
-        Ok(rest.take_while(|row| row.seq <= through).map(JournalRow::record).collect())
-    }
-
     fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Refused> {
         self.may_read()?;
         let inner = self.inner.borrow();
@@ -430,15 +441,15 @@ impl Rows for Store {
         self.may_read().map(|()| Slice { rows: 0, bytes: 0 })
     }
 
-    fn changed(&self, _: u64, _: usize) -> Result<Vec<Change>, Refused> {
+    fn changed(&self, _: u64, _: u64, _: usize) -> Result<Walked, Refused> {
         // Nor does anybody follow its runs.
         Err(Refused)
     }
 }
 
-fn journal_row(record: &Record, mark: Option<Mark>) -> JournalRow {
+fn journal_row(record: &Record) -> JournalRow {
     let event = serde_json::to_string(&record.event).expect("an event is JSON");
-    JournalRow { seq: record.seq, at: record.at, event: event.into(), mark }
+    JournalRow { seq: record.seq, at: record.at, event: event.into(), trailer: None }
 }
 
 /// A state in which every suspicion is a strike.

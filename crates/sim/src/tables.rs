@@ -10,7 +10,7 @@ use std::{
 
 use stepwell_core::{
     cell::{KeyRow, StoredRun},
-    run::{Entry, Mark, Run, Tail},
+    run::{Entry, Run, Tail, Trailer},
 };
 use stepwell_protocol::{Event, Payload, Place, Record, RunId, Seq, Timestamp};
 
@@ -44,8 +44,8 @@ pub struct JournalRow {
     pub at: Timestamp,
     /// The text of the event.
     pub event: Rc<str>,
-    /// The commit that it ends.
-    pub mark: Option<Mark>,
+    /// What the last event of what was decided says besides itself.
+    pub trailer: Option<Trailer>,
 }
 
 impl JournalRow {
@@ -230,7 +230,7 @@ impl Tables {
         let journal = self.journal(number);
         let tail = Tail {
             head: journal.last().map_or(Seq(0), |last| last.seq),
-            mark: journal.iter().rev().find_map(|row| row.mark),
+            trailer: journal.last().and_then(|last| last.trailer).unwrap_or_default(),
         };
         let id = RunId { place: place.clone(), number, suffix: row.suffix.to_string() };
         let run = Run::from_row(id, row.workflow.to_string(), row.created_at, &row.state, tail);

@@ -110,7 +110,7 @@ impl Bench {
             }
             Err(Fault::Rejected(_)) => assert_eq!(self.run(), before, "what is refused changes nothing"),
             Err(Fault::Moved(_)) => panic!("the run has no key"),
-            Err(Fault::Storage(never)) => match never {},
+            Err(Fault::Storage(error)) => panic!("{error:?}"),
         }
     }
 
@@ -154,7 +154,7 @@ impl Bench {
         match done {
             Ok(()) | Err(Fault::Rejected(_)) => {}
             Err(Fault::Moved(_)) => panic!("the run has no key"),
-            Err(Fault::Storage(never)) => match never {},
+            Err(Fault::Storage(error)) => panic!("{error:?}"),
         }
     }
 
@@ -178,7 +178,7 @@ impl Bench {
     fn told(&self) -> Vec<Told> {
         let (mut items, mut after) = (Vec::new(), 0);
         loop {
-            let Ok(page) = self.rows.told(self.id.number, after);
+            let page = self.rows.told(self.id.number, after).expect("memory gives it");
             for row in page.rows {
                 assert!(
                     row.last > after

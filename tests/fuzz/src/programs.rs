@@ -101,6 +101,7 @@ pub fn answer(data: &[u8]) {
     };
     let first = news.first().map_or(1, |news| match news {
         News::Yours { seq, .. } | News::Record(Record { seq, .. }) => seq.0,
+        News::More => 1,
     });
     let base = Seq(first.saturating_sub(1).min(u32::MAX / 2));
     let all_mine = news.iter().all(|news| matches!(news, News::Yours { .. }));

@@ -3,7 +3,7 @@
 use stepwell_core::{
     access::Credential,
     catalog::{Catalog, Numbers, Row},
-    run::{Mark, Run, Tail},
+    run::{Run, Tail, Trailer},
     stream::{Reader, ToldMark},
 };
 use stepwell_protocol::{Event, Place, RunId, Seq, Timestamp, rest::RunView};
@@ -14,11 +14,11 @@ use crate::{json, parted, text};
 pub fn run_row(data: &[u8]) {
     let Some(text) = text(data) else { return };
     json::check::<Event>(text);
-    json::check::<Mark>(text);
+    json::check::<Trailer>(text);
     json::check::<ToldMark>(text);
     json::check::<Reader>(text);
     let (state, head) = parted(text);
-    let tail = Tail { head: Seq(head.parse().unwrap_or_default()), mark: None };
+    let tail = Tail { head: Seq(head.parse().unwrap_or_default()), trailer: Trailer::default() };
     let Some(run) = read(state, tail) else { return };
     let row = run.to_row();
     let again = read(&row.state, tail).expect("it was just written").to_row();

@@ -105,7 +105,12 @@ impl Engine {
 
     /// Starts one whose clock can [strike](Self::strike).
     pub async fn start_with_clock(form: Form, cells: u32) -> Result<Self> {
-        Self::assemble(form, Build::Abort, &[("STEPWELL_CELLS", &cells.to_string())], &clock).await
+        Self::start_with_clock_and(form, &[("STEPWELL_CELLS", &cells.to_string())]).await
+    }
+
+    /// The same with these variables.
+    pub async fn start_with_clock_and(form: Form, variables: &[(&str, &str)]) -> Result<Self> {
+        Self::assemble(form, Build::Abort, variables, &clock).await
     }
 
     /// Starts one with a Worker before it that calls a method of its entrypoint `WorkflowsRPC` for each request.

@@ -31,6 +31,21 @@ pub fn databases(workerd: &Workerd) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Deletes the alarms of all cells, while workerd is down.
+pub fn lose_alarms(workerd: &Workerd) -> Result<()> {
+    let mut deleted = 0;
+    for entry in fs::read_dir(cells(workerd))? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name.starts_with("metadata.sqlite") {
+            fs::remove_file(&path)?;
+            deleted += 1;
+        }
+    }
+    ensure!(deleted > 0, "there were no alarms in {}", cells(workerd).display());
+    Ok(())
+}
+
 /// Reads a copy of a database, so that workerd can have it open meanwhile: a line for each row.
 pub fn sql(path: &Path, query: &str) -> Result<String> {
     let folder = tempfile::tempdir()?;

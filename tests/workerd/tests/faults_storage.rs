@@ -12,26 +12,11 @@ use serde_json::{Value, json};
 use stepwell_workerd_tests::{
     TestResult, Workerd,
     engine::{Client, Engine, Form},
-    sqlite::{cells, databases, sql},
+    sqlite::{cells, databases, lose_alarms, sql},
 };
 use tokio::time::sleep;
 
 const FORMS: [Form; 2] = [Form::AllInOne, Form::Split];
-
-/// Deletes the alarms of all cells, while workerd is down.
-fn lose_alarms(workerd: &Workerd) -> Result<()> {
-    let mut deleted = 0;
-    for entry in fs::read_dir(cells(workerd))? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.starts_with("metadata.sqlite") {
-            fs::remove_file(&path)?;
-            deleted += 1;
-        }
-    }
-    ensure!(deleted > 0, "there were no alarms in {}", cells(workerd).display());
-    Ok(())
-}
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;

@@ -27,6 +27,8 @@ async fn a_setting_that_makes_no_sense_is_refused_by_every_request() -> TestResu
         ("STEPWELL_KEY_DAYS", "a week", "STEPWELL_KEY_DAYS is 'a week'"),
         ("STEPWELL_RETENTION_DAYS", "-1", "STEPWELL_RETENTION_DAYS is '-1'"),
         ("STEPWELL_CELL_BYTES", "10GB", "STEPWELL_CELL_BYTES is '10GB'"),
+        ("STEPWELL_WINDOW", "many", "STEPWELL_WINDOW is 'many'"),
+        ("STEPWELL_COMMITS", "0", "STEPWELL_COMMITS is '0'"),
     ] {
         let engine = Engine::start_with(Form::AllInOne, &[(name, value)]).await?;
         let client = engine.client();

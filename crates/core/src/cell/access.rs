@@ -12,7 +12,7 @@ use stepwell_protocol::{
     access::{Limits, RunSettings},
 };
 
-use super::Cell;
+use super::{Cell, Fault, Rows};
 use crate::{
     access::{Bucket, Credential, Grant, Need},
     catalog::Confirmation,
@@ -24,9 +24,6 @@ pub const REMEMBERED_MAX: usize = 1_000;
 /// How long a key is remembered at the most, should the catalog ever forget to tell of a change.
 pub const REMEMBERED_MS: u64 = 900_000;
 
-/// How long the number of live runs is taken for what it was, once it has reached the limit.
-const COUNT_AGAIN_MS: u64 = 1_000;
-
 /// What a cell knows of its callers.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
@@ -35,8 +32,6 @@ pub(super) struct Gate {
     heard: u64,
     requests: Bucket,
     bytes: Bucket,
-    /// Runs that had not ended when they were counted, with those that were started since.
-    live: Option<Live>,
 }
 
 #[derive(Debug)]
@@ -44,12 +39,6 @@ struct Remembered {
     hash: String,
     grant: Rc<Grant>,
     until: Timestamp,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Live {
-    at_most: u64,
-    counted_at: Timestamp,
 }
 
 /// What a cell says about a caller.
@@ -119,32 +108,23 @@ impl Cell {
         }
     }
 
-    /// Refuses a new run if its namespace has as many as it may. `count` is asked only if it could be so.
-    pub fn check_live<E>(
+    /// Refuses a new run if its namespace has as many as it may. The cell keeps count; a fresh instance counts a slice
+    /// of its rows with each request until it knows, and takes what it has counted for all until then.
+    pub fn check_live<R: Rows>(
         &mut self,
-        clock: Timestamp,
+        rows: &R,
         limits: &Limits,
         shares: u32,
-        count: impl FnOnce() -> Result<u64, E>,
-    ) -> Result<Option<Problem>, E> {
-        let now = self.now(clock);
+    ) -> Result<Option<Problem>, Fault<R::Error>> {
         let Some(limit) = limits.live_runs.map(|limit| share(limit, shares)) else { return Ok(None) };
-        let is_full = |live: Live| live.at_most >= limit;
-        let is_fresh = |live: Live| live.counted_at.plus_millis(COUNT_AGAIN_MS) > now;
-        let live = match self.gate.live {
-            Some(live) if !is_full(live) || is_fresh(live) => live,
-            Some(_) | None => Live { at_most: count()?, counted_at: now },
-        };
-        self.gate.live = Some(live);
-        if is_full(live) {
-            let detail = format!(
-                "The namespace may have {} runs that have not ended, and this cell's share of them is used.",
-                limits.live_runs.unwrap_or_default()
-            );
-            return Ok(Some(Problem::new(Code::LimitReached, detail).after(1)));
+        if self.count(rows)?.live() < limit {
+            return Ok(None);
         }
-        self.gate.live = Some(Live { at_most: live.at_most + 1, ..live });
-        Ok(None)
+        let detail = format!(
+            "The namespace may have {} runs that have not ended, and this cell's share of them is used.",
+            limits.live_runs.unwrap_or_default()
+        );
+        Ok(Some(Problem::new(Code::LimitReached, detail).after(1)))
     }
 }
 

@@ -8,6 +8,9 @@ use stepwell_protocol::Timestamp;
 use super::{ALARM_SLICE, Cell, DEAD_MAN_MS, Fault, Order, Rows, queued::Nudges};
 use crate::run::{Input, Phase, Run, Session};
 
+/// How many runs one alarm may fail to take up before it gives up.
+const FAILURES_MAX: usize = 8;
+
 impl Cell {
     /// The alarm has fired: takes up what is due and arms the next alarm. Programs are called after that,
     /// by the orders: an alarm that waited for one would keep all others waiting.
@@ -62,8 +65,10 @@ impl Cell {
     fn take_up_due<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
         let due = rows.due(self.scanned, now, ALARM_SLICE).map_err(Fault::Storage)?;
         let is_all = due.len() < ALARM_SLICE;
+        let mut failures = Failures::default();
         for (wake_at, number) in due {
-            self.take_up(rows, now, number)?;
+            // One run that the storage fails for must not keep those behind it waiting.
+            failures.note(self.take_up(rows, now, number))?;
             self.scanned = (wake_at, number);
         }
         if is_all {
@@ -74,9 +79,9 @@ impl Cell {
         let at_work: Vec<_> =
             self.runs.iter().filter(|(_, run)| is_due(run, now)).map(|(number, _)| *number).collect();
         for number in at_work {
-            self.take_up(rows, now, number)?;
+            failures.note(self.take_up(rows, now, number))?;
         }
-        Ok(())
+        failures.first.map_or(Ok(()), Err)
     }
 
     pub(super) fn take_up<R: Rows>(
@@ -85,7 +90,13 @@ impl Cell {
         now: Timestamp,
         number: u64,
     ) -> Result<(), Fault<R::Error>> {
-        let run = self.run(rows, number)?;
+        let run = match self.runs.get(&number) {
+            Some(run) => run.clone(),
+            None => match self.load_or_quarantine(rows, number)? {
+                Some(run) => run,
+                None => return Ok(()),
+            },
+        };
         match run.phase {
             Phase::Running { session: Session::Capability, .. } if !self.window.holds(number, run.epoch) => {
                 self.drive_run(rows, now, run, None, |_| Input::Reload)?;
@@ -110,6 +121,31 @@ impl Cell {
         if let Some(next) = [in_rows, at_work, nudge, silence].into_iter().flatten().min() {
             self.arm_by(now, next);
         }
+        Ok(())
+    }
+}
+
+/// Runs that one alarm could not take up.
+struct Failures<E> {
+    first: Option<Fault<E>>,
+    left: usize,
+}
+
+impl<E> Default for Failures<E> {
+    fn default() -> Self {
+        Self { first: None, left: FAILURES_MAX }
+    }
+}
+
+impl<E> Failures<E> {
+    /// Keeps a failure for later, unless there were too many: then it is not a run's, but the storage's.
+    fn note(&mut self, taken: Result<(), Fault<E>>) -> Result<(), Fault<E>> {
+        let Err(fault) = taken else { return Ok(()) };
+        if self.left == 0 {
+            return Err(fault);
+        }
+        self.left -= 1;
+        self.first.get_or_insert(fault);
         Ok(())
     }
 }

@@ -41,6 +41,12 @@ impl Counted {
         &self.workflows
     }
 
+    /// How many of them have not ended.
+    pub fn live(&self) -> u64 {
+        let counts = self.workflows.values().flatten();
+        counts.filter(|(status, _)| !status.is_terminal()).map(|(_, count)| count).sum()
+    }
+
     /// Whether all runs were counted.
     pub fn is_all(&self) -> bool {
         self.is_all

@@ -25,6 +25,7 @@ mod room;
 mod rows;
 mod session;
 mod telling;
+mod unreadable;
 mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +48,8 @@ pub use requests::{NewRun, Started};
 pub use retention::DELETE_SLICE;
 pub use room::FULL_PERCENT;
 pub use rows::{Fault, KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed};
-pub use telling::{LINGER_MS, TELL_EVERY_MS, TOLD_BYTES_MAX};
+pub use telling::{LINGER_MS, PUBLISHED_BYTES_MAX, TELL_EVERY_MS, TOLD_BYTES_MAX};
+pub use unreadable::unreadable;
 
 use self::{live::Live, queued::Nudges, telling::Telling, watching::Watching};
 use crate::{run::Run, window::Window};

@@ -1,12 +1,12 @@
 //! What clients ask of a cell.
 
 use stepwell_protocol::{
-    Payload, Place, RunId, Timestamp,
+    Code, Payload, Place, RunId, Timestamp,
     program::Dispatch,
     rest::{RunView, Why},
 };
 
-use super::{Cell, Fault, KeyRow, Rows, counts::counts_as, drive::no_such_run};
+use super::{Cell, Fault, KeyRow, Rows, counts::counts_as, drive::no_such_run, unreadable::why_unreadable};
 use crate::run::{Input, Run, Signal, Start};
 
 /// A run to be started.
@@ -61,7 +61,7 @@ impl Cell {
         if let Some(run) = before {
             return Ok(Started { run, created: new.key.is_none() });
         }
-        self.check_room(rows)?;
+        self.check_room(rows, new.input.size(), "new runs")?;
         let number = self.next_number(rows)?;
         let start = Start {
             id: RunId { place: new.place, number, suffix: new.suffix },
@@ -105,7 +105,13 @@ impl Cell {
     /// Why a run is where it is.
     pub fn why<R: Rows>(&mut self, rows: &R, clock: Timestamp, id: &RunId) -> Result<Why, Fault<R::Error>> {
         let now = self.now(clock);
-        let run = self.find(rows, id)?;
+        let run = match self.find(rows, id) {
+            Ok(run) => run,
+            Err(Fault::Rejected(problem)) if problem.code == Code::RunUnreadable => {
+                return Ok(why_unreadable(problem));
+            }
+            Err(fault) => return Err(fault),
+        };
         let mut why = run.why(now);
         if let Some(because) = self.waits_for_a_consumer(now, &run) {
             why.because = because;
@@ -127,11 +133,15 @@ impl Cell {
         signal: Signal,
     ) -> Result<bool, Fault<R::Error>> {
         let now = self.now(clock);
-        self.find(rows, to)?;
+        let run = self.find(rows, to)?;
         if let Some(id) = signal.known_by()
             && rows.has_signal(to.number, id).map_err(Fault::Storage)?
         {
             return Ok(signal.id.is_none());
+        }
+        // One that a run waits for lets it go on, and perhaps end.
+        if !run.waits_for(&signal.name) {
+            self.check_room(rows, signal.payload.size(), "signals that nobody waits for")?;
         }
         self.drive(rows, now, to.number, |slot| Input::Signal { signal, slot })?;
         self.dispatch(rows, now);

@@ -41,7 +41,7 @@ impl Cell {
         while room.rows > 0
             && let Some(number) = self.expired.first().copied()
         {
-            match rows.run(number).map_err(Fault::Storage)? {
+            match self.load_or_quarantine(rows, number)? {
                 // Somebody may have taken it back to life.
                 Some(run) if run.is_expired(now) => {
                     if !self.delete(rows, now, &run, &mut room)? {

@@ -7,13 +7,25 @@ use stepwell_protocol::{
 use super::Tally;
 use crate::{
     run::{Entry, Run},
-    stream::{Change, ToldMark, ToldPage, ToldRow},
+    stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
 
 /// The rows of one cell. Every method that writes is one transaction: all of it or nothing.
 pub trait Rows {
     /// Why the storage failed.
     type Error;
+
+    /// Whether an error says that what is stored of one run cannot be read. To try again would not help, and other
+    /// runs are not affected; any other error is the storage's.
+    fn is_unreadable(error: &Self::Error) -> bool;
+
+    /// Takes a run that cannot be read out of everyone's way: its status is paused, and it has no wake time. One
+    /// statement that reads and changes nothing else of the row.
+    fn quarantine(&self, number: u64, error: &Self::Error) -> Result<(), Self::Error>;
+
+    /// Undoes that for a run that can be read again: its status and its wake time are those of its state. Says whether
+    /// it was in quarantine.
+    fn release(&self, run: &Run) -> Result<bool, Self::Error>;
 
     /// A run's state, from its row and its journal's tail.
     fn run(&self, number: u64) -> Result<Option<Run>, Self::Error>;
@@ -28,7 +40,8 @@ pub trait Rows {
     fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), Self::Error>;
 
     /// Stores entries: a journal row for each record, and the run row if any of them changes it. `run` is the
-    /// state after them, `wake_before` its wake time before.
+    /// state after them, `wake_before` its wake time before. The last of the journal rows has the run's trailer
+    /// ([`Run::trailer`]) beside it.
     fn commit(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry])
     -> Result<(), Self::Error>;
 
@@ -62,9 +75,6 @@ pub trait Rows {
 
     /// The journal after a position, as much as goes into a page; at least one event, if there is one.
     fn page(&self, number: u64, after: Seq) -> Result<RawPage, Self::Error>;
-
-    /// The journal after one position up to another.
-    fn records(&self, number: u64, after: Seq, through: Seq) -> Result<Vec<Record>, Self::Error>;
 
     /// Some of the journal's events of one kind after a position, in order; none, if there are no more. A journal may
     /// be larger than memory: only what is asked for is read.
@@ -103,9 +113,9 @@ pub trait Rows {
     /// How many rows that is, and how many bytes.
     fn told_weight(&self, number: u64) -> Result<Slice, Self::Error>;
 
-    /// The latest changes of status of all runs from a stamp on, in the order of their stamps, at most so many. Looks
-    /// at all runs: for readers that come back, not for those that follow.
-    fn changed(&self, from: u64, limit: usize) -> Result<Vec<Change>, Self::Error>;
+    /// The runs after a number that have changed their status since a stamp, by number. Looks at so many runs: for
+    /// readers that come back, not for those that follow.
+    fn changed(&self, after: u64, from: u64, limit: usize) -> Result<Walked, Self::Error>;
 }
 
 /// A kind of events that is looked for in a journal.

@@ -1,12 +1,15 @@
 //! What a program may ask for its run, and for no other.
 
 use stepwell_protocol::{
-    Epoch, Event, OpKind, Outcome, PROTOCOL, Record, Seq, Timestamp,
-    program::{Activation, Answer, Beat, Commit, News, RawPage},
+    Code, Epoch, Event, OpKind, Outcome, PROTOCOL, Payload, Record, Seq, Timestamp,
+    program::{Activation, Answer, Beat, Commit, News, RawPage, RawRecord},
     rest::CurrentStep,
 };
 
-use super::{Cell, Fault, Rows};
+use super::{
+    Cell, Fault, Rows,
+    unreadable::{unreadable, unreadable_or_failed},
+};
 use crate::run::{Entry, Input, Reply, Run, check_op};
 
 impl Cell {
@@ -24,13 +27,16 @@ impl Cell {
         if !run.is_held_by(epoch) {
             return Err(run.stale(epoch).into());
         }
-        // Of a run that has just been started everything is known: no row has to be read.
-        let input = match self.inputs.remove(&number) {
-            Some(input) => input,
-            None => rows.input(number).map_err(Fault::Storage)?,
+        let (input, mut journal) = match self.read_for_activation(rows, &run) {
+            Ok(read) => read,
+            Err(fault) => {
+                if matches!(&fault, Fault::Rejected(problem) if problem.code == Code::RunUnreadable) {
+                    // Called again, it would find the same: it stops, and says why.
+                    self.drive(rows, now, number, |_| Input::Unreadable)?;
+                }
+                return Err(fault);
+            }
         };
-        let mut journal =
-            if run.head == Seq(0) { RawPage::default() } else { read_page(rows, &run, Seq(0))? };
         // A program that cannot be reached, and one that kills what it runs in, look the same. Asked to fetch
         // the rest of its journal first, the second one is heard of before it dies.
         journal.more |= run.has_losses();
@@ -50,6 +56,23 @@ impl Cell {
             // The host signs: secrets are none of a machine's.
             signature: None,
         })
+    }
+
+    /// What a run was started with, and the first page of its journal.
+    fn read_for_activation<R: Rows>(
+        &mut self,
+        rows: &R,
+        run: &Run,
+    ) -> Result<(Payload, RawPage), Fault<R::Error>> {
+        let number = run.id.number;
+        // Of a run that has just been started everything is known: no row has to be read.
+        let input = match self.inputs.remove(&number) {
+            Some(input) => input,
+            None => rows.input(number).map_err(unreadable_or_failed::<R>)?,
+        };
+        let is_empty = run.head == Seq(0);
+        let journal = if is_empty { RawPage::default() } else { read_page(rows, run, Seq(0))? };
+        Ok((input, journal))
     }
 
     /// The journal after a position, for an activation that may still report. Any other could be shown a journal that
@@ -115,9 +138,12 @@ impl Cell {
             Reply::Go => {
                 let mut news = Vec::new();
                 if base < head {
-                    let run = self.run(rows, number)?;
-                    let before = rows.records(number, base, head).map_err(Fault::Storage)?;
-                    let before = before.into_iter().filter(|record| run.counts(record.seq));
+                    let (before, more) = news_after(rows, &self.run(rows, number)?, base)?;
+                    if more {
+                        news.extend(before.into_iter().map(News::Record).chain([News::More]));
+                        return Ok(Answer::Go { now, news });
+                    }
+                    let before = before.into_iter().filter(|record| record.seq <= head);
                     news.extend(before.map(News::Record));
                 }
                 // A program that foresees has its own news already.
@@ -180,17 +206,31 @@ impl Cell {
         let now = self.now(clock);
         let run = self.run(rows, number)?;
         run.check_reporter(epoch)?;
-        let news = rows.records(number, after, run.head).map_err(Fault::Storage)?;
-        let news = news.into_iter().filter(|record| run.counts(record.seq));
-        Ok(Answer::Go { now, news: news.map(News::Record).collect() })
+        let (news, more) = news_after(rows, &run, after)?;
+        let news = news.into_iter().map(News::Record).chain(more.then_some(News::More));
+        Ok(Answer::Go { now, news: news.collect() })
     }
+}
+
+/// What counts of a journal after a position, as much as goes into a page, and whether there is more. An answer without a
+/// bound would not fit into memory: a run may be sent a hundred signals of 2 MB while it is at work.
+fn news_after<R: Rows>(rows: &R, run: &Run, after: Seq) -> Result<(Vec<Record>, bool), Fault<R::Error>> {
+    if after >= run.head {
+        return Ok((Vec::new(), false));
+    }
+    let page = read_page(rows, run, after)?;
+    let records = page.events.into_iter().map(|RawRecord { seq, at, event }| {
+        let event = event.decode().map_err(|_| Fault::Rejected(unreadable()))?;
+        Ok(Record { seq, at, event })
+    });
+    Ok((records.collect::<Result<_, Fault<R::Error>>>()?, page.more))
 }
 
 /// The journal after a position, without what was cut.
 fn read_page<R: Rows>(rows: &R, run: &Run, after: Seq) -> Result<RawPage, Fault<R::Error>> {
     let mut after = after;
     loop {
-        let mut page = rows.page(run.id.number, after).map_err(Fault::Storage)?;
+        let mut page = rows.page(run.id.number, after).map_err(unreadable_or_failed::<R>)?;
         let last = page.events.last().map(|record| record.seq);
         page.events.retain(|record| run.counts(record.seq));
         match last {

@@ -27,6 +27,10 @@ pub const LINGER_MS: u64 = 100;
 /// How much goes into one row, in bytes of JSON. What a run publishes beyond that in a second is left out.
 pub const TOLD_BYTES_MAX: usize = 1 << 20;
 
+/// How much one run publishes in its whole life, in bytes of JSON. What comes after that is left out, and the stream
+/// says so once.
+pub const PUBLISHED_BYTES_MAX: u64 = 64 << 20;
+
 /// What is not stored yet, by run.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
@@ -44,6 +48,8 @@ struct Batch {
     items: Vec<Told>,
     bytes: usize,
     left_out: u32,
+    /// Whether the run has published all that it may.
+    is_full: bool,
     /// When the items are to be stored.
     due: Timestamp,
 }
@@ -60,15 +66,16 @@ impl Telling {
 impl Batch {
     fn new(stored: Option<(u32, ToldMark)>) -> Self {
         let (last, mark) = stored.unwrap_or_default();
-        Self { last, mark, items: Vec::new(), bytes: 0, left_out: 0, due: Timestamp::default() }
+        let due = Timestamp::default();
+        Self { last, mark, items: Vec::new(), bytes: 0, left_out: 0, is_full: mark.is_full, due }
     }
 
     fn is_empty(&self) -> bool {
         self.items.is_empty() && self.left_out == 0
     }
 
-    /// Takes what was not taken before.
-    fn take(&mut self, now: Timestamp, epoch: Epoch, published: Published) {
+    /// Takes what was not taken before, if there is room for it.
+    fn take(&mut self, now: Timestamp, epoch: Epoch, published: Published, has_room: bool) {
         if self.mark.epoch != epoch {
             self.mark.epoch = epoch;
             self.mark.taken = 0;
@@ -79,8 +86,14 @@ impl Batch {
                 continue;
             }
             self.mark.taken = index + 1;
+            // That more is left out was said with the row that is the last one.
+            if self.mark.is_full {
+                continue;
+            }
             let bytes = item.size();
-            if item.fits() && self.bytes + bytes <= TOLD_BYTES_MAX {
+            self.is_full |= self.mark.bytes + (self.bytes + bytes) as u64 > PUBLISHED_BYTES_MAX;
+            let fits = item.fits() && self.bytes + bytes <= TOLD_BYTES_MAX;
+            if fits && has_room && !self.is_full {
                 self.bytes += bytes;
                 self.items.push(Told { at: now, item });
             } else {
@@ -100,7 +113,9 @@ impl Batch {
             items.push(Told { at: now, item: Item::LeftOut { count: self.left_out } });
         }
         let count = u32::try_from(items.len()).expect("a batch has fewer items than 2^32");
-        ToldRow { last: self.last + count, after, mark: ToldMark { at: now, ..self.mark }, items }
+        let bytes = self.mark.bytes + self.bytes as u64;
+        let mark = ToldMark { at: now, bytes, is_full: self.is_full, ..self.mark };
+        ToldRow { last: self.last + count, after, mark, items }
     }
 
     fn stored(&mut self, row: &ToldRow) {
@@ -142,11 +157,18 @@ impl Cell {
             let detail = "One activation publishes fewer than 2^32 items.";
             return Err(Problem::new(Code::InvalidRequest, detail).into());
         }
+        let bytes = published.items.iter().map(Item::size).sum();
+        let has_room = match self.check_room(rows, bytes, "logs and chunks") {
+            Ok(()) => true,
+            // The program goes on without them; whoever follows is told that some are missing.
+            Err(Fault::Rejected(_)) => false,
+            Err(fault @ (Fault::Storage(_) | Fault::Moved(_))) => return Err(fault),
+        };
         let batch = match self.telling.batches.entry(number) {
             Slot::Occupied(known) => known.into_mut(),
             Slot::Vacant(new) => new.insert(Batch::new(rows.told_last(number).map_err(Fault::Storage)?)),
         };
-        batch.take(now, epoch, published);
+        batch.take(now, epoch, published, has_room);
         self.order_telling();
         Ok(())
     }

@@ -9,7 +9,7 @@ use stepwell_protocol::{RunId, Timestamp, rest::Status};
 use super::{Cell, Fault, Order, Rows};
 use crate::{
     run::{Entry, Run},
-    stream::{Batch, CellReader, Change, Changes, Reader, Source, Stamper},
+    stream::{Batch, CellReader, Change, Changes, Reader, Source, Stamper, WALKED_MAX, Walk},
 };
 
 /// Who follows which runs.
@@ -89,16 +89,39 @@ impl Cell {
         if reader.flow.is_closed() {
             return Ok(Batch::default());
         }
-        let limit = CellReader::CHANGES_MAX;
-        let recent = self.watching.changes.as_ref().and_then(|changes| changes.since(reader.from, limit));
-        let changes = match recent {
-            Some(changes) => changes,
-            None => rows.changed(reader.from, limit).map_err(Fault::Storage)?,
-        };
-        let is_all = changes.len() < limit;
         // Nothing that is recorded from now on has an earlier stamp.
-        let through = self.watching.stamper.next(self.latest);
-        Ok(reader.read(changes, is_all, through))
+        let next = self.watching.stamper.next(self.latest);
+        let mut batch = match self.walk(reader, next) {
+            Some(walk) => {
+                let walked = rows.changed(walk.after, reader.from, WALKED_MAX).map_err(Fault::Storage)?;
+                reader.read_walk(walk, walked)
+            }
+            None => Batch { more: true, ..Batch::default() },
+        };
+        // The walk is over, or there was none to make.
+        if batch.more && self.walk(reader, next).is_none() {
+            let Batch { events, more, ends } = self.read_recent(reader, next);
+            batch.events.extend(events);
+            (batch.more, batch.ends) = (more, ends);
+        }
+        Ok(batch)
+    }
+
+    /// The walk that a reader has to make before it can follow, if it is not over or has not begun.
+    fn walk(&self, reader: &CellReader, next: u64) -> Option<Walk> {
+        if reader.walk.is_some() {
+            return reader.walk;
+        }
+        let is_known = self.watching.changes.as_ref().is_some_and(|changes| changes.knows(reader.from));
+        (!is_known && reader.from < next).then_some(Walk { after: 0, until: next })
+    }
+
+    fn read_recent(&self, reader: &mut CellReader, through: u64) -> Batch {
+        let limit = CellReader::CHANGES_MAX;
+        let changes = self.watching.changes.as_ref().and_then(|changes| changes.since(reader.from, limit));
+        let changes = changes.unwrap_or_default();
+        let is_all = changes.len() < limit;
+        reader.read(changes, is_all, through)
     }
 
     /// After a commit: lets readers read on.

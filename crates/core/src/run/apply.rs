@@ -1,5 +1,7 @@
 //! Makes the state follow what was recorded. Total: whatever was stored can be applied.
 
+use stepwell_protocol::Event;
+
 use super::{Cut, End, Entry, LEASE_MS, PauseWhy, Phase, Run, Session, Trouble, cuts};
 
 impl Run {
@@ -9,6 +11,10 @@ impl Run {
             Entry::Recorded { record, mark } => {
                 self.head = record.seq;
                 self.mark = mark.or(self.mark);
+                if let Event::SignalReceived { payload, .. } = &record.event {
+                    self.inbox.unread = self.inbox.unread.saturating_add(1);
+                    self.inbox.bytes = self.inbox.bytes.saturating_add(payload.size() as u64);
+                }
             }
             // Its row alone knows it.
             Entry::SignalNoted(_) => {}
@@ -34,6 +40,7 @@ impl Run {
                     *lease = Some(*until);
                 }
             }
+            Entry::SignalsRead { unread } => self.inbox.unread = *unread,
             Entry::Suspended => {
                 self.phase = Phase::Suspended;
                 self.trouble = Trouble::default();

@@ -93,6 +93,8 @@ impl Run {
         let unheard = is_unheard.then(|| open_of(&commit.then).unwrap_or_default().to_vec());
         let then = if erred { Then::Yield { open: None } } else { commit.then };
         let recorded_at = foreseen.unwrap_or(now);
+        // All that came after its base came from outside, and it has not seen it.
+        let unread = commit.unread.saturating_add(self.head.0.saturating_sub(commit.base.0));
         let count = u32::try_from(commit.commands.len()).expect("a message holds fewer commands than 2^32");
         let through = Seq(self.head.0 + count);
         let mark = Mark {
@@ -183,6 +185,10 @@ impl Run {
                 (vec![], Reply::Stop)
             }
         };
+        // Only with something that is stored anyway: it is worth no row of its own.
+        if unread < self.inbox.unread && entries.iter().any(Entry::is_stored) {
+            entries.push(Entry::SignalsRead { unread });
+        }
         Decision { entries, effects, reply }
     }
 

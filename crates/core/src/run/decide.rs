@@ -6,8 +6,9 @@ use stepwell_protocol::{
 };
 
 use super::{
-    CallEnd, Decision, Effect, Entry, Input, LEASE_MS, OpenOp, Phase, Rejection, Reply, Run, STRIKES_MAX,
-    SUSPICION_ALONE, Session, Signal, Slot, Spent, Stamps, TROUBLE_BACKOFF_MS_MAX, Trouble,
+    CallEnd, Decision, Effect, Entry, Inbox, Input, LEASE_MS, OpenOp, Phase, Rejection, Reply, Run,
+    SIGNAL_BYTES_MAX, SIGNALS_UNREAD_MAX, STRIKES_MAX, SUSPICION_ALONE, Session, Signal, Slot, Spent, Stamps,
+    TROUBLE_BACKOFF_MS_MAX, Trouble,
     retry::{fraction, scaled},
 };
 use crate::window::EXCLUSIVE_MS;
@@ -49,6 +50,7 @@ impl Run {
             head: Seq(0),
             began_at: Seq(0),
             mark: None,
+            inbox: Inbox::default(),
             open: Vec::new(),
             dispatch: start.dispatch,
             timeout_ms: start.timeout_ms,
@@ -90,6 +92,7 @@ impl Run {
             Input::ActivationEnded { epoch, end } => Ok(self.activation_ended(now, epoch, &end)),
             Input::Reload => Ok(self.reload(now)),
             Input::Expire => Ok(self.expire(now)),
+            Input::Unreadable => Ok(self.set_aside()),
             Input::Heard { epoch } => self.heard(now, epoch),
         }
     }
@@ -128,6 +131,9 @@ impl Run {
         if let Phase::Ended { .. } = self.phase {
             return Err(self.ended("receive a signal"));
         }
+        if !self.waits_for(&signal.name) {
+            self.check_inbox(signal.payload.size() as u64)?;
+        }
         // The oldest wait gets the signal; the program's replay follows the same rule.
         let answered = self.open.iter().position(|open| open.signal.as_deref() == Some(&signal.name));
         // An id is stored with the event.
@@ -151,6 +157,25 @@ impl Run {
         Ok(decision)
     }
 
+    /// Refuses a signal that nobody waits for if the run has as many as it may.
+    fn check_inbox(&self, bytes: u64) -> Result<(), Rejection> {
+        let Inbox { unread, bytes: before } = self.inbox;
+        let detail = if unread >= SIGNALS_UNREAD_MAX {
+            format!(
+                "The run has {unread} signals that its program has not taken; the most is {SIGNALS_UNREAD_MAX}. \
+                 Send more once it has."
+            )
+        } else if before.saturating_add(bytes) > SIGNAL_BYTES_MAX {
+            format!(
+                "The run was sent {before} bytes of signals, and these are {bytes} more; the most is \
+                 {SIGNAL_BYTES_MAX}. Start another run, or send references to data that you keep elsewhere."
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Problem::new(Code::TooManySignals, detail))
+    }
+
     fn cancel(&self, now: Timestamp) -> Result<Decision, Rejection> {
         match self.phase {
             Phase::Ended { how: super::End::Cancelled, .. } => {
@@ -160,11 +185,17 @@ impl Run {
             Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended | Phase::Paused { .. } => {
                 Ok(Decision {
                     entries: vec![Entry::Cancelled { at: now }],
-                    effects: vec![Effect::TellProgram, Effect::TellEnd],
+                    effects: self.tell_whoever_is_at_work().chain([Effect::TellEnd]).collect(),
                     reply: Reply::Done,
                 })
             }
         }
+    }
+
+    /// Tells its program, if there can be one: a host would remember for ever what nobody comes to hear.
+    pub(super) fn tell_whoever_is_at_work(&self) -> impl Iterator<Item = Effect> {
+        let is_at_work = matches!(self.phase, Phase::Running { .. }) || self.draining;
+        is_at_work.then_some(Effect::TellProgram).into_iter()
     }
 
     fn wake(&self, now: Timestamp, slot: Option<Slot>) -> Decision {
@@ -215,7 +246,7 @@ impl Run {
         let message = format!("{}: it had not ended after {took_ms} ms", Code::RunTimedOut.title());
         Decision {
             entries: vec![Entry::Failed { failure: Failure::coded(Code::RunTimedOut, message), at: now }],
-            effects: vec![Effect::TellProgram, Effect::TellEnd],
+            effects: self.tell_whoever_is_at_work().chain([Effect::TellEnd]).collect(),
             reply: Reply::Done,
         }
     }

@@ -25,6 +25,36 @@ pub struct Mark {
     pub erred: bool,
 }
 
+/// What the last event of a journal says besides itself: all that a cell has to know of the journal to go on, so that
+/// it reads one event, however many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trailer {
+    /// The program's last commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
+    /// The signals that came.
+    #[serde(default, skip_serializing_if = "Inbox::is_empty")]
+    pub inbox: Inbox,
+}
+
+/// The signals that a run was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inbox {
+    /// How many of them its program has not taken, as far as anybody knows.
+    #[serde(default)]
+    pub unread: u32,
+    /// How many bytes all of them have.
+    #[serde(default)]
+    pub bytes: u64,
+}
+
+impl Inbox {
+    /// Whether there were none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_uncounted(turn: &u32) -> bool {
     *turn == 0

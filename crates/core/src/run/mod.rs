@@ -38,7 +38,7 @@ pub use cuts::{CUTS_MAX, Cut};
 pub use decide::Start;
 pub(crate) use decide::check_op;
 pub use expiry::EXPIRY_ROUND_MS;
-pub use mark::Mark;
+pub use mark::{Inbox, Mark, Trailer};
 pub use people::{ACTS_MAX, Signal};
 pub use retry::delay_ms;
 pub use row::{Corrupt, RunRow, Stamps, Tail};
@@ -68,6 +68,12 @@ pub const PATCHES_MAX: usize = 1_000;
 /// The longest message about a run's progress, in bytes.
 pub const PROGRESS_MESSAGE_LENGTH_MAX: usize = Progress::MESSAGE_LENGTH_MAX;
 
+/// The most signals that wait for a run to take them.
+pub const SIGNALS_UNREAD_MAX: u32 = 10_000;
+
+/// The most bytes of all signals that one run is ever sent.
+pub const SIGNAL_BYTES_MAX: u64 = 256 << 20;
+
 /// The most things that one run may wait for at once.
 pub const OPEN_MAX: usize = 10_000;
 
@@ -96,6 +102,8 @@ pub struct Run {
     pub began_at: Seq,
     /// The last commit of its program.
     pub mark: Option<Mark>,
+    /// The signals that it was sent.
+    pub inbox: Inbox,
     /// What it waits for.
     pub open: Vec<OpenOp>,
     /// How its program is called.
@@ -299,6 +307,8 @@ pub enum Input {
     Reload,
     /// It has been kept for long enough, and cannot be deleted all at once.
     Expire,
+    /// Its input or its journal cannot be read.
+    Unreadable,
     /// Whoever holds the call of an activation is alive.
     Heard {
         /// Which activation.
@@ -369,6 +379,11 @@ pub enum Entry {
         /// How long it waits to hear of it again.
         until: Timestamp,
     },
+    /// Its program has taken signals, and so many are left. Stored with whatever else its commit says.
+    SignalsRead {
+        /// How many.
+        unread: u32,
+    },
     /// Its program has nothing left to do for the time being.
     Suspended,
     /// Its code applies these patches from here on.
@@ -437,7 +452,9 @@ impl Entry {
     pub fn changes_row(&self) -> bool {
         match self {
             // A record and a nonce are rows of their own. A lease begins anew with whoever loads the row next.
-            Self::Recorded { .. } | Self::SignalNoted(_) | Self::Leased { .. } => false,
+            Self::Recorded { .. } | Self::SignalNoted(_) | Self::SignalsRead { .. } | Self::Leased { .. } => {
+                false
+            }
             Self::Marked(_)
             | Self::OpenChanged(_)
             | Self::Troubled(_)
@@ -545,6 +562,12 @@ impl Run {
         let is_unheard = matches!(self.phase, Phase::Running { .. }) && !self.has_reported();
         let open = if is_unheard { None } else { self.next_open() };
         [open, self.deadline].into_iter().flatten().min()
+    }
+
+    /// Whether it does nothing but wait, and for a signal of this name.
+    pub fn waits_for(&self, signal: &str) -> bool {
+        matches!(self.phase, Phase::Suspended)
+            && self.open.iter().any(|open| open.signal.as_deref() == Some(signal))
     }
 
     /// Whether this activation may still write.

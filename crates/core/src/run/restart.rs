@@ -3,9 +3,10 @@
 use stepwell_protocol::{Code, Problem, Record, Seq, Timestamp};
 
 use super::{
-    CUTS_MAX, Cut, Decision, Effect, Entry, PauseWhy, Phase, Rejection, Reply, Run, Signal, Slot, Trouble,
+    CUTS_MAX, Cut, Decision, Entry, PauseWhy, Phase, Rejection, Reply, Run, Signal, Slot, Trouble,
     decide::deadline,
 };
+use crate::cell::unreadable;
 
 impl Run {
     /// Nothing new is begun. What its program is doing at this moment may still be recorded.
@@ -18,6 +19,20 @@ impl Run {
                 effects: vec![],
                 reply: Reply::Done,
             }),
+        }
+    }
+
+    /// What its program would be given cannot be read: it stops until somebody has mended that.
+    pub(super) fn set_aside(&self) -> Decision {
+        match self.phase {
+            Phase::Paused { .. } | Phase::Ended { .. } => {
+                Decision { reply: Reply::Unchanged, ..Decision::default() }
+            }
+            Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended => Decision {
+                entries: vec![Entry::Paused(PauseWhy::Problem(unreadable()))],
+                effects: vec![],
+                reply: Reply::Done,
+            },
         }
     }
 
@@ -34,7 +49,7 @@ impl Run {
                     // Whatever was held against it, a person has looked at it.
                     entries: vec![Entry::Troubled(Trouble::default())],
                     // A program that was at work when it was paused and listens would hold its place for ever.
-                    effects: vec![Effect::TellProgram],
+                    effects: self.tell_whoever_is_at_work().collect(),
                     reply: Reply::Done,
                 };
                 decision.extend(self.activate(now, slot));
@@ -71,7 +86,8 @@ impl Run {
             return Err(Problem::new(Code::TooMany, detail));
         }
         // Whoever was at work when it was paused must hear that it is over.
-        let mut decision = Decision { effects: vec![Effect::TellProgram], ..Decision::default() };
+        let effects = self.tell_whoever_is_at_work().collect();
+        let mut decision = Decision { effects, ..Decision::default() };
         if !cuts.is_empty() {
             decision.entries.push(Entry::Rewound(cuts));
         }

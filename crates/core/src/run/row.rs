@@ -12,7 +12,9 @@ use stepwell_protocol::{
     rest::Act,
 };
 
-use super::{Cut, End, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trouble, cuts::counts, hex};
+use super::{
+    Cut, End, Inbox, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trailer, Trouble, cuts::counts, hex,
+};
 
 /// The columns of a run row that follow from its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +34,8 @@ pub struct RunRow {
 pub struct Tail {
     /// Its last position.
     pub head: Seq,
-    /// The last commit that left a record.
-    pub mark: Option<Mark>,
+    /// What its last event says besides.
+    pub trailer: Trailer,
 }
 
 /// When a run's states last changed: see [`crate::stream::Stamper`].
@@ -75,6 +77,8 @@ struct State {
     began_at: Seq,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mark: Option<Mark>,
+    #[serde(default, skip_serializing_if = "Inbox::is_empty")]
+    inbox: Inbox,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     open: Vec<OpenOp>,
     #[serde(default, skip_serializing_if = "is_none")]
@@ -168,6 +172,7 @@ impl Run {
             epoch: self.epoch,
             began_at: self.began_at,
             mark: self.mark,
+            inbox: self.inbox,
             open: self.open.clone(),
             trouble: self.trouble,
             dispatch: self.dispatch,
@@ -185,7 +190,7 @@ impl Run {
             attributes: self.attributes.clone(),
             started_by: self.started_by.clone(),
             acts: self.acts.clone(),
-            spent: self.spent,
+            spent: Spent { at: self.head, ..self.spent },
             draining: self.draining,
             phase,
         };
@@ -195,6 +200,11 @@ impl Run {
             ended_at,
             state: serde_json::to_string(&state).expect("the state holds only what JSON can say"),
         }
+    }
+
+    /// What the last event of what is recorded with this state says besides itself.
+    pub fn trailer(&self) -> Trailer {
+        Trailer { mark: self.mark, inbox: self.inbox }
     }
 
     /// A run from its row and its journal's tail.
@@ -217,6 +227,10 @@ impl Run {
             StoredPhase::PausedByRequest => Phase::Paused { why: PauseWhy::Request },
             StoredPhase::Ended { how, at } => Phase::Ended { how, at },
         };
+        // Whatever was written last: a row knows where the journal ended when it was.
+        let is_older = tail.head > state.spent.at;
+        let row = Trailer { mark: state.mark, inbox: state.inbox };
+        let Trailer { mark, inbox } = if is_older { tail.trailer } else { row };
         Ok(Self {
             id,
             workflow,
@@ -225,7 +239,8 @@ impl Run {
             epoch: state.epoch,
             head: tail.head,
             began_at: state.began_at,
-            mark: later(state.mark, tail.mark.filter(|mark| counts(&state.cuts, mark.through))),
+            mark: mark.filter(|mark| counts(&state.cuts, mark.through)),
+            inbox,
             open: state.open,
             trouble: state.trouble,
             dispatch: state.dispatch,
@@ -251,14 +266,5 @@ impl Run {
             draining: state.draining,
             phase,
         })
-    }
-}
-
-/// The later of the row's and the journal's mark. At the same epoch and base it is the journal's: after a
-/// commit that left a record, no other can have the same base.
-fn later(row: Option<Mark>, journal: Option<Mark>) -> Option<Mark> {
-    match (row, journal) {
-        (Some(row), Some(journal)) if (row.epoch, row.base) > (journal.epoch, journal.base) => Some(row),
-        (row, journal) => journal.or(row),
     }
 }

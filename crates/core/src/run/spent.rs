@@ -81,6 +81,7 @@ fn is_word(entry: &Entry) -> bool {
         Entry::Leased { .. } => true,
         Entry::Recorded { .. }
         | Entry::SignalNoted(_)
+        | Entry::SignalsRead { .. }
         | Entry::Marked(_)
         | Entry::OpenChanged(_)
         | Entry::Troubled(_)

@@ -2,7 +2,8 @@
 //!
 //! While somebody reads, the latest changes are kept in memory, so that each of them costs no look at the rows. A
 //! reader that comes back from before that is shown what the rows say: the latest status of each run that has
-//! changed since.
+//! changed since. It walks through the runs by number, a bounded part of them at a time, and then follows from where
+//! the changes stood when the walk began. No index is needed for that, which would cost a row for each change.
 
 use std::collections::VecDeque;
 
@@ -10,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{RunId, rest::Status};
 
 /// How many changes are kept in memory for readers that follow.
-pub const RECENT_MAX: usize = 1_024;
+pub const RECENT_MAX: usize = 8_192;
+
+/// How many runs are looked at for one part of a walk.
+pub const WALKED_MAX: usize = 2_000;
 
 /// A run has changed its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +27,15 @@ pub struct Change {
     pub workflow: String,
     /// Where it stands since.
     pub status: Status,
+}
+
+/// What a part of a walk has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// The runs that have changed, by number.
+    pub changes: Vec<Change>,
+    /// The number of the last run that was looked at; nothing, if there are no more after these.
+    pub through: Option<u64>,
 }
 
 /// Which changes a reader wants to see: all, or those to runs of one workflow, or to one status.
@@ -68,10 +81,16 @@ impl Changes {
         self.recent.push_back(change);
     }
 
+    /// Whether all changes from a stamp on are here.
+    pub fn knows(&self, from: u64) -> bool {
+        from >= self.from
+    }
+
     /// The changes from a stamp on, as many as are asked for; nothing, if not all of them are here.
     pub fn since(&self, from: u64, limit: usize) -> Option<Vec<Change>> {
-        let all = || self.recent.iter().filter(|change| change.stamp >= from).take(limit).cloned();
-        (from >= self.from).then(|| all().collect())
+        // They are in the order of their stamps.
+        let first = self.recent.partition_point(|change| change.stamp < from);
+        self.knows(from).then(|| self.recent.iter().skip(first).take(limit).cloned().collect())
     }
 }
 

@@ -56,20 +56,63 @@ impl<'de> Deserialize<'de> for Cursor {
     }
 }
 
-/// Where a reader of a whole pool is: a stamp for each cell, by generation and number. Written
+/// Where a reader of all runs of a cell is: `1837…`, or `1837….500.1840…` in the middle of a walk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CellCursor {
+    /// It has seen all changes before this stamp.
+    pub from: u64,
+    /// Where it is in a walk through the runs that have changed since.
+    pub walk: Option<Walk>,
+}
+
+/// A walk through the runs of a cell, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Walk {
+    /// It has seen all runs up to this number.
+    pub after: u64,
+    /// What has changed at this stamp or later comes after the walk.
+    pub until: u64,
+}
+
+impl fmt::Display for CellCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, walk } = self;
+        match walk {
+            Some(Walk { after, until }) => write!(f, "{from}.{after}.{until}"),
+            None => write!(f, "{from}"),
+        }
+    }
+}
+
+impl FromStr for CellCursor {
+    type Err = NotACursor;
+
+    fn from_str(text: &str) -> Result<Self, NotACursor> {
+        let mut parts = text.split('.').map(stamp);
+        let from = parts.next().ok_or(NotACursor)??;
+        let walk = match (parts.next(), parts.next(), parts.next()) {
+            (None, _, _) => None,
+            (Some(after), Some(until), None) => Some(Walk { after: after?, until: until? }),
+            (Some(_), _, _) => return Err(NotACursor),
+        };
+        Ok(Self { from, walk })
+    }
+}
+
+/// Where a reader of a whole pool is: where it is in each cell, by generation and number. Written
 /// `1-0:1837…,1-1:1837…`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PoolCursor(BTreeMap<(u32, u32), u64>);
+pub struct PoolCursor(BTreeMap<(u32, u32), CellCursor>);
 
 impl PoolCursor {
     /// Where the reader is in one cell, if it has been there.
-    pub fn get(&self, place: &Place) -> Option<u64> {
+    pub fn get(&self, place: &Place) -> Option<CellCursor> {
         self.0.get(&(place.generation, place.cell)).copied()
     }
 
     /// The reader has come so far in one cell.
-    pub fn set(&mut self, place: &Place, states: u64) {
-        self.0.insert((place.generation, place.cell), states);
+    pub fn set(&mut self, place: &Place, cursor: CellCursor) {
+        self.0.insert((place.generation, place.cell), cursor);
     }
 }
 
@@ -90,7 +133,7 @@ impl FromStr for PoolCursor {
         let parts = text.split(',').map(|part| {
             let (place, states) = part.split_once(':').ok_or(NotACursor)?;
             let (generation, cell) = place.split_once('-').ok_or(NotACursor)?;
-            Ok(((digits(generation)?, digits(cell)?), stamp(states)?))
+            Ok(((digits(generation)?, digits(cell)?), states.parse()?))
         });
         parts.collect::<Result<_, _>>().map(Self)
     }
@@ -127,8 +170,11 @@ mod tests {
         #[test]
         fn a_pools_cursor_is_read_as_it_was_written(
             cells in prop::collection::btree_map((any::<u32>(), any::<u32>()), 0..=STAMP_MAX, 1..20),
+            walk in prop::option::of((0..=STAMP_MAX, 0..=STAMP_MAX)),
         ) {
-            let cursor = PoolCursor(cells);
+            let walk = walk.map(|(after, until)| Walk { after, until });
+            let cells = cells.into_iter().map(|(place, from)| (place, CellCursor { from, walk }));
+            let cursor = PoolCursor(cells.collect());
             prop_assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
 
@@ -154,7 +200,18 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Cursor>(), Err(NotACursor), "{text}");
         }
-        for text in ["", "1-0", "1:5", "1-0:", "1-0:5,", "1-0:x", "1-0:5;1-1:5"] {
+        for text in [
+            "",
+            "1-0",
+            "1:5",
+            "1-0:",
+            "1-0:5,",
+            "1-0:x",
+            "1-0:5;1-1:5",
+            "1-0:5.6",
+            "1-0:5.6.7.8",
+            "1-0:5.x.7",
+        ] {
             assert_eq!(text.parse::<PoolCursor>(), Err(NotACursor), "{text}");
         }
     }

@@ -14,8 +14,8 @@ mod cursor;
 mod kinds;
 mod reader;
 
-pub use changes::{Change, Changes, Only, RECENT_MAX};
-pub use cursor::{Cursor, NotACursor, PoolCursor};
+pub use changes::{Change, Changes, Only, RECENT_MAX, WALKED_MAX, Walked};
+pub use cursor::{CellCursor, Cursor, NotACursor, PoolCursor, Walk};
 pub use kinds::Kinds;
 pub use reader::{Batch, CellReader, EVENT_BYTES_MAX, Flow, Reader, Source, WINDOW_BYTES};
 
@@ -72,6 +72,12 @@ pub struct ToldMark {
     pub epoch: Epoch,
     /// How many items of that activation are stored.
     pub taken: u32,
+    /// How many bytes of items the run has published up to here.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Whether nothing comes after it: the run has published all that it may.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_full: bool,
 }
 
 /// Some of what a run has published.

@@ -8,7 +8,7 @@ use stepwell_protocol::{
     stream::{Item, Kind, StatusView, StreamEvent, Told},
 };
 
-use super::{Change, Cursor, Kinds, Only, ToldPage, ToldRow, time_of};
+use super::{CellCursor, Change, Cursor, Kinds, Only, ToldPage, ToldRow, Walk, Walked, time_of};
 use crate::run::Run;
 
 /// How much is sent to a reader that says nothing, in bytes. A socket takes whatever it is given, and what its other
@@ -228,6 +228,9 @@ impl Reader {
 pub struct CellReader {
     /// It has seen all changes before this stamp.
     pub from: u64,
+    /// Where it is in a walk through the runs that have changed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub walk: Option<Walk>,
     /// Which of them it wants to see.
     #[serde(default)]
     pub only: Only,
@@ -237,29 +240,44 @@ pub struct CellReader {
 }
 
 impl CellReader {
-    /// How many changes it is shown at once.
+    /// How many changes it is shown at once while it follows.
     pub const CHANGES_MAX: usize = 256;
+
+    /// A reader that has come so far.
+    pub fn new(CellCursor { from, walk }: CellCursor, only: Only) -> Self {
+        Self { from, walk, only, flow: Flow::default() }
+    }
+
+    /// Where it is.
+    pub fn cursor(&self) -> CellCursor {
+        CellCursor { from: self.from, walk: self.walk }
+    }
+
+    /// Shows a part of a walk. When it was the last one, the reader follows from there on.
+    pub fn read_walk(&mut self, walk: Walk, walked: Walked) -> Batch {
+        let mut batch = Batch::default();
+        for change in walked.changes {
+            let after = change.id.number;
+            self.walk = Some(Walk { after, ..walk });
+            // What has changed since the walk began comes after it.
+            if change.stamp < walk.until && self.show(&mut batch, change) {
+                return batch;
+            }
+        }
+        match walked.through {
+            Some(after) => self.walk = Some(Walk { after, ..walk }),
+            None => (self.from, self.walk) = (walk.until, None),
+        }
+        batch.more = true;
+        batch
+    }
 
     /// What comes next; `is_all` says whether nothing is left from before `through`.
     pub fn read(&mut self, changes: Vec<Change>, is_all: bool, through: u64) -> Batch {
         let mut batch = Batch::default();
-        if self.flow.is_closed() {
-            return batch;
-        }
         for change in changes {
             self.from = change.stamp + 1;
-            if !self.only.has(&change) {
-                continue;
-            }
-            let Change { stamp, id, workflow, status } = change;
-            let view = StatusView { id, workflow, status };
-            let data = Payload::encode(&view).expect("a status is JSON");
-            let bytes = data.size();
-            let at = time_of(stamp);
-            batch.events.push(StreamEvent { id: self.from.to_string(), kind: Kind::Status, at, data });
-            if self.flow.send(bytes) {
-                let id = self.from.to_string();
-                batch.events.push(StreamEvent { id, kind: Kind::Ack, at, data: Payload::null() });
+            if self.show(&mut batch, change) {
                 return batch;
             }
         }
@@ -268,6 +286,22 @@ impl CellReader {
         }
         batch.more = !is_all;
         batch
+    }
+
+    /// Shows a change, if the reader wants to see it. Says whether it is to be heard of before it is shown more.
+    fn show(&mut self, batch: &mut Batch, change: Change) -> bool {
+        if !self.only.has(&change) {
+            return false;
+        }
+        let Change { stamp, id, workflow, status } = change;
+        let data = Payload::encode(&StatusView { id, workflow, status }).expect("a status is JSON");
+        let (bytes, at, cursor) = (data.size(), time_of(stamp), self.cursor().to_string());
+        batch.events.push(StreamEvent { id: cursor.clone(), kind: Kind::Status, at, data });
+        let asks = self.flow.send(bytes);
+        if asks {
+            batch.events.push(StreamEvent { id: cursor, kind: Kind::Ack, at, data: Payload::null() });
+        }
+        asks
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{at, memory::Memory, new_run, said};
 /// What the rows say.
 fn in_rows(rows: &Memory) -> BTreeMap<String, Counts> {
     let mut workflows = BTreeMap::<String, Counts>::new();
-    let Ok(tally) = rows.tally(0, usize::MAX);
+    let tally = rows.tally(0, usize::MAX).expect("they can be counted");
     for (workflow, status, count) in tally.counts {
         *workflows.entry(workflow).or_default().entry(status).or_default() += count;
     }

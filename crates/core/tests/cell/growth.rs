@@ -51,7 +51,7 @@ impl World {
             Ok(Reserved::Run(run)) => Told::Run(run.id),
             Ok(Reserved::Moved(place)) | Err(Fault::Moved(place)) => Told::Moved(place),
             Err(Fault::Rejected(problem)) => Told::Refused(problem.code),
-            Err(Fault::Storage(never)) => match never {},
+            Err(Fault::Storage(error)) => panic!("{error:?}"),
         }
     }
 

@@ -10,9 +10,11 @@ mod queued;
 mod repeats;
 mod retention;
 mod room;
+mod signals;
 mod silence;
 mod streams;
 mod taken_back;
+mod unreadable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,19 +3,22 @@
 use std::{
     cell::{Cell as Slot, RefCell},
     collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
     ops::Bound,
 };
 
 use stepwell_core::{
     cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
-    run::{Entry, Mark, Run, RunRow, Tail},
-    stream::{Change, ToldMark, ToldPage, ToldRow},
+    run::{Entry, Run, RunRow, Tail, Trailer},
+    stream::{Change, ToldMark, ToldPage, ToldRow, Walked},
 };
 use stepwell_protocol::{
     Event, Payload, Place, Record, Seq, Timestamp,
     program::{RawPage, RawRecord},
 };
+
+/// What is stored of a run cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
 
 /// The rows of a cell. Runs are read back from what is stored of them, as after a crash.
 #[derive(Default)]
@@ -34,12 +37,20 @@ pub struct Memory {
     pub bytes: Slot<u64>,
     /// The most rows that were deleted between two looks at it.
     pub deleted: Slot<usize>,
+    /// Runs whose rows cannot be read.
+    pub damaged: RefCell<BTreeSet<u64>>,
+    /// Runs that were set aside for that.
+    pub quarantined: RefCell<BTreeSet<u64>>,
+    /// How often a damaged row was read.
+    pub stumbled: Slot<usize>,
 }
 
 struct Stored {
     run: Run,
     row: RunRow,
-    journal: Vec<(Record, Option<Mark>)>,
+    journal: Vec<Record>,
+    /// What its last event says besides.
+    trailer: Trailer,
     told: Vec<ToldRow>,
 }
 
@@ -49,8 +60,7 @@ const PAGE_SIZE: usize = 2;
 impl Memory {
     /// A run that is there.
     pub fn get(&self, number: u64) -> Run {
-        let Ok(run) = self.run(number);
-        run.expect("it was inserted")
+        self.run(number).expect("it can be read").expect("it was inserted")
     }
 
     /// How many runs there are.
@@ -68,55 +78,84 @@ impl Memory {
         self.rows.borrow().get(&number).map_or(0, |stored| stored.told.len())
     }
 
+    /// How many bytes the items of those have.
+    pub fn told_bytes(&self, number: u64) -> u64 {
+        let rows = self.rows.borrow();
+        let told = rows.get(&number).map(|stored| stored.told.as_slice()).unwrap_or_default();
+        told.iter().flat_map(|row| &row.items).map(|told| told.item.size() as u64).sum()
+    }
+
     /// Every event of a run that was ever recorded.
     pub fn history(&self, number: u64) -> Vec<Record> {
-        let Ok(records) = self.records(number, Seq(0), Seq(u32::MAX));
-        records
+        self.records(number, Seq(0), Seq(u32::MAX))
+    }
+
+    /// The journal after one position up to another.
+    fn records(&self, number: u64, after: Seq, through: Seq) -> Vec<Record> {
+        let rows = self.rows.borrow();
+        let journal = rows.get(&number).map(|stored| stored.journal.as_slice()).unwrap_or_default();
+        journal.iter().filter(|record| record.seq > after && record.seq <= through).cloned().collect()
     }
 }
 
 impl Rows for Memory {
-    type Error = Infallible;
+    type Error = Unreadable;
 
-    fn run(&self, number: u64) -> Result<Option<Run>, Infallible> {
+    fn is_unreadable(_: &Unreadable) -> bool {
+        true
+    }
+
+    fn quarantine(&self, number: u64, _: &Unreadable) -> Result<(), Unreadable> {
+        self.quarantined.borrow_mut().insert(number);
+        Ok(())
+    }
+
+    fn release(&self, run: &Run) -> Result<bool, Unreadable> {
+        Ok(self.quarantined.borrow_mut().remove(&run.id.number))
+    }
+
+    fn run(&self, number: u64) -> Result<Option<Run>, Unreadable> {
         self.reads.set(self.reads.get() + 1);
-        Ok(self.rows.borrow().get(&number).map(|Stored { run, row, journal, .. }| {
-            let tail = Tail {
-                head: journal.last().map_or(Seq(0), |(record, _)| record.seq),
-                mark: journal.iter().rev().find_map(|(_, mark)| *mark),
-            };
+        if self.damaged.borrow().contains(&number) {
+            self.stumbled.set(self.stumbled.get() + 1);
+            return Err(Unreadable);
+        }
+        Ok(self.rows.borrow().get(&number).map(|Stored { run, row, journal, trailer, .. }| {
+            let tail = Tail { head: journal.last().map_or(Seq(0), |record| record.seq), trailer: *trailer };
             let Run { id, workflow, created_at, .. } = run.clone();
             Run::from_row(id, workflow, created_at, &row.state, tail).expect("it was written by a run")
         }))
     }
 
-    fn last_number(&self) -> Result<u64, Infallible> {
+    fn last_number(&self) -> Result<u64, Unreadable> {
         Ok(self.rows.borrow().keys().last().copied().unwrap_or_default().max(self.last_number.get()))
     }
 
-    fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, Infallible> {
+    fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, Unreadable> {
         let rows = self.rows.borrow();
         let runs = rows.iter().rev().take(limit);
         Ok(runs.map(|(number, stored)| (*number, stored.run.id.suffix.clone())).collect())
     }
 
-    fn insert(&self, run: &Run, _: &Payload, key: Option<&KeyRow>) -> Result<(), Infallible> {
+    fn insert(&self, run: &Run, _: &Payload, key: Option<&KeyRow>) -> Result<(), Unreadable> {
         if let Some(KeyRow { key, fingerprint }) = key.cloned() {
             let stored = StoredRun { number: run.id.number, fingerprint };
             self.keys.borrow_mut().insert(key, StoredKey::Run(stored));
         }
-        let stored = Stored { run: run.clone(), row: run.to_row(), journal: Vec::new(), told: Vec::new() };
+        let (row, journal, told) = (run.to_row(), Vec::new(), Vec::new());
+        let stored = Stored { run: run.clone(), row, journal, trailer: Trailer::default(), told };
         self.by_wake.borrow_mut().extend(stored.row.wake_at.map(|at| (at, run.id.number)));
         self.rows.borrow_mut().insert(run.id.number, stored);
         Ok(())
     }
 
-    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Infallible> {
+    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Unreadable> {
         let mut rows = self.rows.borrow_mut();
         let stored = rows.get_mut(&run.id.number).expect("it was inserted");
         for entry in entries {
-            if let Entry::Recorded { record, mark } = entry {
-                stored.journal.push((record.clone(), *mark));
+            if let Entry::Recorded { record, .. } = entry {
+                stored.journal.push(record.clone());
+                stored.trailer = run.trailer();
                 if let Event::SignalReceived { id: Some(id), .. } = &record.event {
                     self.signals.borrow_mut().insert((run.id.number, id.clone()));
                 }
@@ -135,20 +174,20 @@ impl Rows for Memory {
         Ok(())
     }
 
-    fn key(&self, key: &str) -> Result<Option<StoredKey>, Infallible> {
+    fn key(&self, key: &str) -> Result<Option<StoredKey>, Unreadable> {
         Ok(self.keys.borrow().get(key).cloned())
     }
 
-    fn reserve(&self, key: &str, to: &Place) -> Result<(), Infallible> {
+    fn reserve(&self, key: &str, to: &Place) -> Result<(), Unreadable> {
         self.keys.borrow_mut().insert(key.to_owned(), StoredKey::Moved(to.clone()));
         Ok(())
     }
 
-    fn weight(&self, number: u64) -> Result<u64, Infallible> {
+    fn weight(&self, number: u64) -> Result<u64, Unreadable> {
         Ok(self.events(number) as u64 * self.event_bytes.get())
     }
 
-    fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Infallible> {
+    fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Unreadable> {
         let mut rows = self.rows.borrow_mut();
         let journal = &mut rows.get_mut(&number).expect("it was inserted").journal;
         let fit = room.bytes.checked_div(self.event_bytes.get());
@@ -166,7 +205,7 @@ impl Rows for Memory {
         Ok(Trimmed { rows: trimmed, is_all: is_all && told.is_empty() && trimmed < room.rows })
     }
 
-    fn remove(&self, run: &Run) -> Result<usize, Infallible> {
+    fn remove(&self, run: &Run) -> Result<usize, Unreadable> {
         let number = run.id.number;
         let stored = self.rows.borrow_mut().remove(&number).expect("it was inserted");
         if let Some(at) = stored.row.wake_at {
@@ -179,7 +218,7 @@ impl Rows for Memory {
         Ok(removed)
     }
 
-    fn tally(&self, after: u64, limit: usize) -> Result<Tally, Infallible> {
+    fn tally(&self, after: u64, limit: usize) -> Result<Tally, Unreadable> {
         let numbers: Vec<_> = self.rows.borrow().keys().copied().filter(|number| *number > after).collect();
         let looked_at = &numbers[..numbers.len().min(limit)];
         let runs = looked_at.iter().map(|number| self.get(*number)).filter(|run| !run.deleting);
@@ -189,20 +228,20 @@ impl Rows for Memory {
         })
     }
 
-    fn bytes(&self) -> Result<u64, Infallible> {
+    fn bytes(&self) -> Result<u64, Unreadable> {
         Ok(self.bytes.get())
     }
 
-    fn has_signal(&self, number: u64, id: &str) -> Result<bool, Infallible> {
+    fn has_signal(&self, number: u64, id: &str) -> Result<bool, Unreadable> {
         Ok(self.signals.borrow().contains(&(number, id.to_owned())))
     }
 
-    fn input(&self, _: u64) -> Result<Payload, Infallible> {
+    fn input(&self, _: u64) -> Result<Payload, Unreadable> {
         Ok(Payload::null())
     }
 
-    fn page(&self, number: u64, after: Seq) -> Result<RawPage, Infallible> {
-        let mut records = self.records(number, after, Seq(u32::MAX))?;
+    fn page(&self, number: u64, after: Seq) -> Result<RawPage, Unreadable> {
+        let mut records = self.records(number, after, Seq(u32::MAX));
         let more = records.len() > PAGE_SIZE;
         records.truncate(PAGE_SIZE);
         let records = records.into_iter().map(|record| RawRecord {
@@ -213,15 +252,8 @@ impl Rows for Memory {
         Ok(RawPage { events: records.collect(), more })
     }
 
-    fn records(&self, number: u64, after: Seq, through: Seq) -> Result<Vec<Record>, Infallible> {
-        let rows = self.rows.borrow();
-        let journal = rows.get(&number).map(|stored| stored.journal.as_slice()).unwrap_or_default();
-        let records = journal.iter().map(|(record, _)| record);
-        Ok(records.filter(|record| record.seq > after && record.seq <= through).cloned().collect())
-    }
-
-    fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Infallible> {
-        let records = self.records(number, after, Seq(u32::MAX))?.into_iter();
+    fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Unreadable> {
+        let records = self.records(number, after, Seq(u32::MAX)).into_iter();
         Ok(records.filter(|record| what.fits(&record.event)).take(PAGE_SIZE).collect())
     }
 
@@ -230,9 +262,10 @@ impl Rows for Memory {
         after: (Timestamp, u64),
         now: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(Timestamp, u64)>, Infallible> {
-        let by_wake = self.by_wake.borrow();
+    ) -> Result<Vec<(Timestamp, u64)>, Unreadable> {
+        let (by_wake, quarantined) = (self.by_wake.borrow(), self.quarantined.borrow());
         let due = by_wake.range((Bound::Excluded(after), Bound::Unbounded));
+        let due = due.filter(|(_, number)| !quarantined.contains(number));
         Ok(due.take_while(|(at, _)| *at <= now).take(limit).copied().collect())
     }
 
@@ -242,30 +275,32 @@ impl Rows for Memory {
         after: (Timestamp, u64),
         now: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(Timestamp, u64)>, Infallible> {
-        let (rows, by_wake) = (self.rows.borrow(), self.by_wake.borrow());
+    ) -> Result<Vec<(Timestamp, u64)>, Unreadable> {
+        let (rows, by_wake, quarantined) =
+            (self.rows.borrow(), self.by_wake.borrow(), self.quarantined.borrow());
         let due = by_wake.range((Bound::Excluded(after), Bound::Unbounded));
+        let due = due.filter(|(_, number)| !quarantined.contains(number));
         let due = due.take_while(|(at, _)| *at <= now);
         let due = due.filter(|(_, number)| rows.get(number).is_some_and(|row| row.run.workflow == workflow));
         Ok(due.take(limit).copied().collect())
     }
 
-    fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Infallible> {
+    fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Unreadable> {
         Ok(self.due(after, Timestamp::MAX, 1)?.first().map(|&(at, _)| at))
     }
 
-    fn tell(&self, number: u64, row: &ToldRow) -> Result<(), Infallible> {
+    fn tell(&self, number: u64, row: &ToldRow) -> Result<(), Unreadable> {
         let mut rows = self.rows.borrow_mut();
         rows.get_mut(&number).expect("it was inserted").told.push(row.clone());
         Ok(())
     }
 
-    fn told_last(&self, number: u64) -> Result<Option<(u32, ToldMark)>, Infallible> {
+    fn told_last(&self, number: u64) -> Result<Option<(u32, ToldMark)>, Unreadable> {
         let rows = self.rows.borrow();
         Ok(rows.get(&number).and_then(|stored| stored.told.last()).map(|row| (row.last, row.mark)))
     }
 
-    fn told(&self, number: u64, after: u32) -> Result<ToldPage, Infallible> {
+    fn told(&self, number: u64, after: u32) -> Result<ToldPage, Unreadable> {
         let rows = self.rows.borrow();
         let told = rows.get(&number).map(|stored| stored.told.as_slice()).unwrap_or_default();
         let mut rows: Vec<_> = told.iter().filter(|row| row.last > after).cloned().collect();
@@ -274,25 +309,22 @@ impl Rows for Memory {
         Ok(ToldPage { rows, more })
     }
 
-    fn told_weight(&self, number: u64) -> Result<Slice, Infallible> {
+    fn told_weight(&self, number: u64) -> Result<Slice, Unreadable> {
         let rows = self.rows.borrow().get(&number).map_or(0, |stored| stored.told.len());
         Ok(Slice { rows, bytes: 0 })
     }
 
-    fn changed(&self, from: u64, limit: usize) -> Result<Vec<Change>, Infallible> {
-        let runs: Vec<_> = self.rows.borrow().keys().map(|number| self.get(*number)).collect();
-        let mut changes: Vec<_> = runs
-            .into_iter()
-            .filter(|run| run.stamps.status >= from)
-            .map(|run| Change {
-                stamp: run.stamps.status,
-                status: run.status(),
-                id: run.id,
-                workflow: run.workflow,
-            })
-            .collect();
-        changes.sort_unstable_by_key(|change| change.stamp);
-        changes.truncate(limit);
-        Ok(changes)
+    fn changed(&self, after: u64, from: u64, limit: usize) -> Result<Walked, Unreadable> {
+        let numbers: Vec<_> = self.rows.borrow().keys().copied().filter(|number| *number > after).collect();
+        let looked_at = &numbers[..numbers.len().min(limit)];
+        let runs = looked_at.iter().map(|number| self.get(*number)).filter(|run| run.stamps.status >= from);
+        let change = |run: Run| Change {
+            stamp: run.stamps.status,
+            status: run.status(),
+            id: run.id,
+            workflow: run.workflow,
+        };
+        let through = looked_at.last().copied().filter(|_| looked_at.len() == limit);
+        Ok(Walked { changes: runs.map(change).collect(), through })
     }
 }

@@ -53,7 +53,7 @@ impl Bench {
                 assert_eq!(problem.code, Code::RunNotFound);
                 false
             }
-            Err(Fault::Storage(never)) => match never {},
+            Err(Fault::Storage(error)) => panic!("{error:?}"),
             Err(Fault::Moved(place)) => panic!("it is at {place}"),
         }
     }

@@ -19,7 +19,7 @@ fn start(cell: &mut Cell, rows: &Memory, key: Option<&str>) -> Result<RunId, Cod
     cell.start(rows, at(0), NewRun { key, ..new_run(None) }).map(|started| started.run.id).map_err(|fault| {
         match fault {
             Fault::Rejected(problem) => problem.code,
-            Fault::Storage(never) => match never {},
+            Fault::Storage(error) => panic!("{error:?}"),
             Fault::Moved(place) => panic!("it has gone to {place}"),
         }
     })
@@ -68,4 +68,33 @@ fn the_runs_of_a_full_cell_go_on() {
     let done = said(Seq(1), vec![], Then::Complete { output: Payload::null() });
     cell.commit(&rows, at(3), 1, Epoch(2), done, 2).expect("its end is recorded");
     assert!(rows.get(1).status().is_terminal());
+}
+
+#[test]
+fn the_last_fifth_takes_no_signals_that_nobody_waits_for() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(4).with_storage(LIMIT));
+    let run = start(&mut cell, &rows, None).expect("there is room");
+    rows.bytes.set(LIMIT / 10 * 8);
+    let mut taken = 0;
+    let refused = loop {
+        match cell.signal(&rows, at(2), &run, Signal::new("other", Payload::null())) {
+            Ok(_) => taken += 1,
+            Err(Fault::Rejected(problem)) => break problem.code,
+            Err(fault) => panic!("{fault:?}"),
+        }
+        assert!(taken < 20, "it never looks at its storage");
+    };
+    assert_eq!(refused, Code::CellFull);
+    // What its steps give is recorded to the last byte.
+    rows.bytes.set(LIMIT);
+    let head = rows.get(1).head;
+    cell.commit(
+        &rows,
+        at(3),
+        1,
+        Epoch(1),
+        said(head, vec![super::step("a")], Then::Continue { open: None }),
+        1,
+    )
+    .expect("a result is recorded");
 }

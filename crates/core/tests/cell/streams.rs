@@ -1,9 +1,11 @@
 //! What a run publishes, and what its readers are shown.
 
 use stepwell_core::{
-    cell::{Action, Cell, Fault, LINGER_MS, Order, Rows as _, TOLD_BYTES_MAX},
+    cell::{
+        Action, Cell, Fault, LINGER_MS, Order, PUBLISHED_BYTES_MAX, Rows as _, TELL_EVERY_MS, TOLD_BYTES_MAX,
+    },
     run::Signal,
-    stream::{CellReader, Cursor, Flow, Kinds, Only, Reader},
+    stream::{CellCursor, CellReader, Cursor, Kinds, Only, Reader, WALKED_MAX},
 };
 use stepwell_protocol::{
     Code, Epoch, Op, OpKind, Payload, Record, RunId, Seq, Timestamp,
@@ -85,7 +87,7 @@ fn a_count_that_nobody_can_have_come_to_is_refused() {
     publish(&mut cell, &rows, 0, published(u32::MAX - 1, &["the last one that can be"]));
     publish(&mut cell, &rows, 0, published(u32::MAX - 1, &["the last one that can be"]));
     cell.tell(&rows, at(LINGER_MS)).expect("it is stored");
-    let Ok(told) = rows.told(1, 0);
+    let told = rows.told(1, 0).expect("it can be read");
     assert_eq!(told.rows.iter().map(|row| row.items.len()).sum::<usize>(), 1);
 }
 
@@ -211,6 +213,29 @@ fn too_much_at_once_is_left_out_and_said_so() {
     let (last, chunks) = (&events[fit], &events[..fit]);
     assert!(chunks.iter().all(|event| event.kind == Kind::Chunk && event.data.size() > 60_000));
     assert_eq!(last.data.decode::<Item>().expect("an item"), Item::LeftOut { count: 5 });
+}
+
+#[test]
+fn what_a_run_publishes_in_all_is_bounded_and_the_stream_says_so_once() {
+    let (rows, mut cell, _) = begun();
+    let value = Payload::encode(&"x".repeat(60_000)).expect("a text");
+    let chunk = Item::Chunk(Chunk { name: "tokens".into(), value, op: None });
+    let each = TOLD_BYTES_MAX / chunk.size();
+    let (mut first, mut ms) = (0, 0);
+    for _ in 0..80 {
+        publish(&mut cell, &rows, ms, Published { first, items: vec![chunk.clone(); each] });
+        first += u32::try_from(each).expect("small");
+        ms += 2 * TELL_EVERY_MS;
+        cell.tell(&rows, at(ms)).expect("it is stored");
+    }
+    let told = rows.told_bytes(1);
+    assert!(told <= PUBLISHED_BYTES_MAX && told > PUBLISHED_BYTES_MAX / 10 * 9, "{told} bytes are stored");
+    assert!(rows.told_rows(1) < 70, "{} rows: each second of silence is one", rows.told_rows(1));
+    // Another instance knows it too.
+    let mut next = Cell::new(4);
+    publish(&mut next, &rows, ms, Published { first, items: vec![chunk; each] });
+    next.tell(&rows, at(ms + 5_000)).expect("there is nothing to store");
+    assert_eq!(rows.told_bytes(1), told);
 }
 
 /// A run with steps, logs and progress in between; gives the texts of all events in the order in which a reader that
@@ -340,7 +365,7 @@ fn statuses(cell: &Cell, rows: &Memory, reader: &mut CellReader) -> Vec<(u64, St
 fn a_reader_of_all_runs_sees_each_change_once_also_after_a_restart() {
     let (rows, mut cell, _) = begun();
     let from = cell.watch_all(at(1));
-    let mut reader = CellReader { from, only: Only::default(), flow: Flow::default() };
+    let mut reader = CellReader::new(CellCursor { from, walk: None }, Only::default());
     assert_eq!(statuses(&cell, &rows, &mut reader), []);
     cell.start(&rows, at(2), new_run(None)).expect("it is accepted");
     assert!(cell.take_orders().contains(&Order::TellCellReaders));
@@ -364,4 +389,50 @@ fn a_reader_of_all_runs_sees_each_change_once_also_after_a_restart() {
         assert_eq!(statuses(&next, &rows, reader), [(1, "completed".into())]);
         assert_eq!(statuses(&next, &rows, reader), []);
     }
+}
+
+#[test]
+fn a_reader_from_the_start_walks_through_the_runs_in_bounded_parts() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(4));
+    let count = 2 * WALKED_MAX + 10;
+    for _ in 0..count {
+        cell.start(&rows, at(1), new_run(None)).expect("it is accepted");
+    }
+    cell.watch_all(at(2));
+    let mut reader = CellReader::new(CellCursor::default(), Only::default());
+    let (mut seen, mut parts) = (Vec::new(), 0);
+    loop {
+        let batch = cell.read_all(&rows, &mut reader).expect("the rows can be read");
+        parts += 1;
+        assert!(batch.events.len() <= WALKED_MAX + CellReader::CHANGES_MAX, "{} at once", batch.events.len());
+        // Whoever is cut off comes back with what it was told last, and nothing else.
+        let last = batch.events.iter().rfind(|event| event.kind == Kind::Status);
+        seen.extend(batch.events.iter().filter(|event| event.kind == Kind::Status).cloned());
+        if !batch.more && !reader.flow.is_closed() {
+            break;
+        }
+        reader.flow.heard();
+        if parts == 2 {
+            // One that was seen already ends meanwhile, and one that was not.
+            for number in [1, u64::try_from(count).expect("small")] {
+                let head = rows.get(number).head;
+                let id = rows.get(number).id;
+                assert_eq!(head, Seq(0));
+                cell.act(&rows, at(3), &id, "root", Action::Cancel).expect("it is there");
+            }
+            let cursor = last.expect("something was shown").id.parse().expect("a cursor");
+            reader = CellReader::new(cursor, Only::default());
+        }
+        assert!(parts < 20, "it does not end");
+    }
+    let view =
+        |event: &StreamEvent| event.data.decode::<stepwell_protocol::stream::StatusView>().expect("a status");
+    let views: Vec<_> = seen.iter().map(view).collect();
+    let of = |number: u64| {
+        views.iter().filter(|view| view.id.number == number).map(|view| view.status).collect::<Vec<_>>()
+    };
+    assert!((1..=count as u64).all(|number| !of(number).is_empty()), "each is shown");
+    assert_eq!(of(1).last(), Some(&Status::Cancelled));
+    assert_eq!(of(count as u64), [Status::Cancelled], "what was overtaken is left out");
+    assert_eq!(views.len(), count + 1, "nothing comes twice");
 }

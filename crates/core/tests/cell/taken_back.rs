@@ -107,10 +107,10 @@ impl Bench {
     }
 }
 
-fn code(result: Result<(), Fault<std::convert::Infallible>>) -> Result<(), Code> {
+fn code(result: Result<(), Fault<crate::memory::Unreadable>>) -> Result<(), Code> {
     result.map_err(|fault| match fault {
         Fault::Rejected(problem) => problem.code,
-        Fault::Storage(never) => match never {},
+        Fault::Storage(error) => panic!("{error:?}"),
         Fault::Moved(place) => panic!("it has no key that could be at {place}"),
     })
 }

@@ -83,8 +83,7 @@ impl Host {
     /// Refuses one more run that has not ended if the namespace has as many as it may.
     pub(super) fn check_live(&self, limits: &Limits) -> Result<(), Fault> {
         let mut machine = self.machine.borrow_mut();
-        let count = || self.store.live_runs();
-        match machine.check_live(runtime::clock(), limits, self.settings.shares, count)? {
+        match machine.check_live(&self.store, limits, self.settings.shares)? {
             Some(problem) => Err(problem.into()),
             None => Ok(()),
         }

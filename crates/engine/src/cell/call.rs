@@ -46,6 +46,13 @@ pub(super) fn is_default_namespace(namespace: &str) -> bool {
 pub enum Operation {
     /// Look after the alarm, and nothing else.
     Touch,
+    /// Show where the last sweep has stopped.
+    ShowSweep,
+    /// Keep where a sweep has stopped.
+    KeepSweep {
+        /// The last object that it has visited.
+        cursor: String,
+    },
     /// Start a run.
     Start {
         /// The workflow to run.
@@ -233,6 +240,8 @@ impl Operation {
             | Self::Act { number, suffix, .. }
             | Self::Follow { follow: Follow::Run { number, suffix, .. } } => Some((*number, suffix)),
             Self::Touch
+            | Self::ShowSweep
+            | Self::KeepSweep { .. }
             | Self::Start { .. }
             | Self::Reserve { .. }
             | Self::List { .. }

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use stepwell_core::{
     access::ROOT,
     bulk::{Acted, Fate},
-    cell::{Action, KeyRow, NewRun, Reserved, Rows as _, Started, settled},
+    cell::{Action, KeyRow, NewRun, Reserved, Rows as _, Started, no_such_run, settled},
     run::{Run, Signal},
 };
 use stepwell_protocol::{
@@ -32,7 +32,7 @@ use worker::Delay;
 use super::{
     Host,
     call::{Call, CountedRuns, Moved, Operation},
-    fault::Fault,
+    fault::{Fault, StoreError},
 };
 use crate::{guard, runtime};
 
@@ -140,6 +140,11 @@ impl Host {
         let namespace = call.namespace;
         match call.operation {
             Operation::Touch => Ok(Answered::new(200, &())),
+            Operation::ShowSweep => Ok(Answered::new(200, &self.store.sweep_cursor()?)),
+            Operation::KeepSweep { cursor } => {
+                self.store.prepare(&namespace, &place)?;
+                Ok(Answered::new(200, &self.store.keep_sweep_cursor(&cursor)?))
+            }
             Operation::ForgetKeys { version, ids } => {
                 self.machine.borrow_mut().forget_keys(version, ids.as_deref());
                 self.close_keyed_streams(ids.as_deref());
@@ -187,8 +192,15 @@ impl Host {
             }
             Operation::Get { number, suffix, wait_ms } => {
                 let id = RunId { place, number, suffix };
-                let run = self.find(&id)?;
-                Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?))
+                match self.find(&id) {
+                    Ok(run) => Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?)),
+                    Err(Fault::Rejected(problem)) if problem.code == Code::RunUnreadable => {
+                        let view = self.store.unreadable_view(&id)?;
+                        let view = view.ok_or_else(no_such_run::<StoreError>)?;
+                        Ok(Answered::new(200, &view))
+                    }
+                    Err(fault) => Err(fault),
+                }
             }
             Operation::Why { number, suffix } => {
                 let id = RunId { place, number, suffix };
@@ -261,7 +273,15 @@ impl Host {
         let next = found.next.map(|reached| reached.number);
         let mut acted = Acted { changed: 0, unchanged: 0, next, top: self.store.top()? };
         for id in self.store.ids(&found.numbers)? {
-            let run = self.find(&id)?;
+            let run = match self.find(&id) {
+                Ok(run) => run,
+                // One that cannot be read, or is gone by now.
+                Err(Fault::Rejected(_)) => {
+                    acted.count(false);
+                    continue;
+                }
+                Err(fault @ (Fault::Store(_) | Fault::Moved(_))) => return Err(fault),
+            };
             match Fate::of(&run.workflow, run.status(), action) {
                 Fate::PassedOver => {}
                 Fate::Left => acted.count(false),

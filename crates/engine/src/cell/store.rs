@@ -10,8 +10,8 @@ use std::cell::{Cell as Slot, OnceCell};
 use serde::de::DeserializeOwned;
 use stepwell_core::{
     cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
-    run::{Entry, Mark, Run, Tail},
-    stream::{Change, ToldMark, ToldPage, ToldRow},
+    run::{Entry, Run, Tail, Trailer},
+    stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
 use stepwell_protocol::{
     Event, Payload, Place, Record, RunId, Seq, Timestamp,
@@ -144,13 +144,24 @@ impl Store {
         Ok(self.namespace.get_or_init(|| read).clone())
     }
 
-    /// How many runs have not ended.
-    pub fn live_runs(&self) -> Result<u64, StoreError> {
+    /// Where the last sweep has stopped, if it was kept here.
+    pub fn sweep_cursor(&self) -> Result<Option<String>, StoreError> {
         if !self.has_schema()? {
-            return Ok(0);
+            return Ok(None);
         }
-        let rows = self.tables.rows("SELECT count(*) FROM runs WHERE ended_at IS NULL", &[])?;
-        rows.first().map_or(Ok(0), |row| row.number(0, "count"))
+        let rows = self.tables.rows("SELECT value FROM meta WHERE key = 'sweep'", &[])?;
+        Ok(rows.first().and_then(|row| row.optional_text(0)))
+    }
+
+    /// Keeps where a sweep has stopped.
+    pub fn keep_sweep_cursor(&self, cursor: &str) -> Result<(), StoreError> {
+        self.tables.execute("INSERT OR REPLACE INTO meta VALUES('sweep', ?)", &[cursor.into()])
+    }
+
+    /// A run whose state cannot be read, as far as it can be shown.
+    pub fn unreadable_view(&self, id: &RunId) -> Result<Option<RunView>, StoreError> {
+        let found = self.views(&[id.number])?.pop();
+        Ok(found.filter(|view| view.id == *id))
     }
 
     /// Adds what a run gave to its view.
@@ -192,9 +203,11 @@ impl Store {
 
     fn write(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry]) -> Result<(), StoreError> {
         let (mut result, mut ended, mut reopened) = (None, false, false);
-        for entry in entries {
-            if let Entry::Recorded { record, mark } = entry {
-                self.insert_record(run.id.number, record, *mark)?;
+        let last = entries.iter().rposition(|entry| entry.record().is_some());
+        for (index, entry) in entries.iter().enumerate() {
+            if let Some(record) = entry.record() {
+                let trailer = (Some(index) == last).then(|| run.trailer());
+                self.insert_record(run.id.number, record, trailer)?;
             } else if let Entry::SignalNoted(nonce) = entry {
                 self.insert_signal(run.id.number, nonce)?;
             } else if let Entry::Completed { output, .. } = entry {
@@ -222,8 +235,8 @@ impl Store {
         }
     }
 
-    fn insert_record(&self, run: u64, record: &Record, mark: Option<Mark>) -> Result<(), StoreError> {
-        let mark = mark.as_ref().map(json);
+    fn insert_record(&self, run: u64, record: &Record, trailer: Option<Trailer>) -> Result<(), StoreError> {
+        let mark = trailer.as_ref().map(json);
         let (event, place) = (json(&record.event), (record.seq, record.at));
         let query = "INSERT INTO journal VALUES(?, ?, ?, ?, ?)";
         self.tables.insert_record(query, run, place, &event, mark.as_deref())?;
@@ -290,6 +303,27 @@ impl Store {
 impl Rows for Store {
     type Error = StoreError;
 
+    fn is_unreadable(error: &StoreError) -> bool {
+        match error {
+            StoreError::Corrupt(_) | StoreError::Unreadable(_) => true,
+            StoreError::Refused(_) => false,
+        }
+    }
+
+    fn quarantine(&self, run: u64, error: &StoreError) -> Result<(), StoreError> {
+        worker::console_error!("stepwell: run {run} is set aside: {error}");
+        let query = "UPDATE runs SET status = ?, wake_at = NULL WHERE number = ?";
+        self.tables.execute(query, &[Status::Paused.as_str().into(), number(run)])
+    }
+
+    fn release(&self, run: &Run) -> Result<bool, StoreError> {
+        let row = run.to_row();
+        // Only a row in quarantine has another status than its state.
+        let query = "UPDATE runs SET status = ?1, wake_at = ?2 WHERE number = ?3 AND status <> ?1";
+        let values = [row.status.into(), time(row.wake_at), number(run.id.number)];
+        Ok(self.tables.execute_counted(query, &values)? > 0)
+    }
+
     fn run(&self, run: u64) -> Result<Option<Run>, StoreError> {
         if !self.has_schema()? {
             return Ok(None);
@@ -297,17 +331,18 @@ impl Rows for Store {
         let rows = self.tables.rows(
             "SELECT suffix, workflow, created_at, state, (SELECT value FROM meta WHERE key = 'place'),
                (SELECT max(seq) FROM journal WHERE run = number),
-               (SELECT mark FROM journal WHERE run = number AND mark IS NOT NULL ORDER BY seq DESC LIMIT 1)
+               (SELECT mark FROM journal WHERE run = number ORDER BY seq DESC LIMIT 1)
              FROM runs WHERE number = ?",
             &[number(run)],
         )?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let id = RunId { place: place(&row.text(4, "place")?)?, number: run, suffix: row.text(0, "suffix")? };
-        let mark = match row.optional_text(6) {
-            Some(mark) => Some(parse(&mark, "mark")?),
-            None => None,
+        let place = place(&row.optional_text(4).unwrap_or_default())?;
+        let id = RunId { place, number: run, suffix: row.text(0, "suffix")? };
+        let trailer = match row.optional_text(6) {
+            Some(trailer) => parse(&trailer, "mark")?,
+            None => Trailer::default(),
         };
-        let tail = Tail { head: row.seq(5), mark };
+        let tail = Tail { head: row.seq(5), trailer };
         let (workflow, state) = (row.text(1, "workflow")?, row.text(3, "state")?);
         Ok(Some(Run::from_row(id, workflow, row.time(2)?, &state, tail)?))
     }
@@ -324,7 +359,10 @@ impl Rows for Store {
     fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, StoreError> {
         let query = "SELECT number, suffix FROM runs ORDER BY number DESC LIMIT ?";
         let rows = self.tables.rows(query, &[number(limit as u64)])?;
-        rows.iter().map(|row| Ok((row.number(0, "number")?, row.text(1, "suffix")?))).collect()
+        // A suffix that cannot be read is no nonce; it must not keep others from starting.
+        rows.iter()
+            .map(|row| Ok((row.number(0, "number")?, row.optional_text(1).unwrap_or_default())))
+            .collect()
     }
 
     fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), StoreError> {
@@ -517,17 +555,6 @@ impl Rows for Store {
         }
     }
 
-    fn records(&self, run: u64, after: Seq, through: Seq) -> Result<Vec<Record>, StoreError> {
-        if after >= through {
-            return Ok(Vec::new());
-        }
-        let rows = self.tables.rows(
-            "SELECT seq, at, event FROM journal WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq",
-            &[number(run), after.0.into(), through.0.into()],
-        )?;
-        rows.iter().map(record).collect()
-    }
-
     fn find(&self, run: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, StoreError> {
         let mut bindings = vec![number(run), after.0.into()];
         // By its text, and not as JSON: SQLite reads none that is nested a thousand times, and a payload may be. An
@@ -616,8 +643,8 @@ impl Rows for Store {
         self.weight_of_told(run)
     }
 
-    fn changed(&self, from: u64, limit: usize) -> Result<Vec<Change>, StoreError> {
-        self.changed_since(from, limit)
+    fn changed(&self, after: u64, from: u64, limit: usize) -> Result<Walked, StoreError> {
+        self.changed_after(after, from, limit)
     }
 }
 
@@ -654,7 +681,7 @@ fn payload(text: String, what: &'static str) -> Result<Payload, StoreError> {
     Payload::from_text(text).map_err(|_| StoreError::Unreadable(what))
 }
 
-/// A place as it was written: pool, generation and cell.
+/// A place as it was written: pool, generation and cell. It is the whole cell's: no run is to blame for it.
 fn place(text: &str) -> Result<Place, StoreError> {
-    text.parse().map_err(|_| StoreError::Unreadable("place"))
+    text.parse().map_err(|_| StoreError::Refused(format!("the cell's stored place is '{text}'")))
 }

@@ -9,7 +9,7 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
 use js_sys::{Array, Promise};
 use serde::{Deserialize, Serialize};
 use stepwell_core::{
-    stream::{Batch, CellReader, Cursor, EVENT_BYTES_MAX, Flow, Kinds, Only, Reader},
+    stream::{Batch, CellCursor, CellReader, Cursor, EVENT_BYTES_MAX, Flow, Kinds, Only, Reader},
     token::STREAM_MS_MAX,
 };
 use stepwell_protocol::{
@@ -67,8 +67,8 @@ pub enum Follow {
     },
     /// The statuses of all runs.
     Cell {
-        /// From which stamp on; from now on, if that is not said.
-        from: Option<u64>,
+        /// From where on, as a [`CellCursor`]; from now on, if that is not said.
+        from: Option<String>,
         /// Which of them.
         #[serde(default)]
         only: Only,
@@ -140,8 +140,11 @@ impl Host {
             }
             Follow::Cell { from, only } => {
                 let next = self.machine.borrow_mut().watch_all(runtime::clock());
-                let reader = CellReader { from: from.unwrap_or(next), only, flow: Flow::default() };
-                (Follows::Cell(reader), CELL_TAG.to_owned())
+                let cursor = match from {
+                    Some(text) => text.parse().map_err(|_| unknown())?,
+                    None => CellCursor { from: next, walk: None },
+                };
+                (Follows::Cell(CellReader::new(cursor, only)), CELL_TAG.to_owned())
             }
         };
         let tags = Array::of1(&tag.as_str().into());
@@ -161,7 +164,7 @@ impl Host {
         match &beside.follows {
             Follows::Run(reader) => self.mark_run(reader.run.number),
             Follows::Cell(reader) => {
-                let (id, at) = (reader.from.to_string(), runtime::clock());
+                let (id, at) = (reader.cursor().to_string(), runtime::clock());
                 send(&socket, &StreamEvent { id, kind: Kind::Ready, at, data: Payload::null() })?;
                 self.mark_cell();
             }

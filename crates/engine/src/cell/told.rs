@@ -3,8 +3,8 @@
 //! Their table is created by the first run of a cell that publishes: the others pay nothing for it.
 
 use stepwell_core::{
-    cell::Slice,
-    stream::{Change, ToldMark, ToldPage, ToldRow},
+    cell::{DELETE_SLICE, Slice},
+    stream::{Change, ToldMark, ToldPage, ToldRow, Walked},
 };
 use stepwell_protocol::{RunId, program::PAGE_BYTES_MAX, stream::Told};
 
@@ -78,8 +78,11 @@ impl Store {
         if !self.has_told()? {
             return Ok(Slice { rows: 0, bytes: 0 });
         }
-        let query = "SELECT count(*), coalesce(sum(octet_length(items)), 0) FROM told WHERE run = ?";
-        let rows = self.tables.rows(query, &[number(run)])?;
+        // More than fit into a slice need not be counted: they are deleted in several.
+        let query = "SELECT count(*), coalesce(sum(octet_length(items)), 0) FROM
+                       (SELECT items FROM told WHERE run = ? LIMIT ?)";
+        let most = number(DELETE_SLICE.rows as u64 + 1);
+        let rows = self.tables.rows(query, &[number(run), most])?;
         let Some(row) = rows.first() else { return Ok(Slice { rows: 0, bytes: 0 }) };
         let count = usize::try_from(row.number(0, "count")?).unwrap_or(usize::MAX);
         Ok(Slice { rows: count, bytes: row.number(1, "weight")? })
@@ -97,13 +100,23 @@ impl Store {
         )
     }
 
-    pub(super) fn changed_since(&self, from: u64, limit: usize) -> Result<Vec<Change>, StoreError> {
-        let Some(place) = self.place()? else { return Ok(Vec::new()) };
+    pub(super) fn changed_after(&self, after: u64, from: u64, limit: usize) -> Result<Walked, StoreError> {
+        let Some(place) = self.place()? else { return Ok(Walked::default()) };
         let rows = self.tables.rows(
-            "SELECT number, suffix, workflow, status, coalesce(json_extract(state, '$.stamps.status'), 0) AS stamp
-             FROM runs WHERE stamp >= ? AND json_extract(state, '$.deleting') IS NULL
-             ORDER BY stamp, number LIMIT ?",
-            &[number(from), number(limit as u64)],
+            "SELECT coalesce(max(number), 0), count(*) FROM
+               (SELECT number FROM runs WHERE number > ? ORDER BY number LIMIT ?)",
+            &[number(after), number(limit as u64)],
+        )?;
+        let Some(row) = rows.first() else { return Ok(Walked::default()) };
+        let (last, looked_at) = (row.number(0, "number")?, row.number(1, "count")?);
+        // A state that is not JSON would fail the whole query.
+        let rows = self.tables.rows(
+            "SELECT number, suffix, workflow, status, stamp FROM
+               (SELECT number, suffix, workflow, status, instr(state, '\"deleting\":true') AS deleting,
+                  iif(json_valid(state), coalesce(json_extract(state, '$.stamps.status'), 0), 0) AS stamp
+                FROM runs WHERE number > ? AND number <= ?)
+             WHERE stamp >= ? AND deleting = 0 ORDER BY number",
+            &[number(after), number(last), number(from)],
         )?;
         let changes = rows.iter().map(|row| {
             let (place, suffix) = (place.clone(), row.text(1, "suffix")?);
@@ -114,7 +127,8 @@ impl Store {
                 status: parse(&json(&row.text(3, "status")?), "status")?,
             })
         });
-        changes.collect()
+        let through = (looked_at == limit as u64).then_some(last);
+        Ok(Walked { changes: changes.collect::<Result<_, StoreError>>()?, through })
     }
 
     /// Whether any run of this cell has published anything.

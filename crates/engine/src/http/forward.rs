@@ -138,6 +138,11 @@ impl Front {
         !runtime::property(&self.env, CATALOG_BINDING).is_undefined()
     }
 
+    /// How many objects one sweep visits.
+    pub fn sweep_calls(&self) -> usize {
+        self.deployment.sweep_calls
+    }
+
     /// The caller's namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace

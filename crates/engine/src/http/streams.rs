@@ -82,7 +82,7 @@ pub async fn pool(
     let places: Vec<_> = front.cells().collect();
     let opened = join_all(places.iter().map(|place| {
         // A cell that the cursor does not know is newer than it.
-        let from = cursor.as_ref().map(|cursor| cursor.get(place).unwrap_or_default());
+        let from = cursor.as_ref().map(|cursor| cursor.get(place).unwrap_or_default().to_string());
         let (front, only) = (front.clone(), only.clone());
         async move { open(&front, place, Follow::Cell { from, only }).await }
     }))

@@ -10,8 +10,8 @@ use std::{
 
 use serde::Serialize;
 use stepwell_core::run::{
-    CallEnd, Decision, Effect, End, Entry, Input, Mark, PauseWhy, Phase, Reply, Run, RunRow, Session, Signal,
-    Slot, Start, Tail,
+    CallEnd, Decision, Effect, End, Entry, Input, PauseWhy, Phase, Reply, Run, RunRow, Session, Signal, Slot,
+    Start, Tail, Trailer,
 };
 use stepwell_protocol::{
     Epoch, Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
@@ -42,8 +42,10 @@ pub struct Engine {
     pub run: Run,
     row: RunRow,
     input: Payload,
-    /// The run's journal, with the marks of its commits.
-    pub journal: Vec<(Record, Option<Mark>)>,
+    /// The run's journal.
+    pub journal: Vec<Record>,
+    /// What its last event says besides itself.
+    trailer: Trailer,
     result: Option<Ended>,
     /// What will be done to it, in the order of time.
     outside: VecDeque<(Timestamp, Outside)>,
@@ -111,6 +113,7 @@ impl Engine {
             run,
             input,
             journal: Vec::new(),
+            trailer: Trailer::default(),
             result: None,
             outside: VecDeque::new(),
             when_waiting: Vec::new(),
@@ -297,11 +300,11 @@ impl Engine {
         let decision = self.run.decide(self.now, input)?;
         for entry in &decision.entries {
             match entry {
-                Entry::Recorded { record, mark } => {
+                Entry::Recorded { record, .. } => {
                     if let Event::StepFinished { op, .. } = &record.event {
                         self.finished.insert(op.to_string());
                     }
-                    self.journal.push((record.clone(), *mark));
+                    self.journal.push(record.clone());
                 }
                 Entry::Completed { output, .. } => {
                     self.result = Some(Ended::Completed(output.text().to_owned()));
@@ -321,6 +324,7 @@ impl Engine {
                 | Entry::Queued { .. }
                 | Entry::Activated { .. }
                 | Entry::Leased { .. }
+                | Entry::SignalsRead { .. }
                 | Entry::Patched(_)
                 | Entry::Progressed(_)
                 | Entry::ProgressForgotten
@@ -332,9 +336,12 @@ impl Engine {
             }
         }
         self.run.apply_all(&decision.entries);
+        if decision.entries.iter().any(|entry| entry.record().is_some()) {
+            self.trailer = self.run.trailer();
+        }
         if decision.entries.iter().any(|entry| matches!(entry, Entry::Rewound(_))) {
-            let counted = self.journal.iter().filter(|(record, _)| self.run.counts(record.seq));
-            self.finished = counted.filter_map(|(record, _)| finished(&record.event)).collect();
+            let counted = self.journal.iter().filter(|record| self.run.counts(record.seq));
+            self.finished = counted.filter_map(|record| finished(&record.event)).collect();
         }
         if decision.entries.iter().any(Entry::changes_row) {
             self.row = self.run.to_row();
@@ -374,7 +381,7 @@ impl Engine {
     /// What of the journal counts, after one position up to another.
     pub fn counted(&self, after: Seq, through: Seq) -> impl Iterator<Item = &Record> {
         let records = self.journal.get(after.0 as usize..through.0 as usize).unwrap_or_default();
-        records.iter().map(|(record, _)| record).filter(|record| self.run.counts(record.seq))
+        records.iter().filter(|record| self.run.counts(record.seq))
     }
 
     /// What the session answers to a commit. As on the wire, both are text on the way.
@@ -439,10 +446,8 @@ impl Engine {
     /// The cell dies and comes back: only rows are left.
     pub fn die(&mut self) {
         clock::reset(self.now.as_millis());
-        let tail = Tail {
-            head: self.journal.last().map_or(Seq(0), |(record, _)| record.seq),
-            mark: self.journal.iter().rev().find_map(|(_, mark)| *mark),
-        };
+        let tail =
+            Tail { head: self.journal.last().map_or(Seq(0), |record| record.seq), trailer: self.trailer };
         let Run { id, workflow, created_at, .. } = self.run.clone();
         self.run = Run::from_row(id, workflow, created_at, &self.row.state, tail).expect("just written");
         self.give(Input::Reload).expect("it is never refused");

@@ -40,7 +40,7 @@ impl Outcome {
             commits: engine.commits,
             published: engine.published,
             effects,
-            history: engine.journal.into_iter().map(|(record, _)| record).collect(),
+            history: engine.journal,
             ran: engine.ran,
             took: Duration::from_millis(took),
         }

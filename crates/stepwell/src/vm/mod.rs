@@ -223,7 +223,7 @@ impl Vm {
         // There was news that it had not seen: the engine did not record what it says it waits for.
         if let Answer::Go { news, .. } = &answer
             && tells
-            && news.len() > commands.len()
+            && (news.len() > commands.len() || news.last() == Some(&News::More))
         {
             self.told = (!patches).then(Vec::new);
         }
@@ -300,6 +300,8 @@ impl Vm {
         self.replay();
         // All of it, even if it cannot be replayed: only who knows where it ends may speak.
         match self.journal {
+            // The driver brings one answer at a time.
+            Journal::More if self.in_flight.is_some() => return Poll::Pending,
             Journal::More => {
                 self.journal = Journal::Asked;
                 self.state.borrow_mut().allowance().count_page();
@@ -490,6 +492,7 @@ impl Vm {
             then,
             failed_since,
             foresees,
+            unread: self.state.borrow().unread_signals(),
             turn: 0,
         })
     }
@@ -517,6 +520,7 @@ impl Vm {
                                 self.learn(Record { seq, at, event });
                             }
                         }
+                        News::More => self.journal = Journal::More,
                     }
                 }
                 true

@@ -349,6 +349,12 @@ impl State {
         }
     }
 
+    /// How many signals nobody has taken.
+    pub fn unread_signals(&self) -> u32 {
+        let unread: usize = self.signals.values().map(VecDeque::len).sum();
+        u32::try_from(unread).unwrap_or(u32::MAX)
+    }
+
     /// An operation was consumed or dropped.
     pub fn forget(&mut self, op: &Op) {
         let Some(slot) = self.slots.remove(op) else { return };

@@ -461,3 +461,25 @@ fn a_workflow_that_fails_says_which_steps_failed_side_by_side() {
         assert_eq!(commit.failed_since, Some(Seq(since)));
     }
 }
+
+fn more(events: Vec<Event>, first: u32) -> Answer {
+    let news = records(events, first).into_iter().map(News::Record).chain([News::More]).collect();
+    Answer::Go { now: at(0), news }
+}
+
+#[test]
+fn what_does_not_fit_into_an_answer_is_read_by_pages_before_anything_else_is_said() {
+    let mut bench = Bench::new(two_signals, vec![]);
+    bench.commit();
+    let noise = Event::SignalReceived { name: "noise".into(), id: None, payload: Payload::null(), by: None };
+    // Also if a listener brings it while a commit has no answer yet: there is one call at a time.
+    assert!(bench.vm.heard(more(vec![noise.clone()], 1)));
+    assert_eq!(bench.poll(), Poll::Pending);
+    assert!(bench.vm.answered(more(vec![noise.clone(), signal(1)], 1)));
+    assert_eq!(bench.poll(), Poll::Ready(Order::Page(Seq(2))));
+    assert_eq!(bench.poll(), Poll::Pending, "it waits for the page");
+    bench.vm.page(Page { events: records(vec![noise, signal(2)], 3), more: false });
+    let commit = bench.commit();
+    assert!(matches!(&commit.then, Then::Complete { output } if output.text() == "[1,2]"));
+    assert_eq!((commit.base, commit.unread), (Seq(4), 2), "nobody takes the noise");
+}

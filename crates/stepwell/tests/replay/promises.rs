@@ -128,7 +128,7 @@ fn an_attempt_that_takes_too_long_is_dropped_and_tried_again() {
     let failures: Vec<_> = engine
         .journal
         .iter()
-        .filter_map(|(record, _)| {
+        .filter_map(|record| {
             if let Event::StepRetrying { failure, .. } = &record.event { Some(failure.code) } else { None }
         })
         .collect();

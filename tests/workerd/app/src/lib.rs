@@ -138,6 +138,22 @@ async fn ask(ctx: Ctx, address: String) -> Result<u16> {
     Ok(ctx.step("ask", async || ledger::ask(&address).await).await?)
 }
 
+/// Two steps that ask an address at once, and then so many signals `part`, whose lengths it adds up.
+#[workflow]
+async fn gather(ctx: Ctx, (address, parts): (String, u32)) -> Result<usize> {
+    let (one, other) = future::join(
+        ctx.step("one", async || ledger::ask(&address).await),
+        ctx.step("other", async || ledger::ask(&address).await),
+    )
+    .await;
+    (one?, other?);
+    let mut total = 0;
+    for _ in 0..parts {
+        total += ctx.wait::<String>("part").await?.len();
+    }
+    Ok(total)
+}
+
 /// The same under another name: what one workflow may take is bounded.
 #[workflow]
 async fn ask_too(ctx: Ctx, address: String) -> Result<u16> {
@@ -311,6 +327,7 @@ pub fn app() -> App {
         .workflow(soon_gone_long)
         .workflow(many)
         .workflow(ask)
+        .workflow(gather)
         .workflow(ask_too)
         .workflow(ask_again)
         .workflow(found)

@@ -7,6 +7,10 @@ mod backlog;
 mod deletion;
 mod hung;
 mod seed;
+mod signals;
+mod sweep;
+mod tables;
+mod unreadable;
 
 use std::{pin::Pin, time::Duration};
 
@@ -47,7 +51,7 @@ pub struct Scenario {
 }
 
 /// All scenarios, in the order in which they run.
-pub const SCENARIOS: [Scenario; 4] = [
+pub const SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "deletion",
         shows: "expired runs are deleted in bounded slices while the meter is off",
@@ -67,6 +71,26 @@ pub const SCENARIOS: [Scenario; 4] = [
         name: "hung",
         shows: "workflows that hang in every place of the window keep no healthy one waiting",
         run: |size| Box::pin(hung::run(size)),
+    },
+    Scenario {
+        name: "unreadable",
+        shows: "a row that cannot be read delays no other run",
+        run: |size| Box::pin(unreadable::run(size)),
+    },
+    Scenario {
+        name: "tables",
+        shows: "pages, counts and streams do not look at a whole table for each request",
+        run: |size| Box::pin(tables::run(size)),
+    },
+    Scenario {
+        name: "signals",
+        shows: "a signal costs the same however many came before, and large ones are read by pages",
+        run: |size| Box::pin(signals::run(size)),
+    },
+    Scenario {
+        name: "sweep",
+        shows: "lost alarms are found in any number of namespaces, by sweeps with a bounded number of calls",
+        run: |size| Box::pin(sweep::run(size)),
     },
 ];
 

@@ -36,7 +36,9 @@ struct Bench {
     now: Timestamp,
     run: Run,
     row: RunRow,
-    journal: Vec<(Record, Option<Mark>)>,
+    journal: Vec<Record>,
+    /// What its last event says besides.
+    trailer: Trailer,
     hashes: u64,
 }
 
@@ -70,7 +72,7 @@ impl Bench {
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);
         let row = run.to_row();
-        let bench = Self { now, run, row, journal: Vec::new(), hashes: 0 };
+        let bench = Self { now, run, row, journal: Vec::new(), trailer: Trailer::default(), hashes: 0 };
         bench.check();
         bench
     }
@@ -89,11 +91,14 @@ impl Bench {
         let before = self.run.clone();
         let decision = self.run.decide(self.now, input)?;
         for entry in &decision.entries {
-            if let Entry::Recorded { record, mark } = entry {
-                self.record(record, *mark);
+            if let Entry::Recorded { record, .. } = entry {
+                self.record(record);
             }
         }
         self.run.apply_all(&decision.entries);
+        if decision.entries.iter().any(|entry| entry.record().is_some()) {
+            self.trailer = self.run.trailer();
+        }
         if decision.entries.iter().any(Entry::changes_row) {
             self.row = self.run.to_row();
         }
@@ -102,21 +107,19 @@ impl Bench {
         Ok(decision)
     }
 
-    fn record(&mut self, record: &Record, mark: Option<Mark>) {
+    fn record(&mut self, record: &Record) {
         assert_eq!(record.seq.0 as usize, self.journal.len() + 1, "the journal has no holes");
         if let Event::TimerFired { op } = &record.event {
             let until = self.run.open.iter().find(|open| open.op == *op).and_then(|open| open.until);
             assert!(until.is_some_and(|until| until <= self.now), "{op} fired early or out of nothing");
         }
-        self.journal.push((record.clone(), mark));
+        self.journal.push(record.clone());
     }
 
     /// What the next instance of the cell would read.
     fn reloaded(&self) -> Run {
-        let tail = Tail {
-            head: self.journal.last().map_or(Seq(0), |(record, _)| record.seq),
-            mark: self.journal.iter().rev().find_map(|(_, mark)| *mark),
-        };
+        let tail =
+            Tail { head: self.journal.last().map_or(Seq(0), |record| record.seq), trailer: self.trailer };
         let Run { id, workflow, created_at, .. } = self.run.clone();
         Run::from_row(id, workflow, created_at, &self.row.state, tail).expect("it was just written")
     }
@@ -211,11 +214,11 @@ impl Bench {
 
     /// What of its journal still counts.
     fn counted(&self) -> impl Iterator<Item = &Record> {
-        self.journal.iter().map(|(record, _)| record).filter(|record| self.run.counts(record.seq))
+        self.journal.iter().filter(|record| self.run.counts(record.seq))
     }
 
     fn events(&self) -> Vec<&Event> {
-        self.journal.iter().map(|(record, _)| &record.event).collect()
+        self.journal.iter().map(|record| &record.event).collect()
     }
 }
 

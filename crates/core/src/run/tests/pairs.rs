@@ -82,6 +82,7 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
         ("refused", Input::ActivationEnded { epoch, end: refused() }),
         ("reload", Input::Reload),
         ("heard", Input::Heard { epoch }),
+        ("unreadable", Input::Unreadable),
     ]
 }
 
@@ -113,6 +114,7 @@ fn every_input_in_every_phase_has_its_one_result() {
         refused      pending   pending   pending   suspended paused    halted    halted    completed failed    cancelled
         reload       pending   pending   leased    suspended paused    halted    halted    completed failed    cancelled
         heard        stale     running   leased    stale     stale     stale     halted    stale     stale     stale
+        unreadable   paused    paused    paused    paused    paused    halted    halted    completed failed    cancelled
     ";
     let mut actual = vec![vec!["input".to_owned()]];
     for mut bench in phases() {

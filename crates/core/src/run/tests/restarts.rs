@@ -71,7 +71,7 @@ fn a_cell_that_dies_right_after_a_restart_reads_the_same_run() {
 #[test]
 fn a_run_that_was_taken_back_before_its_first_event_begins_at_nothing() {
     let mut bench = failed_run();
-    bench.journal.iter().for_each(|(record, _)| assert!(record.seq <= Seq(3)));
+    bench.journal.iter().for_each(|record| assert!(record.seq <= Seq(3)));
     let cut = Cut { after: Seq(0), through: Seq(3) };
     bench
         .give(Input::Restart { cuts: vec![cut], signals: vec![], keeps_progress: false, slot: Some(SLOT) })

@@ -427,7 +427,7 @@ impl World {
         } else if let Phase::Ended { .. } = self.bench.run.phase {
             self.ended = Some(self.bench.run.phase.clone());
         }
-        for (record, _) in &self.bench.journal[self.checked..] {
+        for record in &self.bench.journal[self.checked..] {
             self.check_time(record);
         }
         self.checked = self.bench.journal.len();

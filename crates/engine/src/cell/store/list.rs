@@ -3,15 +3,15 @@
 //! What a run can be found by, its tags and its attributes, are rows of one table. A bounded number of rows is
 //! looked at for each request: the caller goes on from where the last one ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_core::{
-    cell::Tally,
-    run::{Run, Tail},
+    cell::{Tally, unreadable},
+    run::{Run, Tail, Trailer},
 };
 use stepwell_protocol::{
-    Payload, RunId, Timestamp,
-    rest::{Filter, RunView, Status},
+    RunId, Timestamp,
+    rest::{Filter, Meter, RunView, Status},
 };
 
 use super::{Store, parse};
@@ -78,7 +78,8 @@ impl Store {
         let is_cut_off = rows.len() == scanned as usize;
         let (mut numbers, mut next) = (Vec::new(), None);
         for (index, row) in rows.iter().enumerate() {
-            let (run_number, created_at) = (row.number(0, "number")?, row.time(3)?);
+            let (run_number, created_at) =
+                (row.number(0, "number")?, row.optional_time(3).unwrap_or_default());
             if filter.from.is_some_and(|from| created_at.plus_millis(CLOCK_MARGIN_MS) < from) {
                 break;
             }
@@ -110,7 +111,7 @@ impl Store {
             Ok(RunId {
                 place: place.clone(),
                 number: row.number(0, "number")?,
-                suffix: row.text(1, "suffix")?,
+                suffix: row.optional_text(1).unwrap_or_default(),
             })
         };
         rows.iter().map(id).collect()
@@ -140,7 +141,7 @@ impl Store {
         let (mut counts, mut looked_at, mut last) = (Vec::new(), 0, 0);
         for row in &rows {
             let (count, deleting) = (row.number(2, "count")?, row.number(4, "count")?);
-            counts.push((row.text(0, "workflow")?, status(row, 1)?, count - deleting));
+            counts.push((row.optional_text(0).unwrap_or_default(), status(row, 1), count - deleting));
             looked_at += count;
             last = last.max(row.number(3, "number")?);
         }
@@ -149,7 +150,7 @@ impl Store {
     }
 
     /// What runs look like in a list: all but what they gave, which is shown by the run itself.
-    fn views(&self, numbers: &[u64]) -> Result<Vec<RunView>, StoreError> {
+    pub(super) fn views(&self, numbers: &[u64]) -> Result<Vec<RunView>, StoreError> {
         let Some(place) = self.place()? else { return Ok(Vec::new()) };
         let rows = self.tables.rows(
             "SELECT number, suffix, workflow, created_at, state, iif(status = 'failed', result, NULL),
@@ -157,22 +158,54 @@ impl Store {
              FROM runs WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC",
             &[listed(numbers)],
         )?;
-        let view = |row: &Row| {
+        let view_of = |row: &Row| {
             let id = RunId {
                 place: place.clone(),
                 number: row.number(0, "number")?,
-                suffix: row.text(1, "suffix")?,
+                suffix: row.optional_text(1).unwrap_or_default(),
             };
-            // The last commit is not part of what is shown.
-            let tail = Tail { head: row.seq(6), mark: None };
-            let (workflow, state) = (row.text(2, "workflow")?, row.text(4, "state")?);
-            let mut view = RunView::from(&Run::from_row(id, workflow, row.time(3)?, &state, tail)?);
-            if let Some(failure) = row.optional_text(5) {
-                view.error = Some(parse(&failure, "failure")?);
-            }
-            Ok(view)
+            // One row that cannot be read must not cost anybody the page.
+            Ok(view(row, &id).unwrap_or_else(|_| unreadable_view(row, id)))
         };
-        rows.iter().map(view).collect()
+        rows.iter().map(view_of).collect()
+    }
+}
+
+/// What a run looks like, from its row.
+fn view(row: &Row, id: &RunId) -> Result<RunView, StoreError> {
+    // The last commit is not part of what is shown.
+    let tail = Tail { head: row.seq(6), trailer: Trailer::default() };
+    let (workflow, state) = (row.text(2, "workflow")?, row.text(4, "state")?);
+    let mut view = RunView::from(&Run::from_row(id.clone(), workflow, row.time(3)?, &state, tail)?);
+    if let Some(failure) = row.optional_text(5) {
+        view.error = Some(parse(&failure, "failure")?);
+    }
+    Ok(view)
+}
+
+/// What can be shown of a run whose row cannot be read.
+fn unreadable_view(row: &Row, id: RunId) -> RunView {
+    RunView {
+        id,
+        workflow: row.optional_text(2).unwrap_or_default(),
+        status: Status::Paused,
+        created_at: row.optional_time(3).unwrap_or_default(),
+        ended_at: None,
+        wakes_at: None,
+        waits_for: Vec::new(),
+        output: None,
+        error: None,
+        problem: Some(unreadable()),
+        progress: None,
+        deadline: None,
+        expires_at: None,
+        head: row.seq(6),
+        activations: 0,
+        tags: Vec::new(),
+        attributes: BTreeMap::new(),
+        started_by: None,
+        acts: Vec::new(),
+        meter: Meter::default(),
     }
 }
 
@@ -211,19 +244,19 @@ fn fits(filter: &Filter, labels: usize, row: &Row, created_at: Timestamp) -> Res
             return Ok(false);
         }
     }
-    let status = row.text(1, "status")?;
+    let status = row.optional_text(1).unwrap_or_default();
     Ok(filter.status.is_none_or(|wanted| wanted.as_str() == status)
         && filter.from.is_none_or(|from| created_at >= from)
         && filter.until.is_none_or(|until| created_at < until)
         && match &filter.workflow {
-            Some(wanted) => *wanted == row.text(2, "workflow")?,
+            Some(wanted) => row.optional_text(2).as_ref() == Some(wanted),
             None => true,
         })
 }
 
-fn status(row: &Row, column: u32) -> Result<Status, StoreError> {
-    let word = Payload::encode(&row.text(column, "status")?).map_err(|_| StoreError::Unreadable("status"))?;
-    word.decode().map_err(|_| StoreError::Unreadable("status"))
+/// A status. One that is none is that of a run that cannot be read, which counts as paused.
+fn status(row: &Row, column: u32) -> Status {
+    row.optional_text(column).and_then(|word| Status::of(&word)).unwrap_or(Status::Paused)
 }
 
 /// Numbers as one value: a statement takes only so many of them.

@@ -228,7 +228,7 @@ impl Progressing {
     /// What to report when it has not.
     pub fn lost(&self, failure: Failure) -> Command {
         let retry = Retry { attempts: 20, initial_ms: 500, factor: 2.0, max_ms: 60_000, jitter: 0.1 };
-        Command::StepFailed { op: self.op(), attempt: self.attempt, failure, retry }
+        Command::StepFailed { op: self.op(), attempt: self.attempt, failure, retry, retry_after_ms: None }
     }
 
     /// How far it will have come with this command.

@@ -40,6 +40,8 @@ pub enum Code {
     StepInterrupted,
     /// An attempt of a step took longer than it may.
     StepTimedOut,
+    /// A workflow gave a length of time that cannot be read.
+    InvalidDuration,
     /// What was asked for does not fit where the run stands.
     WrongStatus,
     /// The run has no such step.
@@ -76,7 +78,7 @@ pub enum Code {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -92,6 +94,7 @@ impl Code {
         Self::RunTimedOut,
         Self::StepInterrupted,
         Self::StepTimedOut,
+        Self::InvalidDuration,
         Self::WrongStatus,
         Self::StepNotFound,
         Self::Diverged,
@@ -137,6 +140,7 @@ impl Code {
             | Self::RunTimedOut
             | Self::StepInterrupted
             | Self::StepTimedOut
+            | Self::InvalidDuration
             | Self::Diverged
             | Self::NotDurable
             | Self::Panicked
@@ -165,6 +169,7 @@ impl Code {
             Self::RunTimedOut => "run_timed_out",
             Self::StepInterrupted => "step_interrupted",
             Self::StepTimedOut => "step_timed_out",
+            Self::InvalidDuration => "invalid_duration",
             Self::WrongStatus => "wrong_status",
             Self::StepNotFound => "step_not_found",
             Self::Diverged => "diverged",
@@ -207,6 +212,7 @@ impl Code {
             Self::RunTimedOut => "The run took too long",
             Self::StepInterrupted => "A step that must not run twice was cut short",
             Self::StepTimedOut => "The step took too long",
+            Self::InvalidDuration => "The length of time cannot be read",
             Self::WrongStatus => "Not in this status",
             Self::StepNotFound => "No such step",
             Self::Diverged => "The code no longer matches the run's journal",

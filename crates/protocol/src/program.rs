@@ -331,6 +331,9 @@ pub enum Command {
         failure: Failure,
         /// The step's policy.
         retry: Retry,
+        /// When to retry, if the error says so itself: after this long, instead of after the policy's delay.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
     },
 }
 
@@ -451,6 +454,11 @@ impl Default for Retry {
     fn default() -> Self {
         Self { attempts: 3, initial_ms: 1_000, factor: 2.0, max_ms: 60_000, jitter: 0.1 }
     }
+}
+
+impl Retry {
+    /// The longest delay that an error may ask for: 30 days.
+    pub const AFTER_MS_MAX: u64 = 30 * 86_400_000;
 }
 
 /// What the engine says to a commit, or to a program that listens.

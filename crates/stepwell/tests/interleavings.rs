@@ -98,7 +98,7 @@ fn go<'a>(ctx: &'a Ctx, node: &'a Node) -> Pin<Box<dyn Future<Output = String> +
                 format!("step {:?}", step.await)
             }
             Node::Sleep => {
-                ctx.sleep(Duration::from_secs(1)).await;
+                ctx.sleep("sleep", Duration::from_secs(1)).await;
                 "slept".into()
             }
             Node::Wait(signal) => {

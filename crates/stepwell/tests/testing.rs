@@ -137,7 +137,7 @@ async fn slow(ctx: Ctx) -> Result<()> {
         Ok(())
     })
     .await?;
-    ctx.sleep(Duration::from_secs(60)).await;
+    ctx.sleep("sleep", Duration::from_secs(60)).await;
     Ok(())
 }
 
@@ -258,7 +258,7 @@ fn the_order_of_a_hash_map_is_found() {
 async fn looks_at_the_clock(ctx: Ctx) -> Result<u128> {
     ctx.step("begin", async || Ok(())).await?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-    ctx.sleep(Duration::from_secs(1)).await;
+    ctx.sleep("sleep", Duration::from_secs(1)).await;
     Ok(now.as_nanos())
 }
 

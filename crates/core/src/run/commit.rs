@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_protocol::{
     Code, Epoch, Event, Op, Outcome, Problem, Record, Seq, Timestamp,
-    program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Since, Then},
+    program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Retry, Since, Then},
 };
 
 use super::{
@@ -258,12 +258,15 @@ impl Run {
             Command::StepSucceeded { op, attempt, output } => {
                 Event::StepFinished { op, attempt, outcome: Outcome::Ok(output) }
             }
-            Command::StepFailed { op, attempt, failure, retry } => {
+            Command::StepFailed { op, attempt, failure, retry, retry_after_ms } => {
                 let failure = failure.cut();
                 if failure.terminal || attempt >= retry.attempts {
                     return Event::StepFinished { op, attempt, outcome: Outcome::Err(failure) };
                 }
-                let retry_at = now.plus_millis(delay_ms(&retry, self.seed, &op, attempt));
+                // Whoever is asked knows better than a policy when it can answer again.
+                let asked_ms = retry_after_ms.map(|ms| ms.min(Retry::AFTER_MS_MAX));
+                let wait_ms = asked_ms.unwrap_or_else(|| delay_ms(&retry, self.seed, &op, attempt));
+                let retry_at = now.plus_millis(wait_ms);
                 Event::StepRetrying { op, attempt, failure, retry_at }
             }
         }

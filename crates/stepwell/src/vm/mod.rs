@@ -12,6 +12,7 @@ mod allowance;
 mod asides;
 mod bell;
 mod foresight;
+mod slot;
 mod state;
 mod telling;
 mod words;
@@ -37,7 +38,8 @@ use asides::{Asides, Said};
 pub use asides::{Clock, Hook, Timer};
 use bell::Bell;
 use foresight::Foresight;
-pub(crate) use state::{Length, State, Turn};
+pub(crate) use slot::{Length, Turn};
+pub(crate) use state::State;
 
 use crate::{App, Ctx, Result, Terminal, app::Running, panics, panics::LastWords};
 
@@ -384,6 +386,8 @@ impl Vm {
                     polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
                 }
             };
+            let failed = self.state.borrow_mut().take_failure();
+            let polled = failed.map_or(polled, |error| Poll::Ready(Err(error)));
             if let Poll::Ready(result) = polled {
                 let over = std::mem::replace(&mut self.workflow, Workflow::Ended(result));
                 // What it kept may panic when it is dropped, which changes nothing about how it ended.

@@ -2,12 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
     task::{Poll, Waker},
 };
 
 use stepwell_protocol::{
-    Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Seq, Timestamp,
+    Code, Event, Op, OpKind, Payload, Problem, Record, Seq, Timestamp,
     program::{Budget, Command, Open, Retry},
 };
 
@@ -15,6 +14,7 @@ use super::{
     allowance::Allowance,
     asides::{Asides, Hook, Timer},
     bell::CodeBell,
+    slot::{Answer, Length, Once, Slot, Stage, Turn, What},
     words,
 };
 use crate::{Error, Result};
@@ -35,7 +35,7 @@ pub(crate) struct State {
     held: BTreeSet<u64>,
     allowance: Allowance,
     /// The step whose code is being polled at this moment.
-    pub(super) inside: Option<Op>,
+    pub(crate) inside: Option<Op>,
     /// The code that was not polled because events were being delivered.
     deferred: Vec<Waker>,
     /// How many were ever polled: the order in which waits get signals.
@@ -56,94 +56,8 @@ pub(crate) struct State {
     randoms_inside: u64,
     pub(super) asides: Asides,
     problem: Option<Problem>,
-}
-
-pub(super) struct Slot {
-    order: u64,
-    what: What,
-    waker: Option<Waker>,
-}
-
-enum What {
-    Step { stage: Stage, once: Once, failed_attempts: u32, retry_at: Timestamp },
-    Sleep { length: Length, over: bool },
-    Wait { timeout_ms: Option<u64>, answer: Answer },
-}
-
-/// How far a step has come that must not run twice.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Once {
-    /// It may run again.
-    No,
-    /// It must not; the engine does not know yet that it is about to.
-    Wanted,
-    /// The engine was told and has not answered.
-    Asked,
-    /// The engine knows: this activation may run it.
-    Here,
-    /// The engine knows from an earlier activation, which has left no result.
-    Before,
-}
-
-impl Once {
-    /// Whether the calls that such a step needs can be made. One that the engine knows of must end here.
-    fn is_covered(self, one: bool, two: bool) -> bool {
-        match self {
-            Self::No => one,
-            Self::Wanted => two,
-            Self::Asked | Self::Here | Self::Before => true,
-        }
-    }
-}
-
-/// How long a sleep is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Length {
-    /// So many milliseconds from when the engine hears of it.
-    Ms(u64),
-    /// Until then.
-    Until(Timestamp),
-}
-
-enum Stage {
-    /// Its code may run when the journal was delivered and its time has come.
-    Idle,
-    /// Its code is under way.
-    Running(Arc<CodeBell>),
-    /// Its code has ended; the engine has not recorded that yet.
-    Reported,
-    /// Recorded.
-    Finished(Outcome),
-}
-
-enum Answer {
-    None,
-    Signal(Payload),
-    TimedOut,
-    /// It was given to whoever awaited it; the future is still around.
-    Taken,
-}
-
-impl Slot {
-    fn runs(&self) -> bool {
-        matches!(self.what, What::Step { stage: Stage::Running(_), .. })
-    }
-
-    fn waits(&self) -> bool {
-        match &self.what {
-            What::Step { stage, .. } => matches!(stage, Stage::Idle),
-            What::Sleep { over, .. } => !over,
-            What::Wait { answer, .. } => matches!(answer, Answer::None),
-        }
-    }
-}
-
-/// What a step's future may do.
-pub(crate) enum Turn {
-    /// Run the code, as this attempt.
-    Attempt(u32),
-    /// Give this result.
-    Finished(Outcome),
+    /// What the run fails with, whatever the workflow does next.
+    failure: Option<Error>,
 }
 
 impl State {
@@ -169,6 +83,7 @@ impl State {
             randoms_inside: 0,
             asides,
             problem: None,
+            failure: None,
         }
     }
 
@@ -315,7 +230,10 @@ impl State {
         let op = op.clone();
         self.outbox.push(match result {
             Ok(output) => Command::StepSucceeded { op, attempt, output },
-            Err(error) => Command::StepFailed { op, attempt, failure: error.into_failure(), retry },
+            Err(error) => {
+                let retry_after_ms = error.retry_after_ms();
+                Command::StepFailed { op, attempt, failure: error.into_failure(), retry, retry_after_ms }
+            }
         });
     }
 
@@ -557,6 +475,15 @@ impl State {
     /// The workflow cannot go on: a person has to look.
     pub fn stop(&mut self, problem: Problem) {
         self.problem.get_or_insert(problem);
+    }
+
+    /// The run fails: the workflow has asked for something that cannot be, and would on every replay.
+    pub fn fail(&mut self, error: Error) {
+        self.failure.get_or_insert(error);
+    }
+
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
     }
 
     pub fn has_problem(&self) -> bool {

@@ -171,10 +171,10 @@ fn a_commit_that_is_refused_for_what_it_says_fails_the_run() {
 fn sleeps_beside_a_loser() -> Definition<()> {
     Definition::new("w", |ctx: Ctx, ()| async move {
         let mut slow = pin!(ctx.step("slow", pending::<Result<()>>));
-        if let Either::Left(_) = select(slow.as_mut(), ctx.sleep(Duration::from_secs(1))).await {
+        if let Either::Left(_) = select(slow.as_mut(), ctx.sleep("sleep", Duration::from_secs(1))).await {
             return Ok(Payload::null());
         }
-        ctx.sleep(Duration::from_secs(9)).await;
+        ctx.sleep("sleep", Duration::from_secs(9)).await;
         slow.await?;
         Ok(Payload::null())
     })
@@ -274,7 +274,7 @@ fn the_next_attempt_waits_for_the_engines_clock() {
 
 fn slips_after_a_sleep() -> Definition<()> {
     Definition::new("w", |ctx: Ctx, ()| async move {
-        ctx.sleep(Duration::from_secs(1)).await;
+        ctx.sleep("sleep", Duration::from_secs(1)).await;
         panic!("it slipped")
     })
 }

@@ -223,7 +223,13 @@ fn succeeded(name: &str) -> Command {
 }
 
 fn failed(name: &str, attempt: u32, failure: Failure, retry: &Retry) -> Command {
-    Command::StepFailed { op: op(OpKind::Step, name, 0), attempt, failure, retry: retry.clone() }
+    Command::StepFailed {
+        op: op(OpKind::Step, name, 0),
+        attempt,
+        failure,
+        retry: retry.clone(),
+        retry_after_ms: None,
+    }
 }
 
 fn sleep(occurrence: u32, ms: u64) -> Open {

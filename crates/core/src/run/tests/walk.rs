@@ -284,7 +284,10 @@ impl World {
             }
             Act::Fail { terminal } if may_run => {
                 let failure = Failure { terminal, ..Failure::new("no") };
-                (vec![Command::StepFailed { op, attempt, failure, retry: POLICY }], go_on())
+                (
+                    vec![Command::StepFailed { op, attempt, failure, retry: POLICY, retry_after_ms: None }],
+                    go_on(),
+                )
             }
             Act::Begin if may_run && !begun => (vec![Command::StepBegun { op }], Then::Continue { open }),
             Act::SleepUntil(ms) => {

@@ -319,6 +319,9 @@ pub enum Command {
         attempt: u32,
         /// The value.
         output: Payload,
+        /// How long the attempt took, by the program's clock.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        took_ms: Option<u64>,
     },
     /// An attempt of a step failed. The engine decides whether another follows.
     #[serde(rename = "step_failed")]
@@ -334,6 +337,9 @@ pub enum Command {
         /// When to retry, if the error says so itself: after this long, instead of after the policy's delay.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
+        /// How long the attempt took, by the program's clock.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        took_ms: Option<u64>,
     },
 }
 
@@ -551,7 +557,13 @@ mod tests {
     #[test]
     fn whatever_else_there_is_to_say_is_said() {
         let signal =
-            crate::Event::SignalReceived { name: "go".into(), id: None, payload: Payload::null(), by: None };
+            crate::Event::SignalReceived {
+                name: "go".into(),
+                id: None,
+                payload: Payload::null(),
+                by: None,
+                since: None,
+            };
         let signal = News::Record(Record { seq: Seq(8), at: Timestamp::from_millis(5), event: signal });
         let longer = [
             (vec![signal.clone(), yours(9, 5, 0)], 1),

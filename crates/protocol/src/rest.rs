@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Failure, Payload, Problem, RunId, Seq, Timestamp,
+    Code, Failure, Payload, Problem, RunId, Seq, Timestamp,
     export::ReplayFacts,
     program::{Progress, WorkflowDescription},
 };
@@ -104,6 +104,9 @@ pub struct RunView {
     /// Why it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+    /// The latest attempt of a step that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<LastError>,
     /// How far it has come, as it says itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
@@ -132,6 +135,30 @@ pub struct RunView {
     /// What it has cost.
     #[serde(default)]
     pub meter: Meter,
+}
+
+/// The latest attempt of a step that failed, whether or not another one followed.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastError {
+    /// The step.
+    pub step: String,
+    /// Which attempt it was, from 1.
+    pub attempt: u32,
+    /// What happened. A long message is cut.
+    pub message: String,
+    /// Which of Stepwell's own problems it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// How many attempts of the run's steps have failed so far.
+    pub count: u32,
+}
+
+impl LastError {
+    /// The most of a message that is kept, in bytes: it is stored with each change of the run.
+    pub const MESSAGE_LENGTH_MAX: usize = 512;
 }
 
 /// What somebody has done to a run.

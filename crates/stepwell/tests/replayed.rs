@@ -57,6 +57,7 @@ fn exported(outcome: &Outcome) -> Export {
         output,
         error: None,
         problem: None,
+        last_error: None,
         progress: None,
         deadline: None,
         expires_at: None,

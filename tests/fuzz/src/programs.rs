@@ -155,6 +155,7 @@ fn exported(input: &Value, outcome: &Outcome) -> Export {
         output: Some(outcome.output::<Payload>()),
         error: None,
         problem: None,
+        last_error: None,
         progress: None,
         deadline: None,
         expires_at: None,

@@ -9,6 +9,7 @@ impl Run {
             Entry::Recorded { record, mark } => {
                 self.head = record.seq;
                 self.mark = mark.or(self.mark);
+                self.remember_error(record);
             }
             // Its row alone knows it.
             Entry::SignalNoted(_) => {}

@@ -65,6 +65,7 @@ impl Run {
             attributes: std::collections::BTreeMap::new(),
             started_by: start.started_by,
             acts: Vec::new(),
+            last_error: None,
             spent: Spent::default(),
             trouble: Trouble::default(),
             draining: false,
@@ -132,7 +133,8 @@ impl Run {
         let answered = self.open.iter().position(|open| open.signal.as_deref() == Some(&signal.name));
         // An id is stored with the event.
         let nonce = signal.nonce.clone().filter(|_| signal.id.is_none());
-        let record = self.next_record(now, signal.received());
+        let since = answered.and_then(|index| self.open[index].since);
+        let record = self.next_record(now, signal.received(since));
         let mut decision =
             Decision { entries: vec![Entry::Recorded { record, mark: None }], ..Decision::default() };
         decision.entries.extend(nonce.map(Entry::SignalNoted));
@@ -232,9 +234,9 @@ impl Run {
             .into_iter()
             // The time of a next attempt is no event: nothing in the program can tell it apart.
             .filter(|open| open.op.kind != OpKind::Step)
-            .map(|OpenOp { op, .. }| {
+            .map(|OpenOp { op, since, .. }| {
                 seq = seq.next();
-                let record = Record { seq, at: now, event: Event::TimerFired { op } };
+                let record = Record { seq, at: now, event: Event::TimerFired { op, since } };
                 Entry::Recorded { record, mark: None }
             })
             .collect();

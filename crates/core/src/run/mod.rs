@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp,
     program::{Commit, Dispatch, Progress},
-    rest::{Act, Status},
+    rest::{Act, LastError, Status},
 };
 
 pub use cuts::{CUTS_MAX, Cut};
@@ -129,6 +129,8 @@ pub struct Run {
     pub acts: Vec<Act>,
     /// What it has cost.
     pub spent: Spent,
+    /// The latest attempt of a step that failed.
+    pub last_error: Option<LastError>,
     /// What went wrong since it last made progress.
     pub trouble: Trouble,
     /// Whether it was paused while its program was at work, which may still say what it has done.
@@ -217,6 +219,9 @@ pub struct OpenOp {
     /// When it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// When the engine first heard of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// The signal that a wait is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,

@@ -43,6 +43,7 @@ impl From<&Run> for RunView {
             output: None,
             error: None,
             problem,
+            last_error: run.last_error.clone(),
             progress: run.progress.clone(),
             deadline: run.deadline,
             expires_at: run.expires_at(),

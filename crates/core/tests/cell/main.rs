@@ -83,7 +83,7 @@ fn calls(cell: &mut Cell) -> Vec<(u64, Epoch)> {
 
 fn step(name: &str) -> Command {
     let op = Op { kind: OpKind::Step, name: name.into(), occurrence: 0 };
-    Command::StepSucceeded { op, attempt: 1, output: Payload::null() }
+    Command::StepSucceeded { op, attempt: 1, output: Payload::null(), took_ms: None }
 }
 
 #[test]

@@ -106,9 +106,10 @@ where
                 let info = StepInfo { idempotency_key, attempt };
                 let hook = ctx.state.borrow().hook();
                 if let Some(result) = hook.and_then(|hook| hook(&op, &info)) {
-                    ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone());
+                    ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone(), None);
                     continue;
                 }
+                let began_ms = ctx.state.borrow().stopwatch();
                 let mut code = pin!(code(info));
                 let timer = ctx.state.borrow().timer();
                 let mut over = timeout_ms.zip(timer).map(|(ms, timer)| timer(ms));
@@ -129,7 +130,9 @@ where
                     }
                 });
                 let result = ended.await.and_then(|value| encode(&value));
-                ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone());
+                let ended_ms = ctx.state.borrow().stopwatch();
+                let took_ms = ended_ms.zip(began_ms).map(|(ended, began)| ended.saturating_sub(began));
+                ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone(), took_ms);
             }
         }
     }

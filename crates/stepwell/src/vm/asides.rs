@@ -34,6 +34,7 @@ pub struct Asides {
     replaying: bool,
     pub(super) telling: Telling,
     pub(super) timer: Option<Timer>,
+    pub(super) clock: Option<Clock>,
     pub(super) hook: Option<Hook>,
 }
 
@@ -63,6 +64,7 @@ impl Asides {
             replaying: true,
             telling: Telling::default(),
             timer: None,
+            clock: None,
             hook: None,
         }
     }

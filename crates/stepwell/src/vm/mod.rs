@@ -157,9 +157,10 @@ impl Vm {
         self
     }
 
-    /// Gives it a clock, without which it does not foresee what the engine will record.
+    /// Gives it a clock, without which it neither foresees what the engine will record nor knows how long steps take.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.state.borrow_mut().asides().clock = Some(clock.clone());
         self.foresight = Some(Foresight::new(clock, self.state.borrow().clock()));
         self
     }
@@ -537,8 +538,8 @@ fn is_our_fault(code: Code) -> bool {
 /// What a command became in the journal, when the engine says that it was recorded as it was sent.
 fn recorded(command: Command) -> Option<Event> {
     match command {
-        Command::StepSucceeded { op, attempt, output } => {
-            Some(Event::StepFinished { op, attempt, outcome: Outcome::Ok(output) })
+        Command::StepSucceeded { op, attempt, output, took_ms } => {
+            Some(Event::StepFinished { op, attempt, outcome: Outcome::Ok(output), took_ms })
         }
         // What becomes of a failed attempt is the engine's decision; it sends the event itself.
         Command::StepBegun { .. } | Command::StepFailed { .. } => None,

@@ -221,7 +221,14 @@ impl State {
     }
 
     /// A step's code has ended.
-    pub fn report_step(&mut self, op: &Op, attempt: u32, result: Result<Payload, Error>, retry: Retry) {
+    pub fn report_step(
+        &mut self,
+        op: &Op,
+        attempt: u32,
+        result: Result<Payload, Error>,
+        retry: Retry,
+        took_ms: Option<u64>,
+    ) {
         self.change(op, |slot| {
             if let What::Step { stage, .. } = &mut slot.what {
                 *stage = Stage::Reported;
@@ -229,10 +236,11 @@ impl State {
         });
         let op = op.clone();
         self.outbox.push(match result {
-            Ok(output) => Command::StepSucceeded { op, attempt, output },
+            Ok(output) => Command::StepSucceeded { op, attempt, output, took_ms },
             Err(error) => {
                 let retry_after_ms = error.retry_after_ms();
-                Command::StepFailed { op, attempt, failure: error.into_failure(), retry, retry_after_ms }
+                let failure = error.into_failure();
+                Command::StepFailed { op, attempt, failure, retry, retry_after_ms, took_ms }
             }
         });
     }
@@ -313,7 +321,7 @@ impl State {
                     *stage = Stage::Idle;
                 }
             }),
-            Event::TimerFired { op } => self.deliver_to(&op, workflow_ended, |what| match what {
+            Event::TimerFired { op, .. } => self.deliver_to(&op, workflow_ended, |what| match what {
                 What::Sleep { over, .. } => *over = true,
                 // A signal that came first has won.
                 What::Wait { answer: answer @ Answer::None, .. } => *answer = Answer::TimedOut,
@@ -466,6 +474,11 @@ impl State {
 
     pub fn timer(&self) -> Option<Timer> {
         self.asides.timer.clone()
+    }
+
+    /// What passes for the time where the code runs, in milliseconds.
+    pub fn stopwatch(&self) -> Option<u64> {
+        self.asides.clock.as_ref().map(|clock| clock())
     }
 
     pub fn hook(&self) -> Option<Hook> {

@@ -46,5 +46,6 @@ pub(super) fn interrupted(op: &Op) -> Command {
         failure: Failure::coded(Code::StepInterrupted, message),
         retry: Retry { attempts: 1, ..Retry::default() },
         retry_after_ms: None,
+        took_ms: None,
     }
 }

@@ -229,6 +229,7 @@ fn an_error_says_when_its_step_is_retried_up_to_30_days() {
             failure: Failure::new("rate limited"),
             retry: Retry::default(),
             retry_after_ms: Some(asked_ms),
+        took_ms: None,
         };
         bench.commit(vec![failed], go_on()).expect("in turn");
         let retry_at_expected = bench.now.plus_millis(waits_ms);
@@ -248,6 +249,7 @@ fn an_error_that_asks_for_a_retry_spends_its_attempt_all_the_same() {
         failure: Failure::new("rate limited"),
         retry: Retry::default(),
         retry_after_ms: Some(1),
+        took_ms: None,
     };
     bench.commit(vec![failed], go_on()).expect("in turn");
     assert!(matches!(bench.events()[..], [Event::StepFinished { outcome: Outcome::Err(_), .. }]));
@@ -279,6 +281,7 @@ fn texts_for_people_are_cut_to_what_is_kept() {
         failure: long(),
         retry: Retry::default(),
         retry_after_ms: None,
+        took_ms: None,
     };
     assert_eq!(bench.commit(vec![failed], go_on()), Ok(Reply::Go));
     assert!(matches!(bench.events()[..],
@@ -302,13 +305,13 @@ fn texts_for_people_are_cut_to_what_is_kept() {
 fn what_could_not_be_stored_is_refused() {
     let large =
         || Payload::from_text(format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX))).expect("a string is JSON");
-    let output = Command::StepSucceeded { op: op(OpKind::Step, "a", 0), attempt: 1, output: large() };
+    let output = Command::StepSucceeded { op: op(OpKind::Step, "a", 0), attempt: 1, output: large(), took_ms: None };
     let many = (0..=u32::try_from(OPEN_MAX).expect("it is small")).map(|n| sleep(n, 1)).collect();
     let long = "x".repeat(Op::NAME_LENGTH_MAX + 1);
     let long_signal = Open::Wait { op: op(OpKind::Wait, "a", 0), signal: long.clone(), timeout_ms: None };
     let cases = [
         (vec![output], go_on(), Code::PayloadTooLarge),
-        (vec![], Then::Complete { output: large() }, Code::PayloadTooLarge),
+        (vec![], Then::Complete { output: large(), took_ms: None }, Code::PayloadTooLarge),
         (vec![succeeded("")], go_on(), Code::InvalidRequest),
         (vec![succeeded(&long)], go_on(), Code::InvalidRequest),
         (vec![], Then::Suspend { open: vec![wait("", 0, None)] }, Code::InvalidRequest),

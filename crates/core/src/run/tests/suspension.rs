@@ -4,7 +4,7 @@ use super::*;
 
 fn timer_fired(bench: &Bench) -> Vec<String> {
     let fired = bench.events().into_iter().filter_map(|event| match event {
-        Event::TimerFired { op } => Some(op.to_string()),
+        Event::TimerFired { op, .. } => Some(op.to_string()),
         Event::StepFinished { .. }
         | Event::StepRetrying { .. }
         | Event::StepBegun { .. }

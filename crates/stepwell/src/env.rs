@@ -149,7 +149,7 @@ pub enum EnvError {
         reason: String,
     },
     /// Bindings exist in a Worker only, and this is a native test.
-    #[error("the {kind} '{name}' exists only in a Worker: {}", mock_hint(step.as_deref()))]
+    #[error("the {kind} '{name}' works only in a Worker: {}", mock_hint(step.as_deref()))]
     NotInTests {
         /// What was asked for.
         kind: &'static str,

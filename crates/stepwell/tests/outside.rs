@@ -1,6 +1,12 @@
 //! What steps reach of the world around them, in tests: secrets, variables, bindings.
 
-use stepwell::{EnvError, prelude::*, testing::Test};
+use std::cell::RefCell;
+
+use stepwell::{
+    EnvError, StepInfo, fetch,
+    prelude::*,
+    testing::{Test, takes},
+};
 
 #[workflow]
 async fn ask(ctx: Ctx, question: String) -> Result<String> {
@@ -74,7 +80,7 @@ fn a_binding_names_the_step_to_mock() {
     assert_eq!(outcome.ran(), ["keep it"]);
     assert_eq!(
         outcome.error().message,
-        "step 'keep it' failed: the KV namespace 'CACHE' exists only in a Worker: in this test, replace the step \
+        "step 'keep it' failed: the KV namespace 'CACHE' works only in a Worker: in this test, replace the step \
          with `.mock(\"keep it\", |_| Ok(…))`"
     );
     Test::new(app()).mock("keep it", |_| Ok(())).run("keep", &()).output::<()>();
@@ -90,4 +96,47 @@ fn no_debug_output_shows_a_secret() {
     }
     let outcome = Test::new(App::new().workflow(look)).secret("API_KEY", "s3cret").run("look", &());
     assert_eq!(outcome.output::<String>(), "Env Secret(…)");
+}
+
+#[test]
+fn a_call_names_the_step_to_mock() {
+    #[workflow]
+    async fn call(ctx: Ctx) -> Result<String> {
+        ctx.step_with("call", async |info| {
+            fetch(&info, "https://api.example.com/orders?key=s3cret").send().await?.ok()?.text().await
+        })
+        .await
+    }
+    let outcome = Test::new(App::new().workflow(call)).run("call", &());
+    assert_eq!(outcome.ran(), ["call"], "a retry would not reach it either");
+    assert_eq!(
+        outcome.error().message,
+        "step 'call' failed: the call of 'https://api.example.com/orders' works only in a Worker: in this test, \
+         replace the step with `.mock(\"call\", |_| Ok(…))`"
+    );
+}
+
+#[test]
+fn an_attempt_that_times_out_or_is_cancelled_is_aborted() {
+    thread_local! {
+        static ATTEMPTS: RefCell<Vec<StepInfo>> = const { RefCell::new(Vec::new()) };
+    }
+    #[workflow]
+    async fn slow(ctx: Ctx) -> Result<u32> {
+        ctx.step_with("slow", async |info| {
+            ATTEMPTS.with_borrow_mut(|attempts| attempts.push(info.clone()));
+            if info.attempt != 2 {
+                takes(Duration::from_secs(60)).await;
+            }
+            ensure!(info.attempt != 2, "it fails by itself");
+            Ok(info.attempt)
+        })
+        .timeout("10 seconds")
+        .await
+    }
+    let aborted = || ATTEMPTS.take().iter().map(StepInfo::is_aborted).collect::<Vec<_>>();
+    Test::new(App::new().workflow(slow)).run("slow", &()).error();
+    assert_eq!(aborted(), [true, false, true], "the second has ended by itself");
+    Test::new(App::new().workflow(slow)).cancel_after(Duration::from_secs(5)).run("slow", &());
+    assert_eq!(aborted(), [true]);
 }

@@ -3,6 +3,7 @@
 //! Each becomes ready only when the [`crate::vm`] delivers its journal event, never by itself: that is what
 //! makes a replay take the same turns.
 
+mod abort;
 mod each;
 mod sleep;
 mod step;

@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    fmt,
     future::poll_fn,
     pin::{Pin, pin},
     rc::Rc,
@@ -14,7 +15,8 @@ use stepwell_protocol::{
     program::{PAYLOAD_BYTES_MAX, Retry},
 };
 
-use crate::{Ctx, Error, Result, Span, Terminal, panics, vm::Turn};
+use super::abort::{Abort, Attempt};
+use crate::{Ctx, EnvError, Error, Result, Span, Terminal, panics, vm::Turn};
 
 /// A step that was named but not awaited yet, or is under way.
 #[must_use = "a step does nothing until it is awaited"]
@@ -26,12 +28,38 @@ pub struct Step<'a, T> {
 }
 
 /// What a step's code may want to know.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StepInfo {
     /// The same for every attempt of this step, and for no other step: pass it to whatever you call.
     pub idempotency_key: String,
     /// Which attempt this is, from 1. An attempt that a crash cut short does not count.
     pub attempt: u32,
+    abort: Rc<Abort>,
+}
+
+impl StepInfo {
+    /// A signal that fires when the attempt times out or its run is cancelled, for calls that take one.
+    /// [`crate::fetch`] uses it. Fails in `cargo test`, where there is no runtime.
+    pub fn signal(&self) -> Result<worker::AbortSignal, EnvError> {
+        #[cfg(target_arch = "wasm32")]
+        return Ok(self.abort.signal());
+        #[cfg(not(target_arch = "wasm32"))]
+        Err(EnvError::not_in_tests("signal of", "abort"))
+    }
+
+    /// Whether the attempt timed out or its run was cancelled, for code that goes on beside it.
+    pub fn is_aborted(&self) -> bool {
+        self.abort.is_aborted()
+    }
+}
+
+impl fmt::Debug for StepInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepInfo")
+            .field("idempotency_key", &self.idempotency_key)
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a, T: Serialize + DeserializeOwned + 'a> Step<'a, T> {
@@ -59,8 +87,8 @@ impl<T> Step<'_, T> {
         self
     }
 
-    /// Bounds each attempt: `.timeout("30 seconds")`. An attempt that takes longer is dropped and counts as failed;
-    /// what it has begun elsewhere may go on there.
+    /// Bounds each attempt: `.timeout("30 seconds")`. An attempt that takes longer is dropped and counts as failed.
+    /// Its HTTP calls are aborted; what it has begun elsewhere may go on there.
     pub fn timeout(self, timeout: impl Into<Span>) -> Self {
         self.policy.borrow_mut().timeout_ms = self.ctx.millis_of(timeout.into());
         self
@@ -103,7 +131,8 @@ where
             Turn::Finished(outcome) => return decode(&ctx, &op, outcome).await,
             Turn::Attempt(attempt) => {
                 let idempotency_key = format!("{}/{op}", ctx.run_id());
-                let info = StepInfo { idempotency_key, attempt };
+                let abort = Rc::new(Abort::new(ctx.state.borrow().calls()));
+                let info = StepInfo { idempotency_key, attempt, abort: abort.clone() };
                 let hook = ctx.state.borrow().hook();
                 if let Some(result) = hook.and_then(|hook| hook(&op, &info)) {
                     ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone(), None);
@@ -111,6 +140,8 @@ where
                 }
                 let began_ms = ctx.state.borrow().stopwatch();
                 let mut code = pin!(code(info));
+                // After the code, so that it is dropped first: the calls end before what waits for them does.
+                let under_way = Attempt::of(abort);
                 let timer = ctx.state.borrow().timer();
                 let mut over = timeout_ms.zip(timer).map(|(ms, timer)| timer(ms));
                 let ended = poll_fn(|cx| {
@@ -122,6 +153,9 @@ where
                     let polled = panics::catch(|| code.as_mut().poll(&mut cx));
                     let polled = polled.unwrap_or_else(|error| Poll::Ready(Err(error)));
                     ctx.state.borrow_mut().leave_code();
+                    if polled.is_ready() {
+                        under_way.ended();
+                    }
                     match &mut over {
                         Some(over) if polled.is_pending() => {
                             over.as_mut().poll(&mut cx).map(|()| Err(timed_out(timeout_ms)))

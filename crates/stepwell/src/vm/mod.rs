@@ -275,7 +275,8 @@ impl Vm {
 
     /// Whether something from outside could make it go on: then the driver should listen.
     pub fn wants_news(&self) -> bool {
-        self.told.as_ref().is_some_and(|told| !told.is_empty())
+        let waits = self.told.as_ref().is_some_and(|told| !told.is_empty());
+        waits || self.state.borrow().has_call_to_abort()
     }
 
     /// Goes on as far as possible.

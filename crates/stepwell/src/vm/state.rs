@@ -1,7 +1,9 @@
 //! What the VM and the futures of [`crate::ops`] share.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet, VecDeque},
+    rc::Rc,
     task::{Poll, Waker},
 };
 
@@ -56,6 +58,8 @@ pub(crate) struct State {
     randoms_inside: u64,
     pub(super) asides: Asides,
     problem: Option<Problem>,
+    /// Whether a step has made a call that ends with its attempt.
+    calls: Rc<Cell<bool>>,
     /// What the run fails with, whatever the workflow does next.
     failure: Option<Error>,
 }
@@ -84,6 +88,7 @@ impl State {
             asides,
             problem: None,
             failure: None,
+            calls: Rc::default(),
         }
     }
 
@@ -488,6 +493,16 @@ impl State {
     /// The workflow cannot go on: a person has to look.
     pub fn stop(&mut self, problem: Problem) {
         self.problem.get_or_insert(problem);
+    }
+
+    /// Where a step's code says that it makes a call which ends with its attempt.
+    pub fn calls(&self) -> Rc<Cell<bool>> {
+        self.calls.clone()
+    }
+
+    /// Whether somebody outside should hear at once when the run is cancelled.
+    pub fn has_call_to_abort(&self) -> bool {
+        self.calls.get() && self.has_running_step()
     }
 
     /// The run fails: the workflow has asked for something that cannot be, and would on every replay.

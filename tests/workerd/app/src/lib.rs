@@ -3,6 +3,7 @@
 mod ledger;
 mod plain;
 mod queued;
+mod reach;
 mod streams;
 mod trouble;
 
@@ -334,6 +335,9 @@ pub fn app() -> App {
         .workflow(queued::slow_queued)
         .workflow(queued::fail_queued)
         .workflow(queued::long)
+        .workflow(reach::environment)
+        .workflow(reach::call)
+        .workflow(reach::unbound)
         .workflow(streams::chatty)
         .workflow(streams::chatty_queued)
         .workflow(streams::paced)

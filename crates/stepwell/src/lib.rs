@@ -83,6 +83,11 @@ pub mod __private {
 #[doc = include_str!("../../../docs/workflows.md")]
 struct WorkflowsPage;
 
+/// The examples of the page on calling an API.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/calling-an-api.md")]
+struct CallingPage;
+
 /// What a run tells, of the page on streams.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/streams.md")]

@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("stepwell-cli", &["stepwell-protocol"]),
     ("stepwell-sim", &["stepwell", "stepwell-core", "stepwell-protocol"]),
     ("quickstart", &["stepwell", "stepwell-engine"]),
+    ("orders", &["stepwell", "stepwell-engine"]),
     ("test-app", &["stepwell", "stepwell-engine"]),
     ("platform-probe", &[]),
     ("stepwell-workerd-tests", &["stepwell-protocol"]),

@@ -228,7 +228,14 @@ impl Progressing {
     /// What to report when it has not.
     pub fn lost(&self, failure: Failure) -> Command {
         let retry = Retry { attempts: 20, initial_ms: 500, factor: 2.0, max_ms: 60_000, jitter: 0.1 };
-        Command::StepFailed { op: self.op(), attempt: self.attempt, failure, retry, retry_after_ms: None, took_ms: None }
+        Command::StepFailed {
+            op: self.op(),
+            attempt: self.attempt,
+            failure,
+            retry,
+            retry_after_ms: None,
+            took_ms: None,
+        }
     }
 
     /// How far it will have come with this command.
@@ -357,13 +364,20 @@ mod tests {
             panic!("it failed")
         };
         let retry_at = Timestamp::from_millis(5_000);
-        let event = Event::StepRetrying { op: op.clone(), attempt, failure: failure.clone(), retry_at, took_ms: None };
+        let event = Event::StepRetrying {
+            op: op.clone(),
+            attempt,
+            failure: failure.clone(),
+            retry_at,
+            took_ms: None,
+        };
         machine.learn(&Record { seq: Seq(1), at: Timestamp::from_millis(1), event });
         let waits = Then::Suspend { open: vec![Open::Retry { op: op.clone(), at: retry_at }] };
         assert_eq!(machine.next(Timestamp::from_millis(4_999)), Next::Say(waits));
         assert_eq!(machine.next(retry_at), Next::Ask { place: places(1)[0].clone(), below: TOP });
         assert!(matches!(machine.done(acted(1, None)), Command::StepSucceeded { attempt: 2, .. }));
-        let event = Event::StepFinished { op, attempt: 20, outcome: Outcome::Err(failure.clone()), took_ms: None };
+        let event =
+            Event::StepFinished { op, attempt: 20, outcome: Outcome::Err(failure.clone()), took_ms: None };
         machine.learn(&Record { seq: Seq(2), at: Timestamp::from_millis(1), event });
         assert_eq!(machine.next(NOW), Next::Say(Then::Fail { failure }));
     }

@@ -42,6 +42,8 @@ pub enum Code {
     StepTimedOut,
     /// A workflow gave a length of time that cannot be read.
     InvalidDuration,
+    /// The signal's payload is not what the run waits for.
+    SignalMismatch,
     /// What was asked for does not fit where the run stands.
     WrongStatus,
     /// The run has no such step.
@@ -78,7 +80,7 @@ pub enum Code {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -95,6 +97,7 @@ impl Code {
         Self::StepInterrupted,
         Self::StepTimedOut,
         Self::InvalidDuration,
+        Self::SignalMismatch,
         Self::WrongStatus,
         Self::StepNotFound,
         Self::Diverged,
@@ -134,7 +137,7 @@ impl Code {
             | Self::NamespaceExists
             | Self::TooMany => 409,
             Self::PayloadTooLarge => 413,
-            Self::IdempotencyKeyReused => 422,
+            Self::IdempotencyKeyReused | Self::SignalMismatch => 422,
             Self::LimitReached => 429,
             Self::ProgramDied
             | Self::RunTimedOut
@@ -170,6 +173,7 @@ impl Code {
             Self::StepInterrupted => "step_interrupted",
             Self::StepTimedOut => "step_timed_out",
             Self::InvalidDuration => "invalid_duration",
+            Self::SignalMismatch => "signal_mismatch",
             Self::WrongStatus => "wrong_status",
             Self::StepNotFound => "step_not_found",
             Self::Diverged => "diverged",
@@ -213,6 +217,7 @@ impl Code {
             Self::StepInterrupted => "A step that must not run twice was cut short",
             Self::StepTimedOut => "The step took too long",
             Self::InvalidDuration => "The length of time cannot be read",
+            Self::SignalMismatch => "The run waits for another payload",
             Self::WrongStatus => "Not in this status",
             Self::StepNotFound => "No such step",
             Self::Diverged => "The code no longer matches the run's journal",

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, stream::Published};
+use crate::{Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp, stream::Published};
 
 /// How much journal goes into one page, in bytes of JSON.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -418,6 +418,9 @@ pub enum Open {
         /// For how long at the most.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
+        /// What it takes.
+        #[serde(default, skip_serializing_if = "Shape::is_any")]
+        shape: Shape,
     },
     /// The next attempt of a step.
     #[serde(rename = "retry")]
@@ -556,14 +559,13 @@ mod tests {
 
     #[test]
     fn whatever_else_there_is_to_say_is_said() {
-        let signal =
-            crate::Event::SignalReceived {
-                name: "go".into(),
-                id: None,
-                payload: Payload::null(),
-                by: None,
-                since: None,
-            };
+        let signal = crate::Event::SignalReceived {
+            name: "go".into(),
+            id: None,
+            payload: Payload::null(),
+            by: None,
+            since: None,
+        };
         let signal = News::Record(Record { seq: Seq(8), at: Timestamp::from_millis(5), event: signal });
         let longer = [
             (vec![signal.clone(), yours(9, 5, 0)], 1),

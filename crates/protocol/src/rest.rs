@@ -342,6 +342,9 @@ pub struct WaitsFor {
     /// When it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// What the signal's payload must be, in words; absent if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expects: Option<String>,
 }
 
 /// What went wrong since a run last made progress.
@@ -412,8 +415,11 @@ pub struct StepName {
 
 /// What a signal did.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SignalReceipt {
     /// Whether this id had been received before, so that nothing changed.
     pub duplicate: bool,
+    /// What the sender may want to look at: the run does not wait for a signal of this name, perhaps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }

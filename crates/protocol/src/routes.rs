@@ -153,7 +153,7 @@ routes! {
         [InvalidRequest RunNotFound StepNotFound WrongStatus TooMany],
     /// Sends a run a signal.
     SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
-        [InvalidRequest RunNotFound RunEnded PayloadTooLarge],
+        [InvalidRequest RunNotFound RunEnded SignalMismatch PayloadTooLarge],
     /// Follows a run: what happened, then what happens, until its end.
     FollowRun: Get "/api/executions/{id}/stream" Read Run [InvalidRequest RunNotFound],
     /// Follows the statuses of all runs.

@@ -93,7 +93,8 @@ impl Fetch {
         use worker::{Headers, Method, Request, RequestInit};
 
         let Self { info, url, method, headers, body } = self;
-        let body = body.map_err(|error| Error::terminal(format!("the body cannot be written as JSON: {error}")))?;
+        let body =
+            body.map_err(|error| Error::terminal(format!("the body cannot be written as JSON: {error}")))?;
         let all = Headers::new();
         for (name, value) in &headers {
             all.append(name, value)?;

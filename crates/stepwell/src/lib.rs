@@ -34,6 +34,7 @@ pub mod fetch;
 pub mod ops;
 pub mod panics;
 mod random;
+mod shape;
 mod span;
 #[cfg(feature = "testing")]
 pub mod testing;

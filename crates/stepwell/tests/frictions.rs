@@ -209,3 +209,30 @@ fn one_item_that_fails_keeps_no_other_from_its_end() {
     let outcome = Test::new(App::new().workflow(some)).run("some", &());
     assert_eq!(outcome.output::<Vec<Option<u32>>>(), [Some(2), None]);
 }
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Decision {
+    approved: bool,
+    note: Option<String>,
+}
+
+#[workflow]
+async fn decide(ctx: Ctx) -> Result<bool> {
+    Ok(ctx.wait::<Decision>("decision").await?.approved)
+}
+
+#[test]
+#[should_panic(
+    expected = "the test sends a signal that is refused: The run waits for signal 'decision' with an object with \
+                approved, and the payload is a boolean"
+)]
+fn a_signal_of_another_type_is_refused_while_the_run_waits_for_it() {
+    Test::new(App::new().workflow(decide)).signal_when_waiting("decision", &true).run("decide", &());
+}
+
+#[test]
+fn a_signal_of_the_right_type_is_taken() {
+    let decision = Decision { approved: true, note: None };
+    let test = Test::new(App::new().workflow(decide)).signal_when_waiting("decision", &decision);
+    assert!(test.crash_everywhere("decide", &()).output::<bool>());
+}

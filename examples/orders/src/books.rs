@@ -6,7 +6,8 @@ use crate::{Order, Receipt, Status};
 
 /// Notes that there is an order.
 pub async fn open(env: &Env, order: &Order) -> Result<()> {
-    let statement = "INSERT INTO orders (id, cents, status) VALUES (?1, ?2, 'open') ON CONFLICT (id) DO NOTHING";
+    let statement =
+        "INSERT INTO orders (id, cents, status) VALUES (?1, ?2, 'open') ON CONFLICT (id) DO NOTHING";
     let cents = D1Type::Real(f64::from(order.cents));
     env.d1("ORDERS")?.prepare(statement).bind_refs(&[D1Type::Text(&order.id), cents])?.run().await?;
     Ok(())

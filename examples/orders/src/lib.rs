@@ -57,8 +57,10 @@ async fn order(ctx: Ctx, order: Order) -> Result<Receipt> {
     ctx.set_attribute("order", &order.id);
 
     ctx.step("open", async || books::open(&ctx.env(), &order).await).await?;
-    let charge =
-        ctx.step_with("charge", async |info| outside::charge(&info, &order).await).timeout("30 seconds").await?;
+    let charge = ctx
+        .step_with("charge", async |info| outside::charge(&info, &order).await)
+        .timeout("30 seconds")
+        .await?;
 
     let status = if is_approved(&ctx, &order).await? { Status::Shipped } else { Status::Refunded };
     if status == Status::Refunded {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Op, Outcome, Problem, Record, Seq, Timestamp,
+    Code, Epoch, Event, Op, Outcome, Problem, Record, Seq, Shape, Timestamp,
     program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Retry, Since, Then},
 };
 
@@ -286,20 +286,23 @@ impl Run {
         open.into_iter()
             .map(|open| match open {
                 Open::Sleep { op, ms } => {
-                    OpenOp { until: until(&op, ms), since: since(&op), op, signal: None }
+                    OpenOp { until: until(&op, ms), since: since(&op), op, signal: None, shape: Shape::Any }
                 }
-                Open::Wait { op, signal, timeout_ms } => OpenOp {
+                Open::Wait { op, signal, timeout_ms, shape } => OpenOp {
                     until: timeout_ms.and_then(|ms| until(&op, ms)),
                     since: since(&op),
                     op,
                     signal: Some(signal),
+                    shape: shape.bounded(),
                 },
                 Open::SleepUntil { op, at } => {
-                    OpenOp { since: since(&op), op, until: Some(at.max(soonest)), signal: None }
+                    let until = Some(at.max(soonest));
+                    OpenOp { since: since(&op), op, until, signal: None, shape: Shape::Any }
                 }
                 // The journal has its last attempt.
                 Open::Retry { op, at } => {
-                    OpenOp { op, until: Some(at.max(soonest)), since: None, signal: None }
+                    let until = Some(at.max(soonest));
+                    OpenOp { op, until, since: None, signal: None, shape: Shape::Any }
                 }
             })
             .collect()

@@ -131,6 +131,17 @@ impl Run {
         }
         // The oldest wait gets the signal; the program's replay follows the same rule.
         let answered = self.open.iter().position(|open| open.signal.as_deref() == Some(&signal.name));
+        // Only while it is asleep: a program at work may be past that wait already.
+        if let (Phase::Suspended, Some(index)) = (&self.phase, answered)
+            && let Err(what) = self.open[index].shape.check(&signal.payload)
+        {
+            let detail = format!(
+                "The run waits for signal '{}' with {}, and {what}. Nothing was sent: send it with a payload that fits.",
+                signal.name,
+                self.open[index].shape.describe()
+            );
+            return Err(Problem::new(Code::SignalMismatch, detail));
+        }
         // An id is stored with the event.
         let nonce = signal.nonce.clone().filter(|_| signal.id.is_none());
         let since = answered.and_then(|index| self.open[index].since);

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp,
+    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
     program::{Commit, Dispatch, Progress},
     rest::{Act, LastError, Status},
 };
@@ -225,6 +225,9 @@ pub struct OpenOp {
     /// The signal that a wait is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
+    /// What that signal's payload must be.
+    #[serde(default, skip_serializing_if = "Shape::is_any")]
+    pub shape: Shape,
 }
 
 /// What went wrong since the program last wrote something.

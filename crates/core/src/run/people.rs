@@ -1,6 +1,9 @@
 //! What people send to a run and do to it, and that it remembers who they were.
 
-use stepwell_protocol::{Event, Outcome, Payload, Record, Timestamp, rest::{Act, LastError}};
+use stepwell_protocol::{
+    Event, Outcome, Payload, Record, Timestamp,
+    rest::{Act, LastError},
+};
 
 use super::Run;
 

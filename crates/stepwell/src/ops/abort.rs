@@ -1,8 +1,8 @@
 //! What ends with an attempt.
 
-use std::{cell::Cell, rc::Rc};
 #[cfg(target_arch = "wasm32")]
 use std::cell::RefCell;
+use std::{cell::Cell, rc::Rc};
 
 /// Ends what an attempt has begun elsewhere, when the attempt is dropped before its code has ended.
 pub(super) struct Abort {

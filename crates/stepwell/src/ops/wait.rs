@@ -7,9 +7,9 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
-use stepwell_protocol::Op;
+use stepwell_protocol::{Op, Shape};
 
-use crate::{Ctx, Span};
+use crate::{Ctx, Span, shape::shape_of};
 
 /// A wait that was named but not awaited yet, or is under way.
 #[must_use = "a wait does nothing until it is awaited"]
@@ -17,6 +17,7 @@ pub struct Wait<T> {
     ctx: Ctx,
     op: Op,
     timeout_ms: Option<u64>,
+    shape: Shape,
     payload: PhantomData<fn() -> T>,
 }
 
@@ -41,7 +42,7 @@ pub enum WaitError {
 
 impl<T: DeserializeOwned> Wait<T> {
     pub(crate) fn new(ctx: Ctx, op: Op) -> Self {
-        Self { ctx, op, timeout_ms: None, payload: PhantomData }
+        Self { ctx, op, timeout_ms: None, shape: shape_of::<T>(), payload: PhantomData }
     }
 
     /// Gives up after this long: `.timeout("3 days")`.
@@ -77,7 +78,8 @@ impl<T: DeserializeOwned> Future for Wait<T> {
     type Output = Result<T, WaitError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = self.ctx.state.borrow_mut().poll_wait(&self.op, self.timeout_ms, cx.waker());
+        let polled =
+            self.ctx.state.borrow_mut().poll_wait(&self.op, self.timeout_ms, &self.shape, cx.waker());
         polled.map(|answer| {
             let signal = self.op.name.clone();
             match answer {

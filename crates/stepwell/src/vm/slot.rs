@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, task::Waker};
 
-use stepwell_protocol::{Outcome, Payload, Timestamp};
+use stepwell_protocol::{Outcome, Payload, Shape, Timestamp};
 
 use super::bell::CodeBell;
 
@@ -16,7 +16,7 @@ pub(super) struct Slot {
 pub(super) enum What {
     Step { stage: Stage, once: Once, failed_attempts: u32, retry_at: Timestamp },
     Sleep { length: Length, over: bool },
-    Wait { timeout_ms: Option<u64>, answer: Answer },
+    Wait { timeout_ms: Option<u64>, shape: Shape, answer: Answer },
 }
 
 /// How far a step has come that must not run twice.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use stepwell_protocol::{
-    Code, Event, Op, OpKind, Payload, Problem, Record, Seq, Timestamp,
+    Code, Event, Op, OpKind, Payload, Problem, Record, Seq, Shape, Timestamp,
     program::{Budget, Command, Open, Retry},
 };
 
@@ -260,12 +260,18 @@ impl State {
     }
 
     /// A signal's payload, or nothing when the time is over.
-    pub fn poll_wait(&mut self, op: &Op, timeout_ms: Option<u64>, waker: &Waker) -> Poll<Option<Payload>> {
+    pub fn poll_wait(
+        &mut self,
+        op: &Op,
+        timeout_ms: Option<u64>,
+        shape: &Shape,
+        waker: &Waker,
+    ) -> Poll<Option<Payload>> {
         if !self.slots.contains_key(op) {
             // What came before anyone waited was kept for the first who asks.
             let kept = self.signals.get_mut(&op.name).and_then(VecDeque::pop_front);
             let answer = kept.map_or(Answer::None, Answer::Signal);
-            self.begin(op, || What::Wait { timeout_ms, answer });
+            self.begin(op, || What::Wait { timeout_ms, shape: shape.clone(), answer });
         }
         let slot = self.slots.get_mut(op).expect("begun just above");
         slot.waker = Some(waker.clone());
@@ -435,8 +441,9 @@ impl State {
                 What::Step { retry_at, .. } => Open::Retry { op, at: *retry_at },
                 What::Sleep { length: Length::Ms(ms), .. } => Open::Sleep { op, ms: *ms },
                 What::Sleep { length: Length::Until(at), .. } => Open::SleepUntil { op, at: *at },
-                What::Wait { timeout_ms, .. } => {
-                    Open::Wait { signal: op.name.clone(), op, timeout_ms: *timeout_ms }
+                What::Wait { timeout_ms, shape, .. } => {
+                    let (signal, shape) = (op.name.clone(), shape.clone());
+                    Open::Wait { op, signal, timeout_ms: *timeout_ms, shape }
                 }
             }
         });

@@ -133,7 +133,13 @@ fn an_event_that_comes_twice_counts_once() {
 fn what_was_said_while_there_was_news_is_said_again() {
     let mut bench = Bench::new(two_signals, vec![]);
     let first = bench.commit();
-    let noise = Event::SignalReceived { name: "noise".into(), id: None, payload: Payload::null(), by: None, since: None };
+    let noise = Event::SignalReceived {
+        name: "noise".into(),
+        id: None,
+        payload: Payload::null(),
+        by: None,
+        since: None,
+    };
     assert!(bench.vm.answered(go(vec![noise], 1)));
     let again = bench.commit();
     assert_eq!((again.base, &again.then), (Seq(1), &first.then));
@@ -262,7 +268,8 @@ fn the_next_attempt_waits_for_the_engines_clock() {
     let op = Op { kind: OpKind::Step, name: "fails".into(), occurrence: 0 };
     let failure = Failure::new("no");
     assert!(matches!(&bench.commit().commands[..], [Command::StepFailed { attempt: 1, .. }]));
-    let retrying = Event::StepRetrying { op: op.clone(), attempt: 1, failure, retry_at: at(500), took_ms: None };
+    let retrying =
+        Event::StepRetrying { op: op.clone(), attempt: 1, failure, retry_at: at(500), took_ms: None };
     assert!(bench.vm.answered(go(vec![retrying], 1)));
     let suspend = bench.commit();
     assert_eq!(suspend.then, Then::Suspend { open: vec![Open::Retry { op, at: at(500) }] });

@@ -338,6 +338,7 @@ pub fn app() -> App {
         .workflow(reach::environment)
         .workflow(reach::call)
         .workflow(reach::unbound)
+        .workflow(reach::decide)
         .workflow(streams::chatty)
         .workflow(streams::chatty_queued)
         .workflow(streams::paced)

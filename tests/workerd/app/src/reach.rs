@@ -40,3 +40,9 @@ pub async fn unbound(ctx: Ctx) -> Result<String> {
     })
     .await
 }
+
+/// Waits for a decision.
+#[workflow]
+pub async fn decide(ctx: Ctx) -> Result<bool> {
+    Ok(ctx.wait::<bool>("decision").await?)
+}

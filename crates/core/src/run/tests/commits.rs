@@ -229,7 +229,7 @@ fn an_error_says_when_its_step_is_retried_up_to_30_days() {
             failure: Failure::new("rate limited"),
             retry: Retry::default(),
             retry_after_ms: Some(asked_ms),
-        took_ms: None,
+            took_ms: None,
         };
         bench.commit(vec![failed], go_on()).expect("in turn");
         let retry_at_expected = bench.now.plus_millis(waits_ms);
@@ -305,13 +305,19 @@ fn texts_for_people_are_cut_to_what_is_kept() {
 fn what_could_not_be_stored_is_refused() {
     let large =
         || Payload::from_text(format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX))).expect("a string is JSON");
-    let output = Command::StepSucceeded { op: op(OpKind::Step, "a", 0), attempt: 1, output: large(), took_ms: None };
+    let output =
+        Command::StepSucceeded { op: op(OpKind::Step, "a", 0), attempt: 1, output: large(), took_ms: None };
     let many = (0..=u32::try_from(OPEN_MAX).expect("it is small")).map(|n| sleep(n, 1)).collect();
     let long = "x".repeat(Op::NAME_LENGTH_MAX + 1);
-    let long_signal = Open::Wait { op: op(OpKind::Wait, "a", 0), signal: long.clone(), timeout_ms: None };
+    let long_signal = Open::Wait {
+        op: op(OpKind::Wait, "a", 0),
+        signal: long.clone(),
+        timeout_ms: None,
+        shape: Shape::Any,
+    };
     let cases = [
         (vec![output], go_on(), Code::PayloadTooLarge),
-        (vec![], Then::Complete { output: large(), took_ms: None }, Code::PayloadTooLarge),
+        (vec![], Then::Complete { output: large() }, Code::PayloadTooLarge),
         (vec![succeeded("")], go_on(), Code::InvalidRequest),
         (vec![succeeded(&long)], go_on(), Code::InvalidRequest),
         (vec![], Then::Suspend { open: vec![wait("", 0, None)] }, Code::InvalidRequest),

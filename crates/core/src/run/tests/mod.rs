@@ -222,11 +222,23 @@ fn op(kind: OpKind, name: &str, occurrence: u32) -> Op {
 }
 
 fn succeeded(name: &str) -> Command {
-    Command::StepSucceeded { op: op(OpKind::Step, name, 0), attempt: 1, output: Payload::null(), took_ms: None }
+    Command::StepSucceeded {
+        op: op(OpKind::Step, name, 0),
+        attempt: 1,
+        output: Payload::null(),
+        took_ms: None,
+    }
 }
 
 fn failed(name: &str, attempt: u32, failure: Failure, retry: &Retry) -> Command {
-    Command::StepFailed { op: op(OpKind::Step, name, 0), attempt, failure, retry: retry.clone(), retry_after_ms: None, took_ms: None }
+    Command::StepFailed {
+        op: op(OpKind::Step, name, 0),
+        attempt,
+        failure,
+        retry: retry.clone(),
+        retry_after_ms: None,
+        took_ms: None,
+    }
 }
 
 fn sleep(occurrence: u32, ms: u64) -> Open {
@@ -234,7 +246,7 @@ fn sleep(occurrence: u32, ms: u64) -> Open {
 }
 
 fn wait(name: &str, occurrence: u32, timeout_ms: Option<u64>) -> Open {
-    Open::Wait { op: op(OpKind::Wait, name, occurrence), signal: name.into(), timeout_ms }
+    Open::Wait { op: op(OpKind::Wait, name, occurrence), signal: name.into(), timeout_ms, shape: Shape::Any }
 }
 
 fn go_on() -> Then {

@@ -53,11 +53,14 @@ fn an_attempt_takes_its_time_into_the_journal() {
     let fails = |attempt| failed("a", attempt, Failure::new("no"), &Retry::default());
     let commands = vec![took(fails(1), 5), took(fails(3), 6), took(succeeded("b"), 7)];
     bench.commit(commands, go_on()).expect("in turn");
-    assert!(matches!(bench.events()[..], [
-        Event::StepRetrying { took_ms: Some(5), .. },
-        Event::StepFinished { took_ms: Some(6), .. },
-        Event::StepFinished { took_ms: Some(7), .. },
-    ]));
+    assert!(matches!(
+        bench.events()[..],
+        [
+            Event::StepRetrying { took_ms: Some(5), .. },
+            Event::StepFinished { took_ms: Some(6), .. },
+            Event::StepFinished { took_ms: Some(7), .. },
+        ]
+    ));
 }
 
 #[test]

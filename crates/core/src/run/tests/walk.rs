@@ -284,7 +284,17 @@ impl World {
             }
             Act::Fail { terminal } if may_run => {
                 let failure = Failure { terminal, ..Failure::new("no") };
-                (vec![Command::StepFailed { op, attempt, failure, retry: POLICY, retry_after_ms: None, took_ms: None }], go_on())
+                (
+                    vec![Command::StepFailed {
+                        op,
+                        attempt,
+                        failure,
+                        retry: POLICY,
+                        retry_after_ms: None,
+                        took_ms: None,
+                    }],
+                    go_on(),
+                )
             }
             Act::Begin if may_run && !begun => (vec![Command::StepBegun { op }], Then::Continue { open }),
             Act::SleepUntil(ms) => {
@@ -448,7 +458,9 @@ impl World {
                 Event::StepBegun { op } => {
                     assert!(begun.insert(op) && !finished.contains(op), "{op} was begun twice");
                 }
-                Event::TimerFired { op, .. } => assert!(fired.insert(op), "{op} resumed its run more than once"),
+                Event::TimerFired { op, .. } => {
+                    assert!(fired.insert(op), "{op} resumed its run more than once")
+                }
                 Event::SignalReceived { .. } => {}
             }
         }

@@ -339,7 +339,7 @@ async fn upgraded_2(ctx: Ctx, job: Job) -> Result<String> {
 }
 
 async fn old_way(ctx: &Ctx, job: &Job) -> Result<u64> {
-    ctx.sleep(Duration::from_millis(job.ms * 20)).await;
+    ctx.sleep("sleep", Duration::from_millis(job.ms * 20)).await;
     one(ctx, "old", takes(job.ms)).await
 }
 

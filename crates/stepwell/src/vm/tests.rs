@@ -454,7 +454,7 @@ fn side_by_side() -> Definition<()> {
 fn a_workflow_that_fails_says_which_steps_failed_side_by_side() {
     let ended = |name: &str, outcome: Outcome| {
         let op = Op { kind: OpKind::Step, name: name.into(), occurrence: 0 };
-        Event::StepFinished { op, attempt: 1, outcome }
+        Event::StepFinished { op, attempt: 1, outcome, took_ms: None }
     };
     let failed = |name| ended(name, Outcome::Err(Failure::new("no")));
     let fine = |name| ended(name, Outcome::Ok(Payload::null()));

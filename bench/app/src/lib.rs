@@ -32,7 +32,7 @@ async fn naps(ctx: Ctx, plan: Naps) -> Result<u32> {
     }
     ctx.wait::<()>("go").await?;
     for _ in 0..plan.naps {
-        ctx.sleep(Duration::from_millis(1)).await;
+        ctx.sleep("sleep", Duration::from_millis(1)).await;
     }
     Ok(plan.naps)
 }

@@ -1,7 +1,7 @@
 //! A run's history as a drawing: one line for each thing, a bar for the time that it took.
 //!
-//! A journal records when things end. So a bar begins where the thing before it ended, or where the journal says
-//! that an attempt could begin; for things that ran side by side it may begin too late.
+//! A journal records when things end and how long they took. Where it does not say how long, as in journals of older
+//! releases, a bar begins where the thing before it ended, or where an attempt could begin.
 
 use std::fmt::Write as _;
 
@@ -86,18 +86,18 @@ impl Timeline {
                 let line = self.line(op);
                 line.goes_on = Some(at);
             }
-            Event::StepRetrying { op, attempt, failure, retry_at } => {
+            Event::StepRetrying { op, attempt, failure, retry_at, took_ms } => {
                 let line = self.line(op);
-                let from = line.goes_on.unwrap_or(edge);
+                let from = began(at, *took_ms).unwrap_or_else(|| line.goes_on.unwrap_or(edge));
                 line.pieces.push((from, at, Piece::FailedWork));
                 line.pieces.push((at, *retry_at, Piece::Rest));
                 line.goes_on = Some(*retry_at);
                 line.attempts = *attempt;
                 line.note = words::plain(&failure.message);
             }
-            Event::StepFinished { op, attempt, outcome } => {
+            Event::StepFinished { op, attempt, outcome, took_ms } => {
                 let line = self.line(op);
-                let from = line.goes_on.unwrap_or(edge).min(at);
+                let from = began(at, *took_ms).unwrap_or_else(|| line.goes_on.unwrap_or(edge).min(at));
                 // The pause before it may have been cut short by a person.
                 line.pieces.retain_mut(|piece| {
                     piece.1 = piece.1.min(at);
@@ -119,20 +119,21 @@ impl Timeline {
                 };
                 line.pieces.push((from, at, piece));
             }
-            Event::TimerFired { op } => {
+            Event::TimerFired { op, since } => {
                 let line = self.line(op);
-                line.pieces.push((edge, at, Piece::Rest));
+                line.pieces.push((since.unwrap_or(edge), at, Piece::Rest));
                 line.is_over = true;
                 line.mark = Mark::Slept;
                 if op.kind == OpKind::Wait {
                     line.note = "timed out".into();
                 }
             }
-            Event::SignalReceived { name, payload, by, .. } => self.lines.push(Line {
+            Event::SignalReceived { name, payload, by, since, .. } => self.lines.push(Line {
                 op: None,
                 label: format!("signal {}", words::plain(name)),
                 mark: Mark::Signalled,
-                pieces: vec![(edge, at, Piece::Rest)],
+                // Nobody waited for it unless the journal says so.
+                pieces: vec![(since.unwrap_or(at), at, Piece::Rest)],
                 attempts: 0,
                 note: format!("{}{}", words::short(payload, LABEL_MAX), words::by(by.as_deref())),
                 goes_on: None,
@@ -158,7 +159,7 @@ impl Timeline {
             let (label, note) = match waits_for.kind.as_str() {
                 "wait" if until.is_empty() => (format!("wait {}", waits_for.name), "waits".to_owned()),
                 "wait" => (format!("wait {}", waits_for.name), format!("times out {until}")),
-                "sleep" => ("sleep".to_owned(), format!("wakes {until}")),
+                "sleep" => (waits_for.name.clone(), format!("wakes {until}")),
                 _ => (waits_for.name.clone(), until),
             };
             self.lines.push(Line::under_way(&label, edge, now, Piece::Rest, &note));
@@ -173,15 +174,10 @@ impl Timeline {
         let found = self.lines.iter().rposition(|line| line.op.as_ref() == Some(op) && !line.is_over);
         let at = found.unwrap_or_else(|| {
             let label = match op.kind {
-                OpKind::Step => words::plain(&op.name),
-                OpKind::Sleep => "sleep".into(),
+                OpKind::Step | OpKind::Sleep => words::plain(&op.name),
                 OpKind::Wait => format!("wait {}", words::plain(&op.name)),
             };
-            let label = if op.occurrence == 0 || op.kind == OpKind::Sleep {
-                label
-            } else {
-                format!("{label} #{}", op.occurrence + 1)
-            };
+            let label = if op.occurrence == 0 { label } else { format!("{label} #{}", op.occurrence + 1) };
             self.lines.push(Line {
                 op: Some(op.clone()),
                 label,
@@ -227,7 +223,10 @@ impl Timeline {
                 }
             }
         }
-        let took = line.pieces.iter().map(|(from, to, _)| words::between(*from, *to)).sum();
+        // The pauses between a step's attempts are no work.
+        let works = line.pieces.iter().any(|(_, _, piece)| *piece != Piece::Rest);
+        let counted = line.pieces.iter().filter(|(_, _, piece)| !works || *piece != Piece::Rest);
+        let took = counted.map(|(from, to, _)| words::between(*from, *to)).sum();
         let attempts = if line.attempts > 1 { format!("attempt {}", line.attempts) } else { String::new() };
         let extra = [attempts, line.note.clone()];
         let extra: Vec<_> = extra.iter().filter(|part| !part.is_empty()).map(String::as_str).collect();
@@ -246,6 +245,11 @@ impl Timeline {
         let cell = u128::from(at) * (cells as u128 - 1) / u128::from(all);
         usize::try_from(cell).unwrap_or(0).min(cells - 1)
     }
+}
+
+/// When an attempt began that ended at this time.
+fn began(ended: Timestamp, took_ms: Option<u64>) -> Option<Timestamp> {
+    took_ms.map(|ms| Timestamp::from_millis(ended.as_millis().saturating_sub(ms)))
 }
 
 impl Line {
@@ -288,12 +292,11 @@ impl Piece {
 /// One event in words, for `watch`.
 pub fn tell(record: &Record) -> (char, Style, String) {
     let named = |op: &Op| match op.kind {
-        OpKind::Step => words::plain(&op.name),
-        OpKind::Sleep => "sleep".to_owned(),
+        OpKind::Step | OpKind::Sleep => words::plain(&op.name),
         OpKind::Wait => format!("wait {}", words::plain(&op.name)),
     };
     let (mark, text) = match &record.event {
-        Event::StepFinished { op, attempt, outcome } => {
+        Event::StepFinished { op, attempt, outcome, .. } => {
             let tries = if *attempt > 1 { format!(" at attempt {attempt}") } else { String::new() };
             match outcome {
                 Outcome::Ok(value) if value.text() == "null" => {
@@ -307,16 +310,16 @@ pub fn tell(record: &Record) -> (char, Style, String) {
                 }
             }
         }
-        Event::StepRetrying { op, attempt, failure, retry_at } => {
+        Event::StepRetrying { op, attempt, failure, retry_at, .. } => {
             let pause = words::length(words::between(record.at, *retry_at));
             let why = words::plain(&failure.message);
             (Mark::UnderWay, format!("{} failed at attempt {attempt}, again in {pause}: {why}", named(op)))
         }
         Event::StepBegun { op } => (Mark::UnderWay, format!("{} begun, to run at most once", named(op))),
-        Event::TimerFired { op } if op.kind == OpKind::Wait => {
+        Event::TimerFired { op, .. } if op.kind == OpKind::Wait => {
             (Mark::Slept, format!("{} timed out", named(op)))
         }
-        Event::TimerFired { op } => (Mark::Slept, format!("{} is over", named(op))),
+        Event::TimerFired { op, .. } => (Mark::Slept, format!("{} is over", named(op))),
         Event::SignalReceived { name, payload, by, .. } => {
             let (name, payload) = (words::plain(name), words::short(payload, 60));
             (Mark::Signalled, format!("signal {name}: {payload}{}", words::by(by.as_deref())))
@@ -361,11 +364,50 @@ mod tests {
         assert_eq!(
             drawn(run, events, json!(null), 99_000),
             [
-                "✓ compose    │▓▓▓░███                 │     6.0 s  attempt 2",
+                "✓ compose    │▓▓▓░███                 │     4.0 s  attempt 2",
                 "☾ sleep      │      ░░░░░░░░░░░░░     │    10.0 s",
                 "✗ compose #2 │                  ▓▓▓▓▓▓│     4.0 s  no more",
             ]
         );
+    }
+
+    #[test]
+    fn bars_of_steps_side_by_side_begin_where_the_steps_did() {
+        let run = json!({"id": "default-1-3-1-bvyaw3bemryy", "workflow": "greet", "status": "completed",
+            "created_at": 0, "ended_at": 20_000, "head": 4, "activations": 2});
+        let step = |seq: u32, at: u64, name: &str, took_ms: u64| {
+            json!({"seq": seq, "at": at, "event": {"step_finished": {"op": format!("step:0:{name}"),
+                "attempt": 1, "outcome": {"ok": null}, "took_ms": took_ms}}})
+        };
+        let events = json!([
+            step(1, 9_000, "quick", 9_000),
+            step(2, 10_000, "slow", 10_000),
+            {"seq": 3, "at": 20_000, "event": {"signal_received": {"name": "go", "payload": 1, "since": 10_000}}},
+            {"seq": 4, "at": 20_000, "event": {"signal_received": {"name": "early", "payload": 2}}},
+        ]);
+        assert_eq!(
+            drawn(run, events, json!(null), 20_000),
+            [
+                "✓ quick        │███████████           │     9.0 s",
+                "✓ slow         │███████████           │    10.0 s",
+                "◆ signal go    │          ░░░░░░░░░░░░│    10.0 s  1",
+                "◆ signal early │                     ░│      0 ms  2",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_pauses_between_attempts_are_no_work() {
+        let run = json!({"id": "default-1-3-1-bvyaw3bemryy", "workflow": "greet", "status": "completed",
+            "created_at": 0, "ended_at": 660_000, "head": 2, "activations": 2});
+        let events = json!([
+            {"seq": 1, "at": 1_000, "event": {"step_retrying": {"op": "step:0:ask", "attempt": 1,
+                "failure": {"message": "busy"}, "retry_at": 659_000, "took_ms": 500}}},
+            {"seq": 2, "at": 660_000, "event": {"step_finished": {"op": "step:0:ask", "attempt": 2,
+                "outcome": {"ok": null}, "took_ms": 700}}},
+        ]);
+        let lines = drawn(run, events, json!(null), 660_000);
+        assert!(lines[0].contains("│     1.2 s  attempt 2"), "{lines:?}");
     }
 
     #[test]

@@ -226,13 +226,20 @@ impl Progressing {
     pub fn done(&self, acted: Acted) -> Command {
         let cell = self.places.get(self.cell).map(ToString::to_string).unwrap_or_default();
         let output = Payload::encode(&Slice { cell, acted }).expect("a slice is JSON");
-        Command::StepSucceeded { op: self.op(), attempt: self.attempt, output }
+        Command::StepSucceeded { op: self.op(), attempt: self.attempt, output, took_ms: None }
     }
 
     /// What to report when it has not.
     pub fn lost(&self, failure: Failure) -> Command {
         let retry = Retry { attempts: 20, initial_ms: 500, factor: 2.0, max_ms: 60_000, jitter: 0.1 };
-        Command::StepFailed { op: self.op(), attempt: self.attempt, failure, retry }
+        Command::StepFailed {
+            op: self.op(),
+            attempt: self.attempt,
+            failure,
+            retry,
+            retry_after_ms: None,
+            took_ms: None,
+        }
     }
 
     /// How far it will have come with this command.
@@ -323,10 +330,10 @@ mod tests {
                     percents.push(machine.progress(&command).percent);
                     let seq = machine.known().next();
                     machine.recorded(seq, &command);
-                    let Command::StepSucceeded { op, attempt, output } = command else {
+                    let Command::StepSucceeded { op, attempt, output, took_ms } = command else {
                         panic!("it was done")
                     };
-                    let event = Event::StepFinished { op, attempt, outcome: Outcome::Ok(output) };
+                    let event = Event::StepFinished { op, attempt, outcome: Outcome::Ok(output), took_ms };
                     journal.push(Record { seq, at: Timestamp::from_millis(1), event });
                 }
                 Next::Say(Then::Complete { output }) => {
@@ -361,13 +368,20 @@ mod tests {
             panic!("it failed")
         };
         let retry_at = Timestamp::from_millis(5_000);
-        let event = Event::StepRetrying { op: op.clone(), attempt, failure: failure.clone(), retry_at };
+        let event = Event::StepRetrying {
+            op: op.clone(),
+            attempt,
+            failure: failure.clone(),
+            retry_at,
+            took_ms: None,
+        };
         machine.learn(&Record { seq: Seq(1), at: Timestamp::from_millis(1), event });
         let waits = Then::Suspend { open: vec![Open::Retry { op: op.clone(), at: retry_at }] };
         assert_eq!(machine.next(Timestamp::from_millis(4_999)), Next::Say(waits));
         assert_eq!(machine.next(retry_at), Next::Ask { place: places(1)[0].clone(), below: TOP });
         assert!(matches!(machine.done(acted(1, None)), Command::StepSucceeded { attempt: 2, .. }));
-        let event = Event::StepFinished { op, attempt: 20, outcome: Outcome::Err(failure.clone()) };
+        let event =
+            Event::StepFinished { op, attempt: 20, outcome: Outcome::Err(failure.clone()), took_ms: None };
         machine.learn(&Record { seq: Seq(2), at: Timestamp::from_millis(1), event });
         assert_eq!(machine.next(NOW), Next::Say(Then::Fail { failure }));
     }

@@ -166,6 +166,9 @@ pub enum Event {
         attempt: u32,
         /// Its result.
         outcome: Outcome,
+        /// How long that attempt took, by the program's clock. A Worker's clock moves on I/O only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        took_ms: Option<u64>,
     },
     /// An attempt of a step failed; another follows.
     #[serde(rename = "step_retrying")]
@@ -178,6 +181,9 @@ pub enum Event {
         failure: Failure,
         /// When the next attempt may begin.
         retry_at: Timestamp,
+        /// How long that attempt took, by the program's clock. A Worker's clock moves on I/O only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        took_ms: Option<u64>,
     },
     /// A step that must not run twice is about to run.
     #[serde(rename = "step_begun")]
@@ -190,6 +196,9 @@ pub enum Event {
     TimerFired {
         /// The sleep or wait.
         op: Op,
+        /// When the engine first heard of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Timestamp>,
     },
     /// Somebody sent the run a signal.
     #[serde(rename = "signal_received")]
@@ -204,6 +213,9 @@ pub enum Event {
         /// Who has sent it; absent if that was the deployment itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
+        /// Since when the run waited for it; absent if it did not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Timestamp>,
     },
 }
 

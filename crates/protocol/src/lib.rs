@@ -20,6 +20,7 @@ pub mod rest;
 pub mod routes;
 #[cfg(feature = "schema")]
 mod schema;
+pub mod shape;
 pub mod signature;
 pub mod stream;
 pub mod text;
@@ -29,6 +30,7 @@ pub use ids::{Epoch, Place, RunId, Seq};
 pub use journal::{Event, Failure, Op, OpKind, Outcome, Record};
 pub use payload::Payload;
 pub use problem::{Code, Problem};
+pub use shape::Shape;
 pub use time::Timestamp;
 
 /// The version of the program protocol that this crate speaks.

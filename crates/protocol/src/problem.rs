@@ -40,6 +40,10 @@ pub enum Code {
     StepInterrupted,
     /// An attempt of a step took longer than it may.
     StepTimedOut,
+    /// A workflow gave a length of time that cannot be read.
+    InvalidDuration,
+    /// The signal's payload is not what the run waits for.
+    SignalMismatch,
     /// What was asked for does not fit where the run stands.
     WrongStatus,
     /// The run has no such step.
@@ -104,6 +108,8 @@ impl Code {
         Self::RunTimedOut,
         Self::StepInterrupted,
         Self::StepTimedOut,
+        Self::InvalidDuration,
+        Self::SignalMismatch,
         Self::WrongStatus,
         Self::StepNotFound,
         Self::Diverged,
@@ -151,12 +157,13 @@ impl Code {
             | Self::TooMany => 409,
             Self::PayloadTooLarge => 413,
             Self::HostNotAllowed => 421,
-            Self::IdempotencyKeyReused => 422,
+            Self::IdempotencyKeyReused | Self::SignalMismatch => 422,
             Self::LimitReached | Self::TooManySignals => 429,
             Self::ProgramDied
             | Self::RunTimedOut
             | Self::StepInterrupted
             | Self::StepTimedOut
+            | Self::InvalidDuration
             | Self::Diverged
             | Self::NotDurable
             | Self::Panicked
@@ -188,6 +195,8 @@ impl Code {
             Self::RunTimedOut => "run_timed_out",
             Self::StepInterrupted => "step_interrupted",
             Self::StepTimedOut => "step_timed_out",
+            Self::InvalidDuration => "invalid_duration",
+            Self::SignalMismatch => "signal_mismatch",
             Self::WrongStatus => "wrong_status",
             Self::StepNotFound => "step_not_found",
             Self::Diverged => "diverged",
@@ -236,6 +245,8 @@ impl Code {
             Self::RunTimedOut => "The run took too long",
             Self::StepInterrupted => "A step that must not run twice was cut short",
             Self::StepTimedOut => "The step took too long",
+            Self::InvalidDuration => "The length of time cannot be read",
+            Self::SignalMismatch => "The run waits for another payload",
             Self::WrongStatus => "Not in this status",
             Self::StepNotFound => "No such step",
             Self::Diverged => "The code no longer matches the run's journal",

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp, signature::Signature,
+    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp, signature::Signature,
     stream::Published, text::is_hidden,
 };
 
@@ -366,6 +366,9 @@ pub enum Command {
         attempt: u32,
         /// The value.
         output: Payload,
+        /// How long the attempt took, by the program's clock.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        took_ms: Option<u64>,
     },
     /// An attempt of a step failed. The engine decides whether another follows.
     #[serde(rename = "step_failed")]
@@ -378,6 +381,12 @@ pub enum Command {
         failure: Failure,
         /// The step's policy.
         retry: Retry,
+        /// When to retry, if the error says so itself: after this long, instead of after the policy's delay.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
+        /// How long the attempt took, by the program's clock.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        took_ms: Option<u64>,
     },
 }
 
@@ -456,6 +465,9 @@ pub enum Open {
         /// For how long at the most.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
+        /// What it takes.
+        #[serde(default, skip_serializing_if = "Shape::is_any")]
+        shape: Shape,
     },
     /// The next attempt of a step.
     #[serde(rename = "retry")]
@@ -498,6 +510,11 @@ impl Default for Retry {
     fn default() -> Self {
         Self { attempts: 3, initial_ms: 1_000, factor: 2.0, max_ms: 60_000, jitter: 0.1 }
     }
+}
+
+impl Retry {
+    /// The longest delay that an error may ask for: 30 days.
+    pub const AFTER_MS_MAX: u64 = 30 * 86_400_000;
 }
 
 /// What the engine says to a commit, or to a program that listens.
@@ -593,8 +610,13 @@ mod tests {
 
     #[test]
     fn whatever_else_there_is_to_say_is_said() {
-        let signal =
-            crate::Event::SignalReceived { name: "go".into(), id: None, payload: Payload::null(), by: None };
+        let signal = crate::Event::SignalReceived {
+            name: "go".into(),
+            id: None,
+            payload: Payload::null(),
+            by: None,
+            since: None,
+        };
         let signal = News::Record(Record { seq: Seq(8), at: Timestamp::from_millis(5), event: signal });
         let longer = [
             (vec![signal.clone(), yours(9, 5, 0)], 1),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Failure, Payload, Problem, RunId, Seq, Timestamp,
+    Code, Failure, Payload, Problem, RunId, Seq, Timestamp,
     export::ReplayFacts,
     program::{Progress, WorkflowDescription},
 };
@@ -104,6 +104,9 @@ pub struct RunView {
     /// Why it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+    /// The latest attempt of a step that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<LastError>,
     /// How far it has come, as it says itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
@@ -170,6 +173,30 @@ impl CurrentStep {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_alone(beside: &u32) -> bool {
     *beside == 0
+}
+
+/// The latest attempt of a step that failed, whether or not another one followed.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastError {
+    /// The step.
+    pub step: String,
+    /// Which attempt it was, from 1.
+    pub attempt: u32,
+    /// What happened. A long message is cut.
+    pub message: String,
+    /// Which of Stepwell's own problems it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// How many attempts of the run's steps have failed so far.
+    pub count: u32,
+}
+
+impl LastError {
+    /// The most of a message that is kept, in bytes: it is stored with each change of the run.
+    pub const MESSAGE_LENGTH_MAX: usize = 512;
 }
 
 /// What somebody has done to a run.
@@ -356,6 +383,9 @@ pub struct WaitsFor {
     /// When it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// What the signal's payload must be, in words; absent if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expects: Option<String>,
 }
 
 /// What went wrong since a run last made progress.
@@ -426,10 +456,13 @@ pub struct StepName {
 
 /// What a signal did.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SignalReceipt {
     /// Whether this id had been received before, so that nothing changed.
     pub duplicate: bool,
+    /// What the sender may want to look at: the run does not wait for a signal of this name, perhaps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// Whether the engine answers: `GET /api/health`.

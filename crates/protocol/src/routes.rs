@@ -177,7 +177,7 @@ routes! {
         [InvalidRequest RunNotFound StepNotFound WrongStatus TooMany RunUnreadable],
     /// Sends a run a signal.
     SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
-        [InvalidRequest RunNotFound RunEnded RunUnreadable TooManySignals CellFull],
+        [InvalidRequest RunNotFound RunEnded RunUnreadable SignalMismatch TooManySignals CellFull],
     /// Follows a run: what happened, then what happens, until its end.
     FollowRun: Get "/api/executions/{id}/stream" Read Run [InvalidRequest RunNotFound RunUnreadable],
     /// Follows the statuses of all runs.

@@ -149,7 +149,7 @@ async fn rounds(ctx: &Ctx, job: &Job, name: &str) -> Result<Vec<u64>> {
     let mut values = Vec::new();
     for _ in 0..job.n {
         values.push(one(ctx, name, takes(job.ms)).await?);
-        ctx.sleep(Duration::from_millis(job.ms * 3)).await;
+        ctx.sleep("sleep", Duration::from_millis(job.ms * 3)).await;
     }
     Ok(values)
 }
@@ -170,10 +170,10 @@ async fn retries(ctx: Ctx, job: Job) -> Result<String> {
 #[workflow]
 async fn sleeps(ctx: Ctx, job: Job) -> Result<Vec<u64>> {
     let before = one(&ctx, "before", takes(job.ms)).await?;
-    ctx.sleep(Duration::from_millis(job.ms * 20)).await;
+    ctx.sleep("sleep", Duration::from_millis(job.ms * 20)).await;
     let between = one(&ctx, "between", takes(job.ms)).await?;
-    ctx.sleep(Duration::from_millis(job.ms)).await;
-    ctx.sleep(Duration::ZERO).await;
+    ctx.sleep("sleep", Duration::from_millis(job.ms)).await;
+    ctx.sleep("sleep", Duration::ZERO).await;
     Ok(vec![before, between, ctx.random() >> 11])
 }
 
@@ -210,7 +210,7 @@ async fn race_sleep(ctx: Ctx, job: Job) -> Result<String> {
     for round in 0..job.n.min(3) {
         let ms = if round % 2 == 0 { job.ms * 4 } else { job.ms / 2 };
         let step = pin!(one(&ctx, "racer", takes(ms)));
-        match select(step, ctx.sleep(Duration::from_millis(job.ms * 2))).await {
+        match select(step, ctx.sleep("sleep", Duration::from_millis(job.ms * 2))).await {
             Either::Left((value, _)) => won.push(format!("step {}", value?)),
             Either::Right(((), _)) => won.push("sleep".to_owned()),
         }
@@ -261,7 +261,7 @@ async fn doomed(ctx: Ctx, job: Job) -> Result<u64> {
 #[workflow]
 async fn three_ways(ctx: Ctx, job: Job) -> Result<String> {
     let step = pin!(one(&ctx, "way", takes(job.ms * 10)));
-    let sleep = ctx.sleep(Duration::from_millis(job.ms * 10));
+    let sleep = ctx.sleep("sleep", Duration::from_millis(job.ms * 10));
     let either = match select(step, select(sleep, ctx.wait::<u64>("go"))).await {
         Either::Left((value, _)) => format!("step {}", value?),
         Either::Right((Either::Left(_), _)) => "sleep".to_owned(),
@@ -339,7 +339,7 @@ async fn upgraded_2(ctx: Ctx, job: Job) -> Result<String> {
 }
 
 async fn old_way(ctx: &Ctx, job: &Job) -> Result<u64> {
-    ctx.sleep(Duration::from_millis(job.ms * 20)).await;
+    ctx.sleep("sleep", Duration::from_millis(job.ms * 20)).await;
     one(ctx, "old", takes(job.ms)).await
 }
 

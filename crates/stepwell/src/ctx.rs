@@ -1,6 +1,6 @@
 //! What a workflow does durable things with.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc};
 
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
@@ -11,8 +11,8 @@ use stepwell_protocol::{
 use uuid::Uuid;
 
 use crate::{
-    Result,
-    ops::{Sleep, Step, StepInfo, Wait, millis},
+    Env, Result, Span, env,
+    ops::{Each, Policy, Sleep, Step, StepInfo, Wait},
     random,
     vm::{Length, State},
 };
@@ -41,10 +41,13 @@ impl Ctx {
     /// A recorded step does not run again: on replay it gives what was recorded. An error is tried again
     /// by the step's [`Step::retry`] policy, a [`crate::Terminal`] one is not. The name, and how often it
     /// came before in this run, identify the step.
-    pub fn step<'a, T, F>(&self, name: impl Into<String>, mut code: F) -> Step<'a, T>
+    ///
+    /// The code returns what the workflow needs of it. It cannot change the workflow's variables: a replay does not
+    /// run it, so the change would be lost.
+    pub fn step<'a, T, F>(&self, name: impl Into<String>, code: F) -> Step<'a, T>
     where
         T: Serialize + DeserializeOwned + 'a,
-        F: AsyncFnMut() -> Result<T> + 'a,
+        F: AsyncFn() -> Result<T> + 'a,
     {
         self.step_with(name, async move |_| code().await)
     }
@@ -53,22 +56,59 @@ impl Ctx {
     pub fn step_with<'a, T, F>(&self, name: impl Into<String>, code: F) -> Step<'a, T>
     where
         T: Serialize + DeserializeOwned + 'a,
-        F: AsyncFnMut(StepInfo) -> Result<T> + 'a,
+        F: AsyncFn(StepInfo) -> Result<T> + 'a,
     {
         let op = self.state.borrow_mut().name_op(OpKind::Step, name.into());
-        Step::new(self.clone(), op, code)
+        Step::new(self.clone(), op, Policy::default(), code)
     }
 
-    /// Sleeps, for a second or a year: a sleeping run costs nothing.
-    pub fn sleep(&self, duration: Duration) -> Sleep {
-        let op = self.state.borrow_mut().name_op(OpKind::Sleep, "sleep".into());
-        Sleep::new(self.clone(), op, Length::Ms(millis(duration)))
+    /// Runs a step of this name for each item, several at once, and gives their results in the order of the items:
+    /// `ctx.each("notify", &order.notify, async |address, info| notify(address, &info).await).await?`.
+    ///
+    /// All steps run to their end, even when one of them fails; see [`Each`].
+    pub fn each<'a, I, T, F>(
+        &self,
+        name: impl Into<String>,
+        items: impl IntoIterator<Item = I>,
+        code: F,
+    ) -> Each<'a, T>
+    where
+        I: Clone + 'a,
+        T: Serialize + DeserializeOwned + 'a,
+        F: AsyncFn(I, StepInfo) -> Result<T> + 'a,
+    {
+        let name = name.into();
+        let named = items.into_iter().map(|item| {
+            let op = self.state.borrow_mut().name_op(OpKind::Step, name.clone());
+            (op, item)
+        });
+        Each::new(self.clone(), named.collect(), code)
     }
 
-    /// Sleeps until a certain time; for a moment only, if that is over.
-    pub fn sleep_until(&self, time: Timestamp) -> Sleep {
-        let op = self.state.borrow_mut().name_op(OpKind::Sleep, "sleep".into());
+    /// Secrets, variables and bindings of the Worker: `ctx.env().secret("API_KEY")?`. Read them inside steps.
+    pub fn env(&self) -> Env {
+        env::env()
+    }
+
+    /// Sleeps, for a second or a year: `ctx.sleep("before the reminder", "3 days").await`. A sleeping run costs nothing.
+    ///
+    /// `how_long` is a [`std::time::Duration`] or text: see [`Span`].
+    pub fn sleep(&self, name: impl Into<String>, how_long: impl Into<Span>) -> Sleep {
+        let op = self.state.borrow_mut().name_op(OpKind::Sleep, name.into());
+        let ms = self.millis_of(how_long.into()).unwrap_or_default();
+        Sleep::new(self.clone(), op, Length::Ms(ms))
+    }
+
+    /// Sleeps until a certain time: `ctx.sleep_until("the deadline", order.deadline).await`. A time in the past is over
+    /// in a moment.
+    pub fn sleep_until(&self, name: impl Into<String>, time: Timestamp) -> Sleep {
+        let op = self.state.borrow_mut().name_op(OpKind::Sleep, name.into());
         Sleep::new(self.clone(), op, Length::Until(time))
+    }
+
+    /// How many milliseconds that is. Text that cannot be read fails the run.
+    pub(crate) fn millis_of(&self, span: Span) -> Option<u64> {
+        span.millis().map_err(|error| self.state.borrow_mut().fail(error)).ok()
     }
 
     /// Whether this run's code has a patch: `if ctx.patched("send by mail") { new way } else { old way }`.

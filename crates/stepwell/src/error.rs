@@ -1,30 +1,90 @@
-//! Errors of user code: any `std::error::Error` may be tried again, [`Terminal`] must not.
+//! Errors of user code: a step that returns one is retried, unless the error is terminal.
 
-use std::{any::Any, error::Error as StdError, fmt};
+use std::{
+    any::Any,
+    error::Error as StdError,
+    fmt::{self, Write},
+    time::Duration,
+};
 
 use stepwell_protocol::{Code, Failure};
 
-use crate::ops::StepError;
+use crate::{env::EnvError, ops::millis};
 
 /// What steps and workflows return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a step or workflow did not succeed. Made from any error by `?`.
+/// How many causes of an error its message tells.
+const CAUSES_MAX: usize = 16;
+
+/// Why a step or workflow failed. `?` makes one of any error, of `anyhow::Error`, and of text.
+///
+/// `ctx.step(…).await` returns one too, so a workflow can end with it:
+///
+/// ```
+/// # use stepwell::prelude::*;
+/// #[workflow]
+/// async fn load(ctx: Ctx, id: String) -> Result<u32> {
+///     ctx.step("load", async || Ok(id.parse::<u32>()?)).await
+/// }
+/// # let _ = load;
+/// ```
 pub struct Error {
     message: String,
     terminal: bool,
     code: Option<Code>,
+    /// The step that failed for good with it.
+    step: Option<String>,
+    retry_after_ms: Option<u64>,
 }
 
 impl Error {
-    /// An error with these words; a step that returns it is tried again.
+    /// An error with this message. A step that returns it is retried.
     pub fn msg(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), terminal: false, code: None }
+        Self { message: message.to_string(), terminal: false, code: None, step: None, retry_after_ms: None }
     }
 
-    /// Whether trying again is useless.
+    /// An error with this message. A step that returns it is not retried.
+    pub fn terminal(message: impl fmt::Display) -> Self {
+        Self { terminal: true, ..Self::msg(message) }
+    }
+
+    /// Says when to retry the step, instead of after its policy's next delay: what a server asks for with
+    /// `Retry-After`. The step's attempts still count. The engine waits for at most 30 days.
+    ///
+    /// ```
+    /// # use stepwell::prelude::*;
+    /// fn read(status: u16) -> Result<()> {
+    ///     match status {
+    ///         429 => Err(Error::msg("rate limited").retry_after(Duration::from_secs(30))),
+    ///         _ => Ok(()),
+    ///     }
+    /// }
+    /// # assert!(read(429).is_err());
+    /// ```
+    #[must_use]
+    pub fn retry_after(self, delay: Duration) -> Self {
+        Self { retry_after_ms: Some(millis(delay)), ..self }
+    }
+
+    /// Whether the step that returns it is not retried.
     pub fn is_terminal(&self) -> bool {
         self.terminal
+    }
+
+    /// The step that failed for good with this error, if it comes from `ctx.step(…).await`.
+    pub fn step(&self) -> Option<&str> {
+        self.step.as_deref()
+    }
+
+    /// Which of Stepwell's own problems it is, if it is one: a time-out, an interruption.
+    pub fn code(&self) -> Option<Code> {
+        self.code
+    }
+
+    /// What happened. Unlike the `Display` output, it does not name the step.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     /// The same error as one of Stepwell's own problems.
@@ -32,34 +92,61 @@ impl Error {
         Self { code: Some(code), ..self }
     }
 
+    /// What a workflow gets when a step failed for good.
+    pub(crate) fn of_step(step: &str, failure: Failure) -> Self {
+        let Failure { message, code, .. } = failure;
+        Self { message, terminal: false, code, step: Some(step.to_owned()), retry_after_ms: None }
+    }
+
+    pub(crate) fn retry_after_ms(&self) -> Option<u64> {
+        self.retry_after_ms
+    }
+
     pub(crate) fn into_failure(self) -> Failure {
-        let failure = Failure::new(self.message);
+        let failure = Failure::new(self.to_string());
         Failure { terminal: self.terminal, code: self.code, ..failure }
     }
 }
 
-// Not itself an `Error`, or the conversion below would contradict the standard library's.
-impl<E: StdError + 'static> From<E> for Error {
+// `Error` itself converts into no boxed error, or this would contradict the standard library's `From<T> for T`.
+impl<E: Into<Box<dyn StdError>> + 'static> From<E> for Error {
     fn from(error: E) -> Self {
-        let terminal = (&error as &dyn Any).is::<Terminal>();
-        let code = (&error as &dyn Any).downcast_ref::<StepError>().and_then(|error| error.code);
+        let is_terminal = is_terminal(&error);
+        let error = error.into();
+        let terminal = is_terminal || error.is::<Terminal>() || error.is::<EnvError>();
         let mut message = error.to_string();
         let mut source = error.source();
-        while let Some(cause) = source {
+        for _ in 0..CAUSES_MAX {
+            let Some(cause) = source else { break };
             let cause_text = cause.to_string();
             // Many errors repeat their cause in their own words.
             if !message.contains(&cause_text) {
-                message.push_str(": ");
-                message.push_str(&cause_text);
+                let _ = write!(message, ": {cause_text}");
             }
             source = cause.source();
         }
-        Self { message, terminal, code }
+        Self { terminal, ..Self::msg(message) }
     }
+}
+
+/// Whether an error is terminal under a wrapper that the box does not show.
+#[cfg(feature = "anyhow")]
+fn is_terminal(error: &dyn Any) -> bool {
+    error.downcast_ref::<anyhow::Error>().is_some_and(|error| {
+        error.downcast_ref::<Terminal>().is_some() || error.downcast_ref::<EnvError>().is_some()
+    })
+}
+
+#[cfg(not(feature = "anyhow"))]
+fn is_terminal(_error: &dyn Any) -> bool {
+    false
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(step) = &self.step {
+            write!(f, "step '{step}' failed: ")?;
+        }
         f.write_str(&self.message)
     }
 }
@@ -70,7 +157,8 @@ impl fmt::Debug for Error {
     }
 }
 
-/// An error that must not be tried again: `return Err(Terminal::new("the card was declined").into())`.
+/// An error that must not be retried, for code that returns its own error type:
+/// `Err(Terminal::new("the card was declined"))?`. Elsewhere, [`crate::bail!`] is shorter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Terminal {
@@ -78,10 +166,46 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A terminal error with these words.
+    /// A terminal error with this message.
     pub fn new(message: impl fmt::Display) -> Self {
         Self { message: message.to_string() }
     }
+}
+
+/// Returns an error with a formatted message: `bail!("no answer from {host}")`.
+///
+/// A step that returns it is retried. Begin with `terminal:` if retrying is useless:
+///
+/// ```
+/// # use stepwell::prelude::*;
+/// fn pay(card: &str) -> Result<()> {
+///     if card.is_empty() {
+///         bail!(terminal: "there is no card");
+///     }
+///     Ok(())
+/// }
+/// # assert!(pay("").unwrap_err().is_terminal());
+/// ```
+#[macro_export]
+macro_rules! bail {
+    (terminal: $($message:tt)+) => {
+        return ::core::result::Result::Err($crate::Error::terminal(::std::format!($($message)+)))
+    };
+    ($($message:tt)+) => {
+        return ::core::result::Result::Err($crate::Error::msg(::std::format!($($message)+)))
+    };
+}
+
+/// Returns an error unless a condition holds: `ensure!(total > 0, "the order is empty")`.
+///
+/// As with [`bail!`], `ensure!(total > 0, terminal: "the order is empty")` is not retried.
+#[macro_export]
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            $crate::bail!($($message)+);
+        }
+    };
 }
 
 #[cfg(test)]
@@ -92,11 +216,14 @@ mod tests {
     #[error("the order could not be read")]
     struct Outer(#[source] std::num::ParseIntError);
 
+    fn not_a_number() -> std::num::ParseIntError {
+        "x".parse::<u8>().expect_err("x is no number")
+    }
+
     #[test]
     fn an_error_tells_its_causes() {
-        let cause = "x".parse::<u8>().expect_err("x is no number");
         assert_eq!(
-            Error::from(Outer(cause)).to_string(),
+            Error::from(Outer(not_a_number())).to_string(),
             "the order could not be read: invalid digit found in string"
         );
     }
@@ -104,7 +231,44 @@ mod tests {
     #[test]
     fn only_terminal_errors_stop_the_retries() {
         assert!(Error::from(Terminal::new("declined")).is_terminal());
-        assert!(!Error::from("x".parse::<u8>().expect_err("x is no number")).is_terminal());
+        assert!(!Error::from(not_a_number()).is_terminal());
         assert!(!Error::msg("try again").is_terminal());
+        assert!(Error::terminal("declined").is_terminal());
+    }
+
+    #[test]
+    fn text_and_anyhow_errors_convert() {
+        fn text() -> Result<()> {
+            Err("no such order")?
+        }
+        fn wrapped() -> Result<()> {
+            Err(anyhow::Error::new(not_a_number()).context("reading the order"))?
+        }
+        assert_eq!(text().expect_err("it fails").to_string(), "no such order");
+        let error = wrapped().expect_err("it fails");
+        assert_eq!(error.to_string(), "reading the order: invalid digit found in string");
+        assert!(!error.is_terminal());
+    }
+
+    #[cfg(feature = "anyhow")]
+    #[test]
+    fn a_terminal_error_stays_terminal_under_anyhow() {
+        let wrapped = anyhow::Error::new(Terminal::new("declined")).context("charging");
+        let error = Error::from(wrapped);
+        assert!(error.is_terminal());
+        assert_eq!(error.to_string(), "charging: declined");
+    }
+
+    #[test]
+    fn bail_and_ensure_say_whether_a_retry_helps() {
+        fn check(total: i32) -> Result<()> {
+            ensure!(total >= 0, terminal: "{total} is below zero");
+            ensure!(total != 0, "nothing yet");
+            Ok(())
+        }
+        let below = check(-1).expect_err("it fails");
+        assert_eq!((below.to_string().as_str(), below.is_terminal()), ("-1 is below zero", true));
+        assert!(!check(0).expect_err("it fails").is_terminal());
+        assert!(check(1).is_ok());
     }
 }

@@ -6,7 +6,7 @@
 //! #[workflow]
 //! async fn greet(ctx: Ctx, name: String) -> Result<String> {
 //!     let greeting = ctx.step("compose", async || Ok(format!("Hello, {name}!"))).await?;
-//!     ctx.sleep(Duration::from_secs(5)).await;
+//!     ctx.sleep("a moment", "5 seconds").await;
 //!     Ok(greeting)
 //! }
 //!
@@ -28,10 +28,14 @@
 pub mod app;
 pub mod ctx;
 pub mod drive;
+pub mod env;
 pub mod error;
+pub mod fetch;
 pub mod ops;
 pub mod panics;
 mod random;
+mod shape;
+mod span;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod vm;
@@ -40,14 +44,19 @@ mod workers;
 
 pub use app::{App, Workflow};
 pub use ctx::{Ctx, Log};
+pub use env::{Env, EnvError, Secret, env};
 pub use error::{Error, Result, Terminal};
-pub use ops::{Sleep, Step, StepError, StepInfo, Wait, WaitError};
+pub use fetch::fetch;
+pub use ops::{Each, Sleep, Step, StepInfo, Wait, WaitError};
+pub use span::Span;
 pub use stepwell_macros::{main, workflow};
 pub use stepwell_protocol::{
     Payload, Timestamp,
     program::{Dispatch, Retry},
 };
 pub use uuid::Uuid;
+/// The `worker` crate in the version that Stepwell uses: the types of bindings.
+pub use worker;
 
 /// What a file of workflows needs.
 pub mod prelude {
@@ -55,7 +64,7 @@ pub mod prelude {
 
     pub use serde::{Deserialize, Serialize};
 
-    pub use crate::{App, Ctx, Error, Result, Retry, Terminal, WaitError, workflow};
+    pub use crate::{App, Ctx, Error, Result, Retry, Terminal, WaitError, bail, ensure, workflow};
 }
 
 /// What the macros' output needs. Not for people.
@@ -74,6 +83,11 @@ pub mod __private {
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/workflows.md")]
 struct WorkflowsPage;
+
+/// The examples of the page on calling an API.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/calling-an-api.md")]
+struct CallingPage;
 
 /// What a run tells, of the page on streams.
 #[cfg(all(doctest, feature = "testing"))]

@@ -60,6 +60,15 @@ pub(crate) fn forget() {
     WATCHED.set(None);
 }
 
+/// The name of the step whose code is being polled, if one is.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn current_step() -> Option<String> {
+    WATCHED.with_borrow(|watched| {
+        let (_, state) = watched.as_ref()?;
+        state.try_borrow().ok()?.inside.as_ref().map(|op| op.name.clone())
+    })
+}
+
 /// What a panic leaves behind; nothing, if it was in no workflow. To be called by a panic hook, which runs while
 /// the code that panicked still holds what it has borrowed.
 #[cfg(target_arch = "wasm32")]

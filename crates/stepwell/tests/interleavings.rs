@@ -98,7 +98,7 @@ fn go<'a>(ctx: &'a Ctx, node: &'a Node) -> Pin<Box<dyn Future<Output = String> +
                 format!("step {:?}", step.await)
             }
             Node::Sleep => {
-                ctx.sleep(Duration::from_secs(1)).await;
+                ctx.sleep("sleep", Duration::from_secs(1)).await;
                 "slept".into()
             }
             Node::Wait(signal) => {
@@ -186,7 +186,7 @@ impl Sequencer {
         let event = match timers.get(choice) {
             Some(op) => {
                 self.open.retain(|open| open.op() != op);
-                Event::TimerFired { op: op.clone() }
+                Event::TimerFired { op: op.clone(), since: None }
             }
             None => {
                 let number = NEXT.get() + 1;
@@ -197,6 +197,7 @@ impl Sequencer {
                     id: None,
                     payload,
                     by: None,
+                    since: None,
                 }
             }
         };
@@ -210,9 +211,9 @@ impl Sequencer {
             news.push(self.happen());
         }
         for command in &commit.commands {
-            if let Command::StepSucceeded { op, attempt, output } = command {
+            if let Command::StepSucceeded { op, attempt, output, took_ms } = command {
                 let (op, attempt, outcome) = (op.clone(), *attempt, Outcome::Ok(output.clone()));
-                news.push(self.record(Event::StepFinished { op, attempt, outcome }));
+                news.push(self.record(Event::StepFinished { op, attempt, outcome, took_ms: *took_ms }));
             }
         }
         match &commit.then {

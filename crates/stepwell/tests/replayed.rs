@@ -13,7 +13,7 @@ use stepwell_protocol::{
 #[workflow(name = "order")]
 async fn first(ctx: Ctx, item: String) -> Result<String> {
     ctx.step("reserve", async || Ok(())).await?;
-    ctx.sleep(Duration::from_secs(60)).await;
+    ctx.sleep("sleep", Duration::from_secs(60)).await;
     let chance = ctx.random();
     ctx.step("charge", async || Ok(())).await?;
     Ok(format!("{item} {chance}"))
@@ -22,7 +22,7 @@ async fn first(ctx: Ctx, item: String) -> Result<String> {
 #[workflow(name = "order")]
 async fn renamed(ctx: Ctx, item: String) -> Result<String> {
     ctx.step("reserve", async || Ok(())).await?;
-    ctx.sleep(Duration::from_secs(60)).await;
+    ctx.sleep("sleep", Duration::from_secs(60)).await;
     ctx.step("bill", async || Ok(())).await?;
     Ok(item)
 }
@@ -36,7 +36,7 @@ async fn shorter(ctx: Ctx, item: String) -> Result<String> {
 #[workflow(name = "order")]
 async fn longer(ctx: Ctx, item: String) -> Result<String> {
     ctx.step("reserve", async || Ok(())).await?;
-    ctx.sleep(Duration::from_secs(60)).await;
+    ctx.sleep("sleep", Duration::from_secs(60)).await;
     ctx.step("charge", async || Ok(())).await?;
     ctx.step::<(), _>("thank", async || panic!("a replay runs no step")).await?;
     Ok(item)
@@ -57,6 +57,7 @@ fn exported(outcome: &Outcome) -> Export {
         output,
         error: None,
         problem: None,
+        last_error: None,
         progress: None,
         deadline: None,
         expires_at: None,

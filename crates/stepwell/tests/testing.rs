@@ -136,8 +136,8 @@ async fn slow(ctx: Ctx) -> Result<()> {
         takes(Duration::from_secs(3_600)).await;
         Ok(())
     });
-    slow.timeout(Duration::from_secs(7_200)).await?;
-    ctx.sleep(Duration::from_secs(60)).await;
+    slow.timeout("2 hours").await?;
+    ctx.sleep("sleep", Duration::from_secs(60)).await;
     Ok(())
 }
 
@@ -289,7 +289,7 @@ fn the_order_of_a_hash_map_is_found() {
 async fn looks_at_the_clock(ctx: Ctx) -> Result<u128> {
     ctx.step("begin", async || Ok(())).await?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-    ctx.sleep(Duration::from_secs(1)).await;
+    ctx.sleep("sleep", Duration::from_secs(1)).await;
     Ok(now.as_nanos())
 }
 

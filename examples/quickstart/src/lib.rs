@@ -8,7 +8,7 @@ use stepwell_engine as _;
 #[workflow]
 async fn greet(ctx: Ctx, name: String) -> Result<String> {
     let greeting = ctx.step("compose", async || Ok(format!("Hello, {name}!"))).await?;
-    ctx.sleep(Duration::from_secs(10)).await;
+    ctx.sleep("pause", "10 seconds").await;
     ctx.step("send", async || Ok(format!("sent: {greeting}"))).await?;
     Ok(greeting)
 }
@@ -16,12 +16,10 @@ async fn greet(ctx: Ctx, name: String) -> Result<String> {
 /// Waits up to a week for somebody to say yes or no.
 #[workflow]
 async fn approval(ctx: Ctx, document: String) -> Result<String> {
-    let week = Duration::from_secs(7 * 24 * 60 * 60);
-    match ctx.wait::<bool>("decision").timeout(week).await {
-        Ok(true) => Ok(ctx.step("publish", async || Ok(format!("published {document}"))).await?),
-        Ok(false) => Ok(format!("rejected {document}")),
-        Err(WaitError::TimedOut { .. }) => Ok(format!("nobody decided about {document}")),
-        Err(unreadable) => Err(unreadable.into()),
+    match ctx.wait::<bool>("decision").timeout("1 week").or_none().await? {
+        Some(true) => ctx.step("publish", async || Ok(format!("published {document}"))).await,
+        Some(false) => Ok(format!("rejected {document}")),
+        None => Ok(format!("nobody decided about {document}")),
     }
 }
 

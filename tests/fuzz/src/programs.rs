@@ -31,7 +31,7 @@ async fn order(ctx: Ctx, input: Value) -> Result<Value> {
     if ctx.patched("by mail") {
         ctx.step("mail", async || Ok("sent".to_owned())).await?;
     }
-    let sleep = pin!(ctx.sleep(Duration::from_secs(60)));
+    let sleep = pin!(ctx.sleep("sleep", Duration::from_secs(60)));
     let decision = pin!(ctx.wait::<Value>("decision"));
     select(sleep, decision).await;
     ctx.progress(50.0, "half way");
@@ -156,6 +156,7 @@ fn exported(input: &Value, outcome: &Outcome) -> Export {
         output: Some(outcome.output::<Payload>()),
         error: None,
         problem: None,
+        last_error: None,
         progress: None,
         deadline: None,
         expires_at: None,

@@ -230,7 +230,7 @@ fn blank(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
-                if name == "id" || name == "at" || name.ends_with("_at") {
+                if ["id", "at", "since", "took_ms"].contains(&name.as_str()) || name.ends_with("_at") {
                     *field = Value::Null;
                 } else {
                     blank(field);

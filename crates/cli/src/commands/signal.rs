@@ -8,6 +8,7 @@ use crate::{
     Global,
     client::{Answer, Ask},
     failure::Result,
+    words,
 };
 
 /// What it takes.
@@ -37,6 +38,9 @@ impl Signal {
             anstream::println!("It was sent before; nothing changed.");
         } else {
             anstream::println!("Sent. `stepwell watch {}` shows what comes of it.", self.id);
+            if let Some(warning) = &answer.value.warning {
+                anstream::eprintln!("warning: {}", words::plain(warning));
+            }
         }
         Ok(())
     }

@@ -27,18 +27,16 @@ impl Why {
                 let verb = if waits_for.kind == "wait" { "times out" } else { "is over" };
                 format!(" ({verb} {}, at {})", words::distance(until, now), words::date(until))
             });
-            let name = if waits_for.kind == "sleep" {
-                String::new()
-            } else {
-                format!(" {}", words::plain(&waits_for.name))
-            };
-            anstream::println!("  {}{name}{}", words::plain(&waits_for.kind), until.unwrap_or_default());
+            let name = words::plain(&waits_for.name);
+            anstream::println!("  {} {name}{}", words::plain(&waits_for.kind), until.unwrap_or_default());
             if waits_for.kind == "wait" {
-                anstream::println!(
-                    "  send it: stepwell signal {} {}",
-                    self.id,
-                    words::plain(&waits_for.name)
-                );
+                let value = match waits_for.expects.as_deref() {
+                    // It is what is sent if nothing else is said.
+                    Some("null") => String::new(),
+                    Some(expects) => format!(" VALUE, where VALUE is {}", words::plain(expects)),
+                    None => " VALUE".to_owned(),
+                };
+                anstream::println!("  send it: stepwell signal {} {name}{value}", self.id);
             }
         }
         if let Some(trouble) = why.trouble {

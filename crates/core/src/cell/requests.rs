@@ -123,6 +123,16 @@ impl Cell {
         Ok(why)
     }
 
+    /// What to tell whoever is about to send a signal that the run does not wait for.
+    pub fn signal_warning<R: Rows>(
+        &mut self,
+        rows: &R,
+        to: &RunId,
+        signal: &str,
+    ) -> Result<Option<String>, Fault<R::Error>> {
+        Ok(self.find(rows, to)?.warning_about(signal))
+    }
+
     /// Sends a run a signal. Says whether its sender sends it for the first time: a request that is delivered again is
     /// known by its nonce, and changes nothing.
     pub fn signal<R: Rows>(

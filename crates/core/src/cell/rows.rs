@@ -149,7 +149,7 @@ pub(super) fn op_of(event: &Event) -> Option<&Op> {
         Event::StepFinished { op, .. }
         | Event::StepBegun { op }
         | Event::StepRetrying { op, .. }
-        | Event::TimerFired { op } => Some(op),
+        | Event::TimerFired { op, .. } => Some(op),
         Event::SignalReceived { .. } => None,
     }
 }

@@ -11,6 +11,7 @@ impl Run {
             Entry::Recorded { record, mark } => {
                 self.head = record.seq;
                 self.mark = mark.or(self.mark);
+                self.remember_error(record);
                 if let Event::SignalReceived { payload, .. } = &record.event {
                     self.inbox.unread = self.inbox.unread.saturating_add(1);
                     self.inbox.bytes = self.inbox.bytes.saturating_add(payload.size() as u64);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Op, Outcome, Problem, Record, Seq, Timestamp,
-    program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Since, Then},
+    Code, Epoch, Event, Op, Outcome, Problem, Record, Seq, Shape, Timestamp,
+    program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Retry, Since, Then},
 };
 
 use super::{
@@ -261,37 +261,54 @@ impl Run {
     fn event(&self, now: Timestamp, command: Command) -> Event {
         match command {
             Command::StepBegun { op } => Event::StepBegun { op },
-            Command::StepSucceeded { op, attempt, output } => {
-                Event::StepFinished { op, attempt, outcome: Outcome::Ok(output) }
+            Command::StepSucceeded { op, attempt, output, took_ms } => {
+                Event::StepFinished { op, attempt, outcome: Outcome::Ok(output), took_ms }
             }
-            Command::StepFailed { op, attempt, failure, retry } => {
+            Command::StepFailed { op, attempt, failure, retry, retry_after_ms, took_ms } => {
                 let failure = failure.cut();
                 if failure.terminal || attempt >= retry.attempts {
-                    return Event::StepFinished { op, attempt, outcome: Outcome::Err(failure) };
+                    return Event::StepFinished { op, attempt, outcome: Outcome::Err(failure), took_ms };
                 }
-                let retry_at = now.plus_millis(delay_ms(&retry, self.seed, &op, attempt));
-                Event::StepRetrying { op, attempt, failure, retry_at }
+                // Whoever is asked knows better than a policy when it can answer again.
+                let asked_ms = retry_after_ms.map(|ms| ms.min(Retry::AFTER_MS_MAX));
+                let wait_ms = asked_ms.unwrap_or_else(|| delay_ms(&retry, self.seed, &op, attempt));
+                let retry_at = now.plus_millis(wait_ms);
+                Event::StepRetrying { op, attempt, failure, retry_at, took_ms }
             }
         }
     }
 
     /// What the program waits for, with times: a sleep or wait that is known keeps its own.
     fn merge_open(&self, now: Timestamp, open: Vec<Open>) -> Vec<OpenOp> {
-        let known: BTreeMap<_, _> = self.open.iter().map(|open| (&open.op, open.until)).collect();
+        let known: BTreeMap<_, _> =
+            self.open.iter().map(|open| (&open.op, (open.until, open.since))).collect();
         // Later than now: a cell that has looked for what is due does not look at that time again.
         let soonest = now.plus_millis(1);
         let until = |op: &Op, ms: u64| match known.get(op) {
-            Some(until) => until.map(|until| until.max(soonest)),
+            Some((until, _)) => until.map(|until| until.max(soonest)),
             None => Some(now.plus_millis(ms).max(soonest)),
         };
+        let since = |op: &Op| known.get(op).map_or(Some(now), |(_, since)| *since);
         open.into_iter()
             .map(|open| match open {
-                Open::Sleep { op, ms } => OpenOp { until: until(&op, ms), op, signal: None },
-                Open::Wait { op, signal, timeout_ms } => {
-                    OpenOp { until: timeout_ms.and_then(|ms| until(&op, ms)), op, signal: Some(signal) }
+                Open::Sleep { op, ms } => {
+                    OpenOp { until: until(&op, ms), since: since(&op), op, signal: None, shape: Shape::Any }
                 }
-                Open::SleepUntil { op, at } | Open::Retry { op, at } => {
-                    OpenOp { op, until: Some(at.max(soonest)), signal: None }
+                Open::Wait { op, signal, timeout_ms, shape } => OpenOp {
+                    until: timeout_ms.and_then(|ms| until(&op, ms)),
+                    since: since(&op),
+                    op,
+                    signal: Some(signal),
+                    shape: shape.bounded(),
+                },
+                Open::SleepUntil { op, at } => {
+                    let until = Some(at.max(soonest));
+                    OpenOp { since: since(&op), op, until, signal: None, shape: Shape::Any }
+                }
+                // The journal has its last attempt.
+                Open::Retry { op, at } => {
+                    let until = Some(at.max(soonest));
+                    OpenOp { op, until, since: None, signal: None, shape: Shape::Any }
                 }
             })
             .collect()

@@ -67,6 +67,7 @@ impl Run {
             attributes: std::collections::BTreeMap::new(),
             started_by: start.started_by,
             acts: Vec::new(),
+            last_error: None,
             spent: Spent::default(),
             trouble: Trouble::default(),
             draining: false,
@@ -136,9 +137,21 @@ impl Run {
         }
         // The oldest wait gets the signal; the program's replay follows the same rule.
         let answered = self.open.iter().position(|open| open.signal.as_deref() == Some(&signal.name));
+        // Only while it is asleep: a program at work may be past that wait already.
+        if let (Phase::Suspended, Some(index)) = (&self.phase, answered)
+            && let Err(what) = self.open[index].shape.check(&signal.payload)
+        {
+            let detail = format!(
+                "The run waits for signal '{}' with {}, and {what}. Nothing was sent: send it with a payload that fits.",
+                signal.name,
+                self.open[index].shape.describe()
+            );
+            return Err(Problem::new(Code::SignalMismatch, detail));
+        }
         // An id is stored with the event.
         let nonce = signal.nonce.clone().filter(|_| signal.id.is_none());
-        let record = self.next_record(now, signal.received());
+        let since = answered.and_then(|index| self.open[index].since);
+        let record = self.next_record(now, signal.received(since));
         let mut decision =
             Decision { entries: vec![Entry::Recorded { record, mark: None }], ..Decision::default() };
         decision.entries.extend(nonce.map(Entry::SignalNoted));
@@ -263,9 +276,9 @@ impl Run {
             .into_iter()
             // The time of a next attempt is no event: nothing in the program can tell it apart.
             .filter(|open| open.op.kind != OpKind::Step)
-            .map(|OpenOp { op, .. }| {
+            .map(|OpenOp { op, since, .. }| {
                 seq = seq.next();
-                let record = Record { seq, at: now, event: Event::TimerFired { op } };
+                let record = Record { seq, at: now, event: Event::TimerFired { op, since } };
                 Entry::Recorded { record, mark: None }
             })
             .collect();

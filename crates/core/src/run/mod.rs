@@ -29,9 +29,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Code, Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Timestamp,
+    Code, Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
     program::{Commit, Dispatch, Progress},
-    rest::{Act, Status},
+    rest::{Act, LastError, Status},
 };
 
 pub use cuts::{CUTS_MAX, Cut};
@@ -138,6 +138,8 @@ pub struct Run {
     pub acts: Vec<Act>,
     /// What it has cost.
     pub spent: Spent,
+    /// The latest attempt of a step that failed.
+    pub last_error: Option<LastError>,
     /// What went wrong since it last made progress.
     pub trouble: Trouble,
     /// Whether it was paused while its program was at work, which may still say what it has done.
@@ -226,9 +228,15 @@ pub struct OpenOp {
     /// When it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// When the engine first heard of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// The signal that a wait is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
+    /// What that signal's payload must be.
+    #[serde(default, skip_serializing_if = "Shape::is_any")]
+    pub shape: Shape,
 }
 
 /// What went wrong since the program last wrote something.

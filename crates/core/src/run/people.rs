@@ -1,6 +1,9 @@
 //! What people send to a run and do to it, and that it remembers who they were.
 
-use stepwell_protocol::{Event, Payload, rest::Act};
+use stepwell_protocol::{
+    Event, Outcome, Payload, Record, Timestamp,
+    rest::{Act, LastError},
+};
 
 use super::Run;
 
@@ -30,7 +33,7 @@ impl Signal {
 
     /// The signal that an event is about.
     pub fn of(event: &Event) -> Option<Self> {
-        if let Event::SignalReceived { name, id, payload, by } = event.clone() {
+        if let Event::SignalReceived { name, id, payload, by, .. } = event.clone() {
             Some(Self { name, id, nonce: None, payload, by })
         } else {
             None
@@ -42,13 +45,40 @@ impl Signal {
         self.id.as_deref().or(self.nonce.as_deref())
     }
 
-    pub(super) fn received(self) -> Event {
+    pub(super) fn received(self, since: Option<Timestamp>) -> Event {
         let Self { name, id, payload, by, nonce: _ } = self;
-        Event::SignalReceived { name, id, payload, by }
+        Event::SignalReceived { name, id, payload, by, since }
     }
 }
 
 impl Run {
+    /// Remembers an attempt that failed. It is stored whenever the row is: no row more.
+    pub(super) fn remember_error(&mut self, record: &Record) {
+        let (op, attempt, failure) = match &record.event {
+            Event::StepRetrying { op, attempt, failure, .. }
+            | Event::StepFinished { op, attempt, outcome: Outcome::Err(failure), .. } => {
+                (op, *attempt, failure)
+            }
+            Event::StepFinished { outcome: Outcome::Ok(_), .. }
+            | Event::StepBegun { .. }
+            | Event::TimerFired { .. }
+            | Event::SignalReceived { .. } => return,
+        };
+        let mut message = failure.message.clone();
+        if message.len() > LastError::MESSAGE_LENGTH_MAX {
+            let end = (0..=LastError::MESSAGE_LENGTH_MAX).rev().find(|&at| message.is_char_boundary(at));
+            message.truncate(end.unwrap_or_default());
+        }
+        self.last_error = Some(LastError {
+            step: op.name.clone(),
+            attempt,
+            message,
+            code: failure.code,
+            at: record.at,
+            count: self.last_error.as_ref().map_or(0, |before| before.count).saturating_add(1),
+        });
+    }
+
     pub(super) fn remember_act(&mut self, act: &Act) {
         if self.acts.len() >= ACTS_MAX {
             self.acts.drain(..=self.acts.len() - ACTS_MAX);

@@ -94,7 +94,7 @@ impl Run {
         // A signal that was acknowledged is kept, whatever becomes of the steps after it.
         for (signal, seq) in signals.into_iter().zip(self.head.0 + 1..) {
             // Its id is on record already.
-            let event = Signal { id: None, ..signal }.received();
+            let event = Signal { id: None, ..signal }.received(None);
             let record = Record { seq: Seq(seq), at: now, event };
             decision.entries.push(Entry::Recorded { record, mark: None });
         }

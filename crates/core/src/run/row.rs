@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Epoch, Problem, RunId, Seq, Timestamp,
     program::{Dispatch, Progress},
-    rest::Act,
+    rest::{Act, LastError},
 };
 
 use super::{
@@ -114,6 +114,8 @@ struct State {
     started_by: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     acts: Vec<Act>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_error: Option<LastError>,
     #[serde(default, skip_serializing_if = "is_nothing")]
     spent: Spent,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -190,6 +192,7 @@ impl Run {
             attributes: self.attributes.clone(),
             started_by: self.started_by.clone(),
             acts: self.acts.clone(),
+            last_error: self.last_error.clone(),
             spent: Spent { at: self.head, ..self.spent },
             draining: self.draining,
             phase,
@@ -258,6 +261,7 @@ impl Run {
             attributes: state.attributes,
             started_by: state.started_by,
             acts: state.acts,
+            last_error: state.last_error,
             spent: Spent {
                 rows: state.spent.rows.saturating_add(tail.head.0.saturating_sub(state.spent.at.0)),
                 at: tail.head,

@@ -10,6 +10,9 @@ use stepwell_protocol::{
 use super::{End, Entry, PauseWhy, Phase, Run, Session, Trouble};
 use crate::access::ROOT;
 
+/// How many names a warning shows.
+const WARNING_NAMES_MAX: usize = 8;
+
 impl Run {
     /// What its program is given beside its input and journal: all that a replay elsewhere needs.
     pub fn replay_facts(&self) -> ReplayFacts {
@@ -42,6 +45,7 @@ impl From<&Run> for RunView {
             output: None,
             error: None,
             problem,
+            last_error: run.last_error.clone(),
             progress: run.progress.clone(),
             deadline: run.deadline,
             expires_at: run.expires_at(),
@@ -79,6 +83,7 @@ impl Run {
                 kind: open.op.kind.as_str().into(),
                 name: open.op.name.clone(),
                 until: open.until,
+                expects: (!open.shape.is_any()).then(|| open.shape.describe()),
             })
             .collect();
         let next_wake = match self.phase {
@@ -91,6 +96,23 @@ impl Run {
             (strikes + suspicion + losses > 0).then_some(TroubleView { strikes, suspicion, losses });
         let (status, because) = (self.status(), self.because(now));
         Why { status, because, waits_for, next_wake, trouble, current_step: None }
+    }
+
+    /// What to tell whoever sends a signal that it does not wait for.
+    pub fn warning_about(&self, signal: &str) -> Option<String> {
+        let waits_for: Vec<_> = self.open.iter().filter_map(|open| open.signal.as_deref()).collect();
+        if waits_for.contains(&signal) {
+            return None;
+        }
+        let others = if waits_for.is_empty() {
+            String::new()
+        } else {
+            let shown: Vec<_> = waits_for.iter().take(WARNING_NAMES_MAX).copied().collect();
+            format!(" It waits for: {}.", shown.join(", "))
+        };
+        Some(format!(
+            "The run does not wait for signal '{signal}' yet. The signal is kept until it does.{others}"
+        ))
     }
 
     fn because(&self, now: Timestamp) -> String {

@@ -38,7 +38,8 @@ fn counts_follow_every_change_of_a_run() {
         assert_counted(&mut cell, &rows);
     }
     let op = Op { kind: OpKind::Wait, name: "s".into(), occurrence: 0 };
-    let open = vec![Open::Wait { op, signal: "s".into(), timeout_ms: None }];
+    let open =
+        vec![Open::Wait { op, signal: "s".into(), timeout_ms: None, shape: stepwell_protocol::Shape::Any }];
     let epoch = rows.get(1).epoch;
     cell.commit(&rows, at(1), 1, epoch, said(Seq(0), vec![], Then::Suspend { open }), 1).expect("in turn");
     assert_eq!(in_rows(&rows)["a"][&Status::Waiting], 1);

@@ -60,7 +60,8 @@ fn the_late_end_of_an_earlier_call_does_not_orphan_the_present_one() {
     let run = cell.start(&rows, at(0), new_run(None)).expect("it is accepted").run;
     // Its first program waits for a signal, which comes before that program's call is seen to be over.
     let op = Op { kind: OpKind::Wait, name: "s".into(), occurrence: 0 };
-    let open = vec![Open::Wait { op, signal: "s".into(), timeout_ms: None }];
+    let open =
+        vec![Open::Wait { op, signal: "s".into(), timeout_ms: None, shape: stepwell_protocol::Shape::Any }];
     let commit = said(Seq(0), vec![], Then::Suspend { open });
     let answer = cell.commit(&rows, at(10), 1, Epoch(1), commit, 1).expect("it is accepted");
     assert_eq!(answer, Answer::Stop);
@@ -86,7 +87,7 @@ fn calls(cell: &mut Cell) -> Vec<(u64, Epoch)> {
 
 fn step(name: &str) -> Command {
     let op = Op { kind: OpKind::Step, name: name.into(), occurrence: 0 };
-    Command::StepSucceeded { op, attempt: 1, output: Payload::null() }
+    Command::StepSucceeded { op, attempt: 1, output: Payload::null(), took_ms: None }
 }
 
 #[test]

@@ -191,7 +191,7 @@ fn an_activation_outlives_its_cell() {
     bench.crash();
     assert_eq!(bench.orders(), (vec![], vec![]), "somebody has it");
     let op = Op { kind: OpKind::Step, name: "a".into(), occurrence: 0 };
-    let done = vec![Command::StepSucceeded { op, attempt: 1, output: Payload::null() }];
+    let done = vec![Command::StepSucceeded { op, attempt: 1, output: Payload::null(), took_ms: None }];
     let commit = said(Seq(0), done, Then::Continue { open: None });
     bench.now_ms += LEASE_MS - 2;
     bench.cell.commit(&bench.rows, at(bench.now_ms), run, epoch, commit, 1).expect("it is still its own");

@@ -38,6 +38,7 @@ impl Bench {
             op: Op { kind: OpKind::Step, name: "s".into(), occurrence },
             attempt: 1,
             output: Payload::null(),
+            took_ms: None,
         });
         let then = Then::Complete { output: Payload::null() };
         let commit = said(Seq(0), steps.collect(), then);

@@ -120,12 +120,19 @@ fn step(name: &str) -> Op {
 }
 
 fn ok(name: &str) -> Command {
-    Command::StepSucceeded { op: step(name), attempt: 1, output: Payload::null() }
+    Command::StepSucceeded { op: step(name), attempt: 1, output: Payload::null(), took_ms: None }
 }
 
 fn no(name: &str, attempt: u32) -> Command {
     let retry = Retry { attempts: 2, ..Retry::default() };
-    Command::StepFailed { op: step(name), attempt, failure: Failure::new("no"), retry }
+    Command::StepFailed {
+        op: step(name),
+        attempt,
+        failure: Failure::new("no"),
+        retry,
+        retry_after_ms: None,
+        took_ms: None,
+    }
 }
 
 fn go_on() -> Then {
@@ -263,7 +270,17 @@ fn a_step_that_must_not_run_twice_begins_anew_when_a_person_retries_it() {
     bench.commit(vec![Command::StepBegun { op: step("pay") }], go_on());
     let retry = Retry { attempts: 1, ..Retry::default() };
     let failure = Failure::coded(Code::StepInterrupted, "it was cut short");
-    bench.commit(vec![Command::StepFailed { op: step("pay"), attempt: 1, failure, retry }], go_on());
+    bench.commit(
+        vec![Command::StepFailed {
+            op: step("pay"),
+            attempt: 1,
+            failure,
+            retry,
+            retry_after_ms: None,
+            took_ms: None,
+        }],
+        go_on(),
+    );
     bench.fail();
     bench.retry().expect("it has failed");
     assert!(bench.counted().is_empty(), "it does not look as if it had begun");

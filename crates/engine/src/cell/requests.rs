@@ -225,8 +225,12 @@ impl Host {
             Operation::Signal { number, suffix, name, id, nonce, payload } => {
                 let to = RunId { place, number, suffix };
                 let signal = Signal { name, id, nonce, payload, by: grant.map(|grant| grant.actor.clone()) };
-                let is_new = self.turn(|machine, store, now| Ok(machine.signal(store, now, &to, signal)?))?;
-                Ok(Answered::new(if is_new { 202 } else { 200 }, &SignalReceipt { duplicate: !is_new }))
+                let (is_new, warning) = self.turn(|machine, store, now| {
+                    let warning = machine.signal_warning(store, &to, &signal.name)?;
+                    Ok((machine.signal(store, now, &to, signal)?, warning))
+                })?;
+                let receipt = SignalReceipt { duplicate: !is_new, warning: warning.filter(|_| is_new) };
+                Ok(Answered::new(if is_new { 202 } else { 200 }, &receipt))
             }
             Operation::Act { number, suffix, action } => {
                 let id = RunId { place, number, suffix };

@@ -128,7 +128,7 @@ fn wrote_as_program(entries: &[Entry]) -> bool {
 impl Known {
     fn record(&mut self, before: Option<&Run>, record: &Record, run: &str, latest: Timestamp) -> Checked {
         // Other events are added with the machine's new inputs; what is not known here is not checked.
-        if let Event::StepFinished { op, attempt, outcome } = &record.event {
+        if let Event::StepFinished { op, attempt, outcome, .. } = &record.event {
             let step = self.steps.entry(op.clone()).or_default();
             if step.finished.is_some() {
                 return Err(("5 each step has one outcome", format!("{op} has a second one")));
@@ -159,7 +159,7 @@ impl Known {
             if step.limit.is_some_and(|limit| *attempt >= limit) {
                 return Err(("7 attempts never exceed the policy", format!("{op} goes on after {attempt}")));
             }
-        } else if let Event::TimerFired { op } = &record.event {
+        } else if let Event::TimerFired { op, .. } = &record.event {
             if !self.timers.insert(op.clone()) {
                 return Err(("10 a timer fires once", format!("{op} fired again")));
             }
@@ -193,7 +193,7 @@ impl Known {
                 self.steps.entry(op).or_default().finished = Some(record.seq);
             } else if let Event::StepRetrying { op, attempt, .. } = record.event {
                 self.steps.entry(op).or_default().failed = attempt;
-            } else if let Event::TimerFired { op } = record.event {
+            } else if let Event::TimerFired { op, .. } = record.event {
                 self.timers.insert(op);
             }
         }

@@ -199,6 +199,8 @@ impl World {
                     }
                     // What it has cost is counted in memory and stored with the next write.
                     kept.spent = stored.spent;
+                    // So is its last error.
+                    kept.last_error.clone_from(&stored.last_error);
                     if kept != stored && !instance.store.is_broken() {
                         wrong =
                             Some(format!("run {}: memory {kept:?} and rows {stored:?} differ", write.number));

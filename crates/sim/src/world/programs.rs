@@ -453,7 +453,7 @@ impl World {
         let clock = self.sites[cell].clock(self.now_ms);
         let op = Op { kind: OpKind::Step, name: "late".into(), occurrence: 0 };
         let _ = self.turn(cell, id, Cause::Request, |_, store, _| {
-            store.write_anyway(number, clock, &JournalEvent::TimerFired { op });
+            store.write_anyway(number, clock, &JournalEvent::TimerFired { op, since: None });
             Ok(())
         });
     }

@@ -3,12 +3,16 @@
 //! Each becomes ready only when the [`crate::vm`] delivers its journal event, never by itself: that is what
 //! makes a replay take the same turns.
 
+mod abort;
+mod each;
 mod sleep;
 mod step;
 mod wait;
 
+pub use each::Each;
 pub use sleep::Sleep;
-pub use step::{Step, StepError, StepInfo};
+pub(crate) use step::Policy;
+pub use step::{Step, StepInfo};
 pub use wait::{Wait, WaitError};
 
 use std::time::Duration;

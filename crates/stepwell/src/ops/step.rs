@@ -2,11 +2,11 @@
 
 use std::{
     cell::RefCell,
+    fmt,
     future::poll_fn,
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -15,8 +15,8 @@ use stepwell_protocol::{
     program::{PAYLOAD_BYTES_MAX, Retry},
 };
 
-use super::millis;
-use crate::{Ctx, Error, Result, Terminal, panics, vm::Turn};
+use super::abort::{Abort, Attempt};
+use crate::{Ctx, EnvError, Error, Result, Span, Terminal, panics, vm::Turn};
 
 /// A step that was named but not awaited yet, or is under way.
 #[must_use = "a step does nothing until it is awaited"]
@@ -24,69 +24,85 @@ pub struct Step<'a, T> {
     ctx: Ctx,
     op: Op,
     policy: Rc<RefCell<Policy>>,
-    future: Pin<Box<dyn Future<Output = Result<T, StepError>> + 'a>>,
+    future: Pin<Box<dyn Future<Output = Result<T>> + 'a>>,
 }
 
 /// What a step's code may want to know.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StepInfo {
     /// The same for every attempt of this step, and for no other step: pass it to whatever you call.
     pub idempotency_key: String,
     /// Which attempt this is, from 1. An attempt that a crash cut short does not count.
     pub attempt: u32,
+    abort: Rc<Abort>,
 }
 
-/// Why a step failed for good.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("step '{step}' failed: {message}")]
-pub struct StepError {
-    /// The step's name.
-    pub step: String,
-    /// What its last attempt said.
-    pub message: String,
-    /// Which of Stepwell's own problems it is, if it is one: a time-out, an interruption.
-    pub code: Option<Code>,
+impl StepInfo {
+    /// A signal that fires when the attempt times out or its run is cancelled, for calls that take one.
+    /// [`crate::fetch`] uses it. Fails in `cargo test`, where there is no runtime.
+    pub fn signal(&self) -> Result<worker::AbortSignal, EnvError> {
+        #[cfg(target_arch = "wasm32")]
+        return Ok(self.abort.signal());
+        #[cfg(not(target_arch = "wasm32"))]
+        Err(EnvError::not_in_tests("signal of", "abort"))
+    }
+
+    /// Whether the attempt timed out or its run was cancelled, for code that goes on beside it.
+    pub fn is_aborted(&self) -> bool {
+        self.abort.is_aborted()
+    }
+}
+
+impl fmt::Debug for StepInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepInfo")
+            .field("idempotency_key", &self.idempotency_key)
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a, T: Serialize + DeserializeOwned + 'a> Step<'a, T> {
-    pub(crate) fn new<F>(ctx: Ctx, op: Op, code: F) -> Self
+    pub(crate) fn new<F>(ctx: Ctx, op: Op, policy: Policy, code: F) -> Self
     where
-        F: AsyncFnMut(StepInfo) -> Result<T> + 'a,
+        F: AsyncFn(StepInfo) -> Result<T> + 'a,
     {
-        let policy = Rc::new(RefCell::new(Policy::default()));
+        let policy = Rc::new(RefCell::new(policy));
         let future = Box::pin(run(ctx.clone(), op.clone(), policy.clone(), code));
         Self { ctx, op, policy, future }
     }
 }
 
 impl<T> Step<'_, T> {
-    /// How often it is tried, and how long apart.
+    /// Sets how often the step is tried, and how long apart. The default is three attempts, with jittered delays of 1 s
+    /// and 2 s.
     pub fn retry(self, retry: Retry) -> Self {
         self.policy.borrow_mut().retry = retry;
         self
     }
 
-    /// How often it is tried, at the most.
+    /// Sets how often the step is tried, at the most.
     pub fn attempts(self, attempts: u32) -> Self {
         self.policy.borrow_mut().retry.attempts = attempts.max(1);
         self
     }
 
-    /// How long one attempt may take, instead of five minutes or what the deployment says. One that takes longer is
-    /// dropped and counts as failed; what it has begun outside may go on there.
-    pub fn timeout(self, timeout: Duration) -> Self {
-        self.policy.borrow_mut().timeout_ms = Some(millis(timeout));
+    /// Bounds each attempt: `.timeout("30 seconds")`, instead of five minutes or what the deployment says. An attempt
+    /// that takes longer is dropped and counts as failed. Its HTTP calls are aborted; what it has begun elsewhere may go
+    /// on there.
+    pub fn timeout(self, timeout: impl Into<Span>) -> Self {
+        self.policy.borrow_mut().timeout_ms = self.ctx.millis_of(timeout.into());
         self
     }
 
-    /// Never runs its code twice, whatever happens. If it is cut short, it fails and says that it was
-    /// interrupted: whether it has done its work, nobody knows. Costs one more row.
+    /// Never runs the code twice, whatever happens. A step that is cut short fails with `step_interrupted`: nobody
+    /// knows whether it has done its work. Costs one more row.
     pub fn at_most_once(self) -> Self {
         self.policy.borrow_mut().at_most_once = true;
         self
     }
 
-    /// Goes on without it when it fails: gives nothing instead of an error.
+    /// Goes on without the step when it fails: gives `None` instead of an error.
     pub async fn or_none(self) -> Option<T> {
         self.await.ok()
     }
@@ -94,16 +110,16 @@ impl<T> Step<'_, T> {
 
 /// How a step is run.
 #[derive(Clone, Debug, Default)]
-struct Policy {
-    retry: Retry,
-    timeout_ms: Option<u64>,
-    at_most_once: bool,
+pub(crate) struct Policy {
+    pub retry: Retry,
+    pub timeout_ms: Option<u64>,
+    pub at_most_once: bool,
 }
 
-async fn run<T, F>(ctx: Ctx, op: Op, policy: Rc<RefCell<Policy>>, mut code: F) -> Result<T, StepError>
+async fn run<T, F>(ctx: Ctx, op: Op, policy: Rc<RefCell<Policy>>, code: F) -> Result<T>
 where
     T: Serialize + DeserializeOwned,
-    F: AsyncFnMut(StepInfo) -> Result<T>,
+    F: AsyncFn(StepInfo) -> Result<T>,
 {
     let Policy { mut retry, timeout_ms, at_most_once } = policy.borrow().clone();
     if at_most_once {
@@ -116,13 +132,17 @@ where
             Turn::Finished(outcome) => return decode(&ctx, &op, outcome).await,
             Turn::Attempt(attempt) => {
                 let idempotency_key = format!("{}/{op}", ctx.run_id());
-                let info = StepInfo { idempotency_key, attempt };
+                let abort = Rc::new(Abort::new(ctx.state.borrow().calls()));
+                let info = StepInfo { idempotency_key, attempt, abort: abort.clone() };
                 let hook = ctx.state.borrow().hook();
                 if let Some(result) = hook.and_then(|hook| hook(&op, &info)) {
-                    ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone());
+                    ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone(), None);
                     continue;
                 }
+                let began_ms = ctx.state.borrow().stopwatch();
                 let mut code = pin!(code(info));
+                // After the code, so that it is dropped first: the calls end before what waits for them does.
+                let under_way = Attempt::of(abort);
                 let limit = ctx.state.borrow().limit(timeout_ms);
                 let mut over = None;
                 let ended = poll_fn(|cx| {
@@ -134,6 +154,9 @@ where
                     let polled = panics::catch(|| code.as_mut().poll(&mut cx));
                     let polled = polled.unwrap_or_else(|error| Poll::Ready(Err(error)));
                     ctx.state.borrow_mut().leave_code();
+                    if polled.is_ready() {
+                        under_way.ended();
+                    }
                     match &limit {
                         // Code that is done at once needs no timer.
                         Some((ms, timer)) if polled.is_pending() => {
@@ -144,7 +167,9 @@ where
                     }
                 });
                 let result = ended.await.and_then(|value| encode(&value));
-                ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone());
+                let ended_ms = ctx.state.borrow().stopwatch();
+                let took_ms = ended_ms.zip(began_ms).map(|(ended, began)| ended.saturating_sub(began));
+                ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone(), took_ms);
             }
         }
     }
@@ -170,11 +195,9 @@ fn encode<T: Serialize>(value: &T) -> Result<Payload> {
     Ok(output)
 }
 
-async fn decode<T: DeserializeOwned>(ctx: &Ctx, op: &Op, outcome: Outcome) -> Result<T, StepError> {
+async fn decode<T: DeserializeOwned>(ctx: &Ctx, op: &Op, outcome: Outcome) -> Result<T> {
     match outcome {
-        Outcome::Err(failure) => {
-            Err(StepError { step: op.name.clone(), message: failure.message, code: failure.code })
-        }
+        Outcome::Err(failure) => Err(Error::of_step(&op.name, failure)),
         Outcome::Ok(output) => match output.decode() {
             Ok(value) => Ok(value),
             Err(error) => {
@@ -191,7 +214,7 @@ async fn decode<T: DeserializeOwned>(ctx: &Ctx, op: &Op, outcome: Outcome) -> Re
 }
 
 impl<T> Future for Step<'_, T> {
-    type Output = Result<T, StepError>;
+    type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.future.as_mut().poll(cx)

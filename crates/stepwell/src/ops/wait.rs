@@ -4,14 +4,12 @@ use std::{
     marker::PhantomData,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use serde::de::DeserializeOwned;
-use stepwell_protocol::Op;
+use stepwell_protocol::{Op, Shape};
 
-use super::millis;
-use crate::Ctx;
+use crate::{Ctx, Span, shape::shape_of};
 
 /// A wait that was named but not awaited yet, or is under way.
 #[must_use = "a wait does nothing until it is awaited"]
@@ -19,6 +17,7 @@ pub struct Wait<T> {
     ctx: Ctx,
     op: Op,
     timeout_ms: Option<u64>,
+    shape: Shape,
     payload: PhantomData<fn() -> T>,
 }
 
@@ -43,13 +42,35 @@ pub enum WaitError {
 
 impl<T: DeserializeOwned> Wait<T> {
     pub(crate) fn new(ctx: Ctx, op: Op) -> Self {
-        Self { ctx, op, timeout_ms: None, payload: PhantomData }
+        Self { ctx, op, timeout_ms: None, shape: shape_of::<T>(), payload: PhantomData }
     }
 
-    /// Gives up after this long.
-    pub fn timeout(mut self, duration: Duration) -> Self {
-        self.timeout_ms = Some(millis(duration));
+    /// Gives up after this long: `.timeout("3 days")`.
+    pub fn timeout(mut self, timeout: impl Into<Span>) -> Self {
+        self.timeout_ms = self.ctx.millis_of(timeout.into());
         self
+    }
+
+    /// Goes on without the signal when the time is over: gives `None` instead of [`WaitError::TimedOut`].
+    ///
+    /// ```
+    /// # use stepwell::prelude::*;
+    /// # #[workflow]
+    /// # async fn approval(ctx: Ctx) -> Result<&'static str> {
+    /// match ctx.wait::<bool>("decision").timeout("3 days").or_none().await? {
+    ///     Some(true) => Ok("approved"),
+    ///     Some(false) => Ok("rejected"),
+    ///     None => Ok("nobody decided"),
+    /// }
+    /// # }
+    /// # let _ = approval;
+    /// ```
+    pub async fn or_none(self) -> crate::Result<Option<T>> {
+        match self.await {
+            Ok(value) => Ok(Some(value)),
+            Err(WaitError::TimedOut { .. }) => Ok(None),
+            Err(unreadable @ WaitError::Unreadable { .. }) => Err(unreadable.into()),
+        }
     }
 }
 
@@ -57,7 +78,8 @@ impl<T: DeserializeOwned> Future for Wait<T> {
     type Output = Result<T, WaitError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = self.ctx.state.borrow_mut().poll_wait(&self.op, self.timeout_ms, cx.waker());
+        let polled =
+            self.ctx.state.borrow_mut().poll_wait(&self.op, self.timeout_ms, &self.shape, cx.waker());
         polled.map(|answer| {
             let signal = self.op.name.clone();
             match answer {

@@ -14,7 +14,7 @@ use stepwell_core::run::{
     Start, Tail, Trailer,
 };
 use stepwell_protocol::{
-    Epoch, Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
+    Code, Epoch, Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
     program::{Activation, Answer, Budget, Commit, Dispatch, News, Page, Then},
     stream::{Item, Published},
 };
@@ -292,7 +292,13 @@ impl Engine {
             Outside::Resume => Input::Resume { slot: None },
         };
         // What comes after the end is refused, as it would be anywhere.
-        let _ = self.give(input);
+        if let Err(problem) = self.give(input) {
+            assert!(
+                problem.code != Code::SignalMismatch,
+                "the test sends a signal that is refused: {}",
+                problem.detail
+            );
+        }
     }
 
     /// Lets an input happen to the run.

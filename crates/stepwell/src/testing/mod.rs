@@ -5,7 +5,7 @@
 //!
 //! #[workflow]
 //! async fn remind(ctx: Ctx, name: String) -> Result<String> {
-//!     ctx.sleep(Duration::from_secs(365 * 24 * 60 * 60)).await;
+//!     ctx.sleep("a year", "365 days").await;
 //!     let mail = ctx.step("send", async || Err::<String, _>(Error::msg("no mail server here"))).await?;
 //!     Ok(format!("{mail} to {name}"))
 //! }
@@ -65,7 +65,11 @@ pub use outcome::Outcome;
 pub use replay::replay;
 
 use self::engine::{Death, Engine, Outside};
-use crate::{App, Error, Result, StepInfo, ops::millis};
+use crate::{
+    App, Error, Result, StepInfo,
+    env::{self, Values},
+    ops::millis,
+};
 
 type Mock = Box<dyn Fn(&StepInfo) -> Result<Payload>>;
 type Mocks = BTreeMap<String, Mock>;
@@ -77,6 +81,7 @@ pub struct Test {
     outside: Vec<(u64, Outside)>,
     when_waiting: Vec<(String, Payload)>,
     timeout: Option<Duration>,
+    env: BTreeMap<String, String>,
 }
 
 impl Test {
@@ -88,7 +93,22 @@ impl Test {
             outside: Vec::new(),
             when_waiting: Vec::new(),
             timeout: None,
+            env: BTreeMap::new(),
         }
+    }
+
+    /// Supplies a secret: what [`crate::Env::secret`] gives to the workflow's steps.
+    #[must_use]
+    pub fn secret(mut self, name: &str, value: &str) -> Self {
+        self.env.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Supplies a variable: what [`crate::Env::var`] gives to the workflow's steps.
+    #[must_use]
+    pub fn var(self, name: &str, value: &str) -> Self {
+        // A Worker keeps both in one place, too.
+        self.secret(name, value)
     }
 
     /// Replaces the code of all steps of this name. An error is tried again by the step's policy, as ever; the
@@ -162,7 +182,7 @@ impl Test {
     }
 
     fn scenario<I: Serialize + ?Sized>(self, workflow: &str, input: &I) -> Scenario {
-        let Self { app, mocks, outside, when_waiting, timeout } = self;
+        let Self { app, mocks, outside, when_waiting, timeout, env } = self;
         assert!(
             app.starter(workflow).is_some(),
             "the app has no workflow '{workflow}'; it has: {}",
@@ -176,6 +196,7 @@ impl Test {
             mocks: Rc::new(mocks),
             outside,
             when_waiting,
+            env: Rc::new(env),
         }
     }
 }
@@ -189,11 +210,13 @@ struct Scenario {
     mocks: Rc<Mocks>,
     outside: Vec<(u64, Outside)>,
     when_waiting: Vec<(String, Payload)>,
+    env: Values,
 }
 
 impl Scenario {
     fn play(&self, death: Death) -> Outcome {
         effects::take();
+        let _supplied = env::supply(self.env.clone());
         let engine = Engine::accept(self.app.clone(), &self.workflow, self.input.clone(), self.timeout_ms);
         let mut engine =
             engine.mocks(self.mocks.clone()).signals_when_waiting(self.when_waiting.clone()).dies(death);

@@ -193,7 +193,7 @@ fn describe(event: &Event) -> String {
         Event::StepFinished { op, .. } => format!("{} ended", named(op)),
         Event::StepRetrying { op, attempt, .. } => format!("{} failed at attempt {attempt}", named(op)),
         Event::StepBegun { op } => format!("{} began", named(op)),
-        Event::TimerFired { op } => format!("{} was over", named(op)),
+        Event::TimerFired { op, .. } => format!("{} was over", named(op)),
         Event::SignalReceived { name, .. } => format!("signal '{name}' came"),
     }
 }

@@ -36,6 +36,7 @@ pub struct Asides {
     pub(super) timer: Option<Timer>,
     /// The same for steps that say nothing about how long they may take.
     pub(super) default_timer: Option<Timer>,
+    pub(super) clock: Option<Clock>,
     pub(super) hook: Option<Hook>,
 }
 
@@ -66,6 +67,7 @@ impl Asides {
             telling: Telling::default(),
             timer: None,
             default_timer: None,
+            clock: None,
             hook: None,
         }
     }

@@ -12,6 +12,7 @@ mod allowance;
 mod asides;
 mod bell;
 mod foresight;
+mod slot;
 mod state;
 mod telling;
 mod words;
@@ -37,7 +38,8 @@ use asides::{Asides, Said};
 pub use asides::{Clock, Hook, Timer};
 use bell::Bell;
 use foresight::Foresight;
-pub(crate) use state::{Length, State, Turn};
+pub(crate) use slot::{Length, Turn};
+pub(crate) use state::State;
 
 use crate::{App, Ctx, Result, Terminal, app::Running, panics, panics::LastWords};
 
@@ -162,9 +164,10 @@ impl Vm {
         self
     }
 
-    /// Gives it a clock, without which it does not foresee what the engine will record.
+    /// Gives it a clock, without which it neither foresees what the engine will record nor knows how long steps take.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.state.borrow_mut().asides().clock = Some(clock.clone());
         self.foresight = Some(Foresight::new(clock, self.state.borrow().clock()));
         self
     }
@@ -287,7 +290,8 @@ impl Vm {
 
     /// Whether something from outside could make it go on: then the driver should listen.
     pub fn wants_news(&self) -> bool {
-        self.told.as_ref().is_some_and(|told| !told.is_empty())
+        let waits = self.told.as_ref().is_some_and(|told| !told.is_empty());
+        waits || self.state.borrow().has_call_to_abort()
     }
 
     /// Goes on as far as possible.
@@ -401,6 +405,8 @@ impl Vm {
                     polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
                 }
             };
+            let failed = self.state.borrow_mut().take_failure();
+            let polled = failed.map_or(polled, |error| Poll::Ready(Err(error)));
             if let Poll::Ready(result) = polled {
                 let over = std::mem::replace(&mut self.workflow, Workflow::Ended(result));
                 // What it kept may panic when it is dropped, which changes nothing about how it ended.
@@ -552,8 +558,8 @@ fn is_our_fault(code: Code) -> bool {
 /// What a command became in the journal, when the engine says that it was recorded as it was sent.
 fn recorded(command: Command) -> Option<Event> {
     match command {
-        Command::StepSucceeded { op, attempt, output } => {
-            Some(Event::StepFinished { op, attempt, outcome: Outcome::Ok(output) })
+        Command::StepSucceeded { op, attempt, output, took_ms } => {
+            Some(Event::StepFinished { op, attempt, outcome: Outcome::Ok(output), took_ms })
         }
         // What becomes of a failed attempt is the engine's decision; it sends the event itself.
         Command::StepBegun { .. } | Command::StepFailed { .. } => None,

@@ -1,13 +1,14 @@
 //! What the VM and the futures of [`crate::ops`] share.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
+    rc::Rc,
     task::{Poll, Waker},
 };
 
 use stepwell_protocol::{
-    Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Seq, Timestamp,
+    Code, Event, Op, OpKind, Payload, Problem, Record, Seq, Shape, Timestamp,
     program::{Budget, Command, Open, Retry, StepAtWork},
 };
 
@@ -15,6 +16,7 @@ use super::{
     allowance::Allowance,
     asides::{Asides, Hook, Timer},
     bell::CodeBell,
+    slot::{Answer, Length, Once, Slot, Stage, Turn, What},
     words,
 };
 use crate::{Error, Result};
@@ -35,7 +37,7 @@ pub(crate) struct State {
     held: BTreeSet<u64>,
     allowance: Allowance,
     /// The step whose code is being polled at this moment.
-    pub(super) inside: Option<Op>,
+    pub(crate) inside: Option<Op>,
     /// The code that was not polled because events were being delivered.
     deferred: Vec<Waker>,
     /// How many were ever polled: the order in which waits get signals.
@@ -56,94 +58,10 @@ pub(crate) struct State {
     randoms_inside: u64,
     pub(super) asides: Asides,
     problem: Option<Problem>,
-}
-
-pub(super) struct Slot {
-    order: u64,
-    what: What,
-    waker: Option<Waker>,
-}
-
-enum What {
-    Step { stage: Stage, once: Once, failed_attempts: u32, retry_at: Timestamp },
-    Sleep { length: Length, over: bool },
-    Wait { timeout_ms: Option<u64>, answer: Answer },
-}
-
-/// How far a step has come that must not run twice.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Once {
-    /// It may run again.
-    No,
-    /// It must not; the engine does not know yet that it is about to.
-    Wanted,
-    /// The engine was told and has not answered.
-    Asked,
-    /// The engine knows: this activation may run it.
-    Here,
-    /// The engine knows from an earlier activation, which has left no result.
-    Before,
-}
-
-impl Once {
-    /// Whether the calls that such a step needs can be made. One that the engine knows of must end here.
-    fn is_covered(self, one: bool, two: bool) -> bool {
-        match self {
-            Self::No => one,
-            Self::Wanted => two,
-            Self::Asked | Self::Here | Self::Before => true,
-        }
-    }
-}
-
-/// How long a sleep is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Length {
-    /// So many milliseconds from when the engine hears of it.
-    Ms(u64),
-    /// Until then.
-    Until(Timestamp),
-}
-
-enum Stage {
-    /// Its code may run when the journal was delivered and its time has come.
-    Idle,
-    /// Its code is under way since this time of the engine's clock.
-    Running(Arc<CodeBell>, Timestamp),
-    /// Its code has ended; the engine has not recorded that yet.
-    Reported,
-    /// Recorded.
-    Finished(Outcome),
-}
-
-enum Answer {
-    None,
-    Signal(Payload),
-    TimedOut,
-    /// It was given to whoever awaited it; the future is still around.
-    Taken,
-}
-
-impl Slot {
-    fn runs(&self) -> bool {
-        matches!(self.what, What::Step { stage: Stage::Running(..), .. })
-    }
-
-    fn waits(&self) -> bool {
-        match &self.what {
-            What::Step { stage, .. } => matches!(stage, Stage::Idle),
-            What::Sleep { over, .. } => !over,
-            What::Wait { answer, .. } => matches!(answer, Answer::None),
-        }
-    }
-}
-
-/// What a step's future may do.
-pub(crate) enum Turn {
-    /// Run the code, as this attempt.
-    Attempt(u32),
-    /// Give this result.
-    Finished(Outcome),
+    /// Whether a step has made a call that ends with its attempt.
+    calls: Rc<Cell<bool>>,
+    /// What the run fails with, whatever the workflow does next.
+    failure: Option<Error>,
 }
 
 impl State {
@@ -169,6 +87,8 @@ impl State {
             randoms_inside: 0,
             asides,
             problem: None,
+            failure: None,
+            calls: Rc::default(),
         }
     }
 
@@ -306,7 +226,14 @@ impl State {
     }
 
     /// A step's code has ended.
-    pub fn report_step(&mut self, op: &Op, attempt: u32, result: Result<Payload, Error>, retry: Retry) {
+    pub fn report_step(
+        &mut self,
+        op: &Op,
+        attempt: u32,
+        result: Result<Payload, Error>,
+        retry: Retry,
+        took_ms: Option<u64>,
+    ) {
         self.change(op, |slot| {
             if let What::Step { stage, .. } = &mut slot.what {
                 *stage = Stage::Reported;
@@ -314,8 +241,12 @@ impl State {
         });
         let op = op.clone();
         self.outbox.push(match result {
-            Ok(output) => Command::StepSucceeded { op, attempt, output },
-            Err(error) => Command::StepFailed { op, attempt, failure: error.into_failure(), retry },
+            Ok(output) => Command::StepSucceeded { op, attempt, output, took_ms },
+            Err(error) => {
+                let retry_after_ms = error.retry_after_ms();
+                let failure = error.into_failure();
+                Command::StepFailed { op, attempt, failure, retry, retry_after_ms, took_ms }
+            }
         });
     }
 
@@ -329,12 +260,18 @@ impl State {
     }
 
     /// A signal's payload, or nothing when the time is over.
-    pub fn poll_wait(&mut self, op: &Op, timeout_ms: Option<u64>, waker: &Waker) -> Poll<Option<Payload>> {
+    pub fn poll_wait(
+        &mut self,
+        op: &Op,
+        timeout_ms: Option<u64>,
+        shape: &Shape,
+        waker: &Waker,
+    ) -> Poll<Option<Payload>> {
         if !self.slots.contains_key(op) {
             // What came before anyone waited was kept for the first who asks.
             let kept = self.signals.get_mut(&op.name).and_then(VecDeque::pop_front);
             let answer = kept.map_or(Answer::None, Answer::Signal);
-            self.begin(op, || What::Wait { timeout_ms, answer });
+            self.begin(op, || What::Wait { timeout_ms, shape: shape.clone(), answer });
         }
         let slot = self.slots.get_mut(op).expect("begun just above");
         slot.waker = Some(waker.clone());
@@ -401,7 +338,7 @@ impl State {
                     *stage = Stage::Idle;
                 }
             }),
-            Event::TimerFired { op } => self.deliver_to(&op, workflow_ended, |what| match what {
+            Event::TimerFired { op, .. } => self.deliver_to(&op, workflow_ended, |what| match what {
                 What::Sleep { over, .. } => *over = true,
                 // A signal that came first has won.
                 What::Wait { answer: answer @ Answer::None, .. } => *answer = Answer::TimedOut,
@@ -520,8 +457,9 @@ impl State {
                 What::Step { retry_at, .. } => Open::Retry { op, at: *retry_at },
                 What::Sleep { length: Length::Ms(ms), .. } => Open::Sleep { op, ms: *ms },
                 What::Sleep { length: Length::Until(at), .. } => Open::SleepUntil { op, at: *at },
-                What::Wait { timeout_ms, .. } => {
-                    Open::Wait { signal: op.name.clone(), op, timeout_ms: *timeout_ms }
+                What::Wait { timeout_ms, shape, .. } => {
+                    let (signal, shape) = (op.name.clone(), shape.clone());
+                    Open::Wait { op, signal, timeout_ms: *timeout_ms, shape }
                 }
             }
         });
@@ -570,6 +508,11 @@ impl State {
         }
     }
 
+    /// What passes for the time where the code runs, in milliseconds.
+    pub fn stopwatch(&self) -> Option<u64> {
+        self.asides.clock.as_ref().map(|clock| clock())
+    }
+
     pub fn hook(&self) -> Option<Hook> {
         self.asides.hook.clone()
     }
@@ -577,6 +520,25 @@ impl State {
     /// The workflow cannot go on: a person has to look.
     pub fn stop(&mut self, problem: Problem) {
         self.problem.get_or_insert(problem);
+    }
+
+    /// Where a step's code says that it makes a call which ends with its attempt.
+    pub fn calls(&self) -> Rc<Cell<bool>> {
+        self.calls.clone()
+    }
+
+    /// Whether somebody outside should hear at once when the run is cancelled.
+    pub fn has_call_to_abort(&self) -> bool {
+        self.calls.get() && self.has_running_step()
+    }
+
+    /// The run fails: the workflow has asked for something that cannot be, and would on every replay.
+    pub fn fail(&mut self, error: Error) {
+        self.failure.get_or_insert(error);
+    }
+
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
     }
 
     pub fn has_problem(&self) -> bool {

@@ -88,11 +88,12 @@ fn signal(n: u32) -> Event {
         id: None,
         payload: Payload::encode(&n).expect("a number is JSON"),
         by: None,
+        since: None,
     }
 }
 
 fn fired(occurrence: u32) -> Event {
-    Event::TimerFired { op: Op { kind: OpKind::Sleep, name: "sleep".into(), occurrence } }
+    Event::TimerFired { op: Op { kind: OpKind::Sleep, name: "sleep".into(), occurrence }, since: None }
 }
 
 fn go(events: Vec<Event>, first: u32) -> Answer {
@@ -133,7 +134,13 @@ fn an_event_that_comes_twice_counts_once() {
 fn what_was_said_while_there_was_news_is_said_again() {
     let mut bench = Bench::new(two_signals, vec![]);
     let first = bench.commit();
-    let noise = Event::SignalReceived { name: "noise".into(), id: None, payload: Payload::null(), by: None };
+    let noise = Event::SignalReceived {
+        name: "noise".into(),
+        id: None,
+        payload: Payload::null(),
+        by: None,
+        since: None,
+    };
     assert!(bench.vm.answered(go(vec![noise], 1)));
     let again = bench.commit();
     assert_eq!((again.base, &again.then), (Seq(1), &first.then));
@@ -172,10 +179,10 @@ fn a_commit_that_is_refused_for_what_it_says_fails_the_run() {
 fn sleeps_beside_a_loser() -> Definition<()> {
     Definition::new("w", |ctx: Ctx, ()| async move {
         let mut slow = pin!(ctx.step("slow", pending::<Result<()>>));
-        if let Either::Left(_) = select(slow.as_mut(), ctx.sleep(Duration::from_secs(1))).await {
+        if let Either::Left(_) = select(slow.as_mut(), ctx.sleep("sleep", Duration::from_secs(1))).await {
             return Ok(Payload::null());
         }
-        ctx.sleep(Duration::from_secs(9)).await;
+        ctx.sleep("sleep", Duration::from_secs(9)).await;
         slow.await?;
         Ok(Payload::null())
     })
@@ -262,7 +269,8 @@ fn the_next_attempt_waits_for_the_engines_clock() {
     let op = Op { kind: OpKind::Step, name: "fails".into(), occurrence: 0 };
     let failure = Failure::new("no");
     assert!(matches!(&bench.commit().commands[..], [Command::StepFailed { attempt: 1, .. }]));
-    let retrying = Event::StepRetrying { op: op.clone(), attempt: 1, failure, retry_at: at(500) };
+    let retrying =
+        Event::StepRetrying { op: op.clone(), attempt: 1, failure, retry_at: at(500), took_ms: None };
     assert!(bench.vm.answered(go(vec![retrying], 1)));
     let suspend = bench.commit();
     assert_eq!(suspend.then, Then::Suspend { open: vec![Open::Retry { op, at: at(500) }] });
@@ -275,7 +283,7 @@ fn the_next_attempt_waits_for_the_engines_clock() {
 
 fn slips_after_a_sleep() -> Definition<()> {
     Definition::new("w", |ctx: Ctx, ()| async move {
-        ctx.sleep(Duration::from_secs(1)).await;
+        ctx.sleep("sleep", Duration::from_secs(1)).await;
         panic!("it slipped")
     })
 }
@@ -338,6 +346,7 @@ fn where_a_page_ends_says_nothing_about_where_the_code_has_been() {
         op: Op { kind: OpKind::Step, name: "a".into(), occurrence: 0 },
         attempt: 1,
         outcome: Outcome::Ok(Payload::null()),
+        took_ms: None,
     };
     let done = |mut bench: Bench| {
         assert!(matches!(bench.poll(), Poll::Ready(Order::Page(_))), "it asks for the rest");
@@ -446,7 +455,7 @@ fn side_by_side() -> Definition<()> {
 fn a_workflow_that_fails_says_which_steps_failed_side_by_side() {
     let ended = |name: &str, outcome: Outcome| {
         let op = Op { kind: OpKind::Step, name: name.into(), occurrence: 0 };
-        Event::StepFinished { op, attempt: 1, outcome }
+        Event::StepFinished { op, attempt: 1, outcome, took_ms: None }
     };
     let failed = |name| ended(name, Outcome::Err(Failure::new("no")));
     let fine = |name| ended(name, Outcome::Ok(Payload::null()));

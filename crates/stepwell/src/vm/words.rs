@@ -45,5 +45,7 @@ pub(super) fn interrupted(op: &Op) -> Command {
         attempt: 1,
         failure: Failure::coded(Code::StepInterrupted, message),
         retry: Retry { attempts: 1, ..Retry::default() },
+        retry_after_ms: None,
+        took_ms: None,
     }
 }

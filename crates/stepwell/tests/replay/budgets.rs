@@ -20,7 +20,7 @@ async fn line(ctx: Ctx, steps: u32) -> Result<u32> {
     for n in 0..steps {
         sum += ctx.step("add", async || Ok(n)).await?;
         if n == 5 {
-            ctx.sleep(Duration::from_secs(1)).await;
+            ctx.sleep("sleep", Duration::from_secs(1)).await;
         }
         if n == 7 {
             let flaky =
@@ -129,7 +129,7 @@ async fn beside(ctx: Ctx) -> Result<(u32, u32)> {
         Ok::<_, Error>(sum)
     };
     let waits = async {
-        ctx.sleep(Duration::from_millis(350)).await;
+        ctx.sleep("sleep", Duration::from_millis(350)).await;
         ctx.wait::<u32>("go").await.map_err(Error::from)
     };
     let (sum, signal) = futures::join!(steps, waits);
@@ -153,7 +153,7 @@ async fn picky(ctx: Ctx) -> Result<String> {
         takes(1_000).await;
         Ok(())
     }));
-    let sleep = ctx.sleep(Duration::from_millis(100));
+    let sleep = ctx.sleep("sleep", Duration::from_millis(100));
     let _ = futures::future::select(&mut kept, sleep).await;
     for _ in 0..5 {
         ctx.step("work", async || Ok(())).await?;

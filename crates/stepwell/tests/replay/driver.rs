@@ -233,7 +233,7 @@ async fn limited(ctx: Ctx) -> Result<String> {
         takes(1_000).await;
         Ok(())
     });
-    match select(work, ctx.sleep(Duration::from_millis(300))).await {
+    match select(work, ctx.sleep("sleep", Duration::from_millis(300))).await {
         Either::Left(_) => Ok("done".into()),
         Either::Right(_) => Ok("timed out".into()),
     }

@@ -15,14 +15,14 @@ use crate::world::dies_everywhere;
 async fn order_before(ctx: Ctx) -> Result<u32> {
     let price = ctx.step("price", async || Ok(10)).await?;
     let tax = ctx.step("tax", async || Ok(2)).await?;
-    ctx.sleep(Duration::from_secs(60)).await;
+    ctx.sleep("sleep", Duration::from_secs(60)).await;
     Ok(price + tax)
 }
 
 #[workflow(name = "order")]
 async fn order_renamed(ctx: Ctx) -> Result<u32> {
     let price = ctx.step("cost", async || Ok(10)).await?;
-    ctx.sleep(Duration::from_secs(60)).await;
+    ctx.sleep("sleep", Duration::from_secs(60)).await;
     Ok(price)
 }
 
@@ -38,7 +38,7 @@ async fn order_retyped(ctx: Ctx) -> Result<String> {
 
 #[workflow(name = "other")]
 async fn another(ctx: Ctx) -> Result<()> {
-    ctx.sleep(Duration::from_secs(1)).await;
+    ctx.sleep("sleep", Duration::from_secs(1)).await;
     Ok(())
 }
 
@@ -142,7 +142,7 @@ async fn long(ctx: Ctx, steps: u64) -> Result<u64> {
     for n in 0..steps {
         sum += ctx.step("add", async || Ok(n)).await?;
     }
-    ctx.sleep(Duration::from_secs(1)).await;
+    ctx.sleep("sleep", Duration::from_secs(1)).await;
     Ok(sum)
 }
 

@@ -44,7 +44,7 @@ async fn race(ctx: Ctx, (ticks, sleep_ms): (u64, u64)) -> Result<String> {
         takes(ticks).await;
         Ok("work".to_owned())
     });
-    match select(work, ctx.sleep(Duration::from_millis(sleep_ms))).await {
+    match select(work, ctx.sleep("sleep", Duration::from_millis(sleep_ms))).await {
         Either::Left((work, _)) => Ok(work?),
         Either::Right(_) => {
             ctx.step("tidy", async || Ok(())).await?;
@@ -71,12 +71,12 @@ async fn photo_finish(ctx: Ctx) -> Result<String> {
         takes(30).await;
         Ok(())
     });
-    let winner = match select(work, ctx.sleep(Duration::from_millis(300))).await {
+    let winner = match select(work, ctx.sleep("sleep", Duration::from_millis(300))).await {
         Either::Left(_) => "work",
         Either::Right(_) => "timer",
     };
     note(winner);
-    ctx.sleep(Duration::from_secs(1)).await;
+    ctx.sleep("sleep", Duration::from_secs(1)).await;
     ctx.step("after", async || Ok(())).await?;
     Ok(winner.into())
 }
@@ -145,7 +145,7 @@ async fn first_of_three(ctx: Ctx) -> Result<u64> {
         .collect();
     let first = steps.next().await.expect("there are three")?;
     drop(steps);
-    ctx.sleep(Duration::from_secs(60)).await;
+    ctx.sleep("sleep", Duration::from_secs(60)).await;
     let again = ctx.step("try", async || Ok(first)).await?;
     Ok(again)
 }
@@ -162,7 +162,7 @@ fn steps_that_were_dropped_do_not_hold_up_the_run_and_keep_their_place() {
 
 #[workflow]
 async fn many_sleeps(ctx: Ctx) -> Result<u64> {
-    let nap = |ms| ctx.sleep(Duration::from_millis(ms));
+    let nap = |ms| ctx.sleep("sleep", Duration::from_millis(ms));
     // Groups within a group: the combinators give way before all was begun.
     let groups = (0..6).map(|group| {
         let mut naps: FuturesUnordered<_> = (0..3).map(|n| nap(1_000 + group * 10 + n)).collect();
@@ -185,7 +185,7 @@ async fn polite(ctx: Ctx) -> Result<u32> {
     yields(7).await;
     let value = ctx.step("work", async || Ok(1)).await?;
     yields(7).await;
-    ctx.sleep(Duration::from_secs(1)).await;
+    ctx.sleep("sleep", Duration::from_secs(1)).await;
     yields(7).await;
     Ok(value)
 }
@@ -202,13 +202,14 @@ async fn loser_in_scope(ctx: Ctx) -> Result<u32> {
         takes(20).await;
         Ok(7)
     }));
-    if let Either::Left(_) = select(slow.as_mut(), pin!(ctx.sleep(Duration::from_millis(100)))).await {
+    if let Either::Left(_) = select(slow.as_mut(), pin!(ctx.sleep("sleep", Duration::from_millis(100)))).await
+    {
         return Ok(0);
     }
     // `slow` is still there, but nobody polls it.
-    ctx.sleep(Duration::from_secs(3_600)).await;
+    ctx.sleep("sleep", Duration::from_secs(3_600)).await;
     ctx.step("between", async || Ok(())).await?;
-    ctx.sleep(Duration::from_secs(3_600)).await;
+    ctx.sleep("sleep", Duration::from_secs(3_600)).await;
     Ok(slow.await?)
 }
 

@@ -26,7 +26,7 @@ async fn pay_once(ctx: Ctx) -> Result<String> {
     let result = match paid.at_most_once().await {
         Ok(text) => text,
         Err(error) => {
-            assert_eq!(error.code, Some(Code::StepInterrupted));
+            assert_eq!(error.code(), Some(Code::StepInterrupted));
             "interrupted".into()
         }
     };
@@ -82,7 +82,8 @@ async fn drops_it(ctx: Ctx) -> Result<String> {
         takes(100).await;
         Ok(())
     });
-    let first = futures::future::select(pay.at_most_once(), ctx.sleep(Duration::from_millis(50))).await;
+    let first =
+        futures::future::select(pay.at_most_once(), ctx.sleep("sleep", Duration::from_millis(50))).await;
     drop(first);
     ctx.step("after", async || Ok(())).await?;
     Ok("went on".into())
@@ -174,7 +175,7 @@ fn a_workflow_may_go_on_without_a_step() {
 
 #[workflow]
 async fn until(ctx: Ctx, at_ms: u64) -> Result<u64> {
-    ctx.sleep_until(Timestamp::from_millis(at_ms)).await;
+    ctx.sleep_until("sleep", Timestamp::from_millis(at_ms)).await;
     Ok(ctx.now().as_millis())
 }
 
@@ -197,7 +198,7 @@ fn a_sleep_until_a_time_that_is_over_ends_at_once() {
 #[workflow(timeout = "1h")]
 async fn limited(ctx: Ctx, hours: u64) -> Result<String> {
     ctx.step("begin", async || Ok(())).await?;
-    ctx.sleep(Duration::from_secs(hours * 1_800)).await;
+    ctx.sleep("sleep", Duration::from_secs(hours * 1_800)).await;
     Ok("in time".into())
 }
 
@@ -248,7 +249,7 @@ async fn changed(ctx: Ctx) -> Result<String> {
             ctx.step("post", async || Ok(())).await?;
         }
         ways.push(if new_way { 'n' } else { 'o' });
-        ctx.sleep(Duration::from_secs(60)).await;
+        ctx.sleep("sleep", Duration::from_secs(60)).await;
     }
     Ok(ways)
 }
@@ -292,7 +293,7 @@ fn a_run_that_was_past_a_patch_goes_the_old_way_to_its_end_whatever_dies() {
 async fn patched_at_once(ctx: Ctx) -> Result<bool> {
     let new_way = ctx.patched("by mail");
     ctx.step(if new_way { "mail" } else { "post" }, async || Ok(())).await?;
-    ctx.sleep(Duration::from_secs(60)).await;
+    ctx.sleep("sleep", Duration::from_secs(60)).await;
     Ok(new_way)
 }
 
@@ -313,7 +314,7 @@ async fn loses_its_limit(ctx: Ctx) -> Result<String> {
             Ok(())
         })
         .await?;
-        ctx.sleep(Duration::from_millis(100)).await;
+        ctx.sleep("sleep", Duration::from_millis(100)).await;
         return Ok("new".into());
     }
     let work = ctx.step("long", async || {
@@ -322,7 +323,7 @@ async fn loses_its_limit(ctx: Ctx) -> Result<String> {
         takes(100).await;
         Ok(())
     });
-    futures::future::select(work, ctx.sleep(Duration::from_millis(500))).await;
+    futures::future::select(work, ctx.sleep("sleep", Duration::from_millis(500))).await;
     Ok("old".into())
 }
 
@@ -341,7 +342,7 @@ async fn tells(ctx: Ctx) -> Result<()> {
     for percent in [10.0, 60.0, f64::NAN, 900.0] {
         ctx.progress(percent, format!("at {percent}"));
         ctx.step("part", async || Ok(())).await?;
-        ctx.sleep(Duration::from_secs(1)).await;
+        ctx.sleep("sleep", Duration::from_secs(1)).await;
     }
     Ok(())
 }
@@ -395,7 +396,7 @@ async fn is_found(ctx: Ctx) -> Result<()> {
         ctx.set_attribute("stage", stage);
         ctx.set_attribute("note", "ü".repeat(1_000));
         ctx.step("part", async || Ok(())).await?;
-        ctx.sleep(Duration::from_secs(1)).await;
+        ctx.sleep("sleep", Duration::from_secs(1)).await;
     }
     Ok(())
 }
@@ -437,7 +438,7 @@ async fn talks(ctx: Ctx) -> Result<()> {
             Ok(())
         })
         .await?;
-        ctx.sleep(Duration::from_secs(1)).await;
+        ctx.sleep("sleep", Duration::from_secs(1)).await;
     }
     ctx.log().error("over");
     Ok(())

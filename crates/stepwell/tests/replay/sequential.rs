@@ -118,7 +118,7 @@ fn a_terminal_error_is_not_tried_again() {
 #[workflow]
 async fn nap(ctx: Ctx, ms: u64) -> Result<u64> {
     let before = ctx.now();
-    ctx.sleep(Duration::from_millis(ms)).await;
+    ctx.sleep("sleep", Duration::from_millis(ms)).await;
     Ok(ctx.now().as_millis() - before.as_millis())
 }
 
@@ -139,7 +139,7 @@ async fn dice(ctx: Ctx) -> Result<(u64, String, u64, u64)> {
     let uuid = ctx.uuid().to_string();
     let now = ctx.now().as_millis();
     note(format!("{first} {uuid} {now}"));
-    ctx.sleep(Duration::from_secs(1)).await;
+    ctx.sleep("sleep", Duration::from_secs(1)).await;
     Ok((first, uuid, ctx.random(), now))
 }
 
@@ -160,7 +160,7 @@ fn time_and_chance_are_the_same_on_every_replay() {
 #[workflow]
 async fn draws_in_steps(ctx: Ctx) -> Result<bool> {
     let a = ctx.step("a", async || Ok(ctx.uuid().to_string())).await?;
-    ctx.sleep(Duration::from_secs(1)).await;
+    ctx.sleep("sleep", Duration::from_secs(1)).await;
     let b = ctx.step("b", async || Ok(ctx.uuid().to_string())).await?;
     Ok(a != b && a != ctx.uuid().to_string())
 }
@@ -197,7 +197,7 @@ async fn large(ctx: Ctx, bytes: usize) -> Result<String> {
     let step = ctx.step("blob", async || Ok("x".repeat(bytes)));
     match step.await {
         Ok(_) => Ok("recorded".into()),
-        Err(error) => Ok(error.message),
+        Err(error) => Ok(error.message().to_owned()),
     }
 }
 

@@ -19,7 +19,7 @@ async fn works_and_sleeps(ctx: Ctx) -> Result<u32> {
             Ok(1)
         })
         .await?;
-    ctx.sleep(Duration::from_millis(500)).await;
+    ctx.sleep("sleep", Duration::from_millis(500)).await;
     let two = ctx
         .step("two", async || {
             takes(20).await;

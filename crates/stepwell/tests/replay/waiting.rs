@@ -110,7 +110,7 @@ fn two_signals_in_one_moment_go_to_two_waits() {
 async fn kept_in_scope(ctx: Ctx) -> Result<(u32, u32)> {
     // `first` lives on after it was answered, as a pinned local does.
     let mut first = pin!(ctx.wait::<u32>("n"));
-    let one = match select(first.as_mut(), pin!(ctx.sleep(Duration::from_secs(60)))).await {
+    let one = match select(first.as_mut(), pin!(ctx.sleep("sleep", Duration::from_secs(60)))).await {
         Either::Left((value, _)) => value?,
         Either::Right(_) => 0,
     };
@@ -131,11 +131,11 @@ fn a_wait_that_was_answered_takes_no_second_signal() {
 #[workflow]
 async fn dropped_wait(ctx: Ctx) -> Result<u32> {
     let mut first = Box::pin(ctx.wait::<u32>("a"));
-    if let Either::Left(_) = select(&mut first, pin!(ctx.sleep(Duration::from_secs(1)))).await {
+    if let Either::Left(_) = select(&mut first, pin!(ctx.sleep("sleep", Duration::from_secs(1)))).await {
         return Ok(0);
     }
     // The signal comes while `first` is there, but nobody polls it.
-    ctx.sleep(Duration::from_secs(1)).await;
+    ctx.sleep("sleep", Duration::from_secs(1)).await;
     drop(first);
     Ok(ctx.wait::<u32>("a").await?)
 }

@@ -4,6 +4,7 @@ mod hang;
 mod ledger;
 mod plain;
 mod queued;
+mod reach;
 mod streams;
 mod terms;
 mod trouble;
@@ -43,8 +44,8 @@ async fn everything(ctx: Ctx, plan: Plan) -> Result<Vec<u64>> {
     ctx.set_attribute("items", plan.items);
     let mut results = vec![ctx.step_with("first", async |info| ledger.write("first", &info).await).await?];
 
-    ctx.sleep(Duration::from_millis(plan.sleep_ms)).await;
-    ctx.sleep_until(stepwell::Timestamp::from_millis(ctx.now().as_millis() + 5)).await;
+    ctx.sleep("sleep", Duration::from_millis(plan.sleep_ms)).await;
+    ctx.sleep_until("sleep", stepwell::Timestamp::from_millis(ctx.now().as_millis() + 5)).await;
     ctx.progress(20.0, "slept");
 
     // Cut short by a kill, it is not run again, and the run goes on without it.
@@ -195,7 +196,7 @@ async fn labelled(ctx: Ctx) -> Result<()> {
 /// Sleeps for as long as it is told, in milliseconds.
 #[workflow]
 async fn nap(ctx: Ctx, ms: u64) -> Result<&'static str> {
-    ctx.sleep(Duration::from_millis(ms)).await;
+    ctx.sleep("sleep", Duration::from_millis(ms)).await;
     Ok("awake")
 }
 
@@ -273,7 +274,7 @@ async fn careless(ctx: Ctx) -> Result<u32> {
     let mut count = 0;
     for _ in 0..3 {
         let _ = ctx.step("fails", async || Err::<(), _>(Terminal::new("no").into())).await;
-        ctx.sleep(Duration::from_millis(20)).await;
+        ctx.sleep("sleep", Duration::from_millis(20)).await;
         let _ = ctx.wait::<()>("never").timeout(Duration::from_millis(20)).await;
         count += 1;
     }
@@ -353,6 +354,10 @@ pub fn app() -> App {
         .workflow(queued::slow_queued)
         .workflow(queued::fail_queued)
         .workflow(queued::long)
+        .workflow(reach::environment)
+        .workflow(reach::call)
+        .workflow(reach::unbound)
+        .workflow(reach::decide)
         .workflow(streams::chatty)
         .workflow(streams::chatty_queued)
         .workflow(streams::paced)

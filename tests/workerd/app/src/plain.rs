@@ -13,6 +13,6 @@ pub async fn echo(_ctx: Ctx, value: Box<RawValue>) -> Result<Box<RawValue>> {
 /// Sleeps until the time that it is told, in milliseconds since 1970.
 #[workflow]
 pub async fn until(ctx: Ctx, at_ms: u64) -> Result<&'static str> {
-    ctx.sleep_until(Timestamp::from_millis(at_ms)).await;
+    ctx.sleep_until("sleep", Timestamp::from_millis(at_ms)).await;
     Ok("awake")
 }

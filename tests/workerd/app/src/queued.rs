@@ -25,7 +25,7 @@ pub async fn slow_queued(ctx: Ctx) -> Result<u32> {
 /// Fails, or panics if it is told to.
 #[workflow(dispatch = "queued")]
 pub async fn fail_queued(ctx: Ctx, panics: bool) -> Result<()> {
-    ctx.sleep(Duration::from_millis(1)).await;
+    ctx.sleep("sleep", Duration::from_millis(1)).await;
     assert!(!panics, "a mistake in the workflow");
     Err(Error::msg("failed on purpose"))
 }

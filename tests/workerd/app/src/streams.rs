@@ -36,7 +36,7 @@ async fn talk(ctx: Ctx, (steps, chunks, pause_ms): (u32, u32, u64)) -> Result<u3
         ctx.step("talk", talk).await?;
         ctx.progress_of(u64::from(n) + 1, u64::from(steps), "talking");
         // After it the code is replayed, and must not say all of it again.
-        ctx.sleep(Duration::from_millis(10)).await;
+        ctx.sleep("sleep", Duration::from_millis(10)).await;
     }
     ctx.log().warn("done");
     Ok(steps)
@@ -46,7 +46,7 @@ async fn talk(ctx: Ctx, (steps, chunks, pause_ms): (u32, u32, u64)) -> Result<u3
 #[workflow]
 pub async fn paced(ctx: Ctx, (steps, pause_ms): (u32, u64)) -> Result<u32> {
     for n in 0..steps {
-        ctx.sleep(Duration::from_millis(pause_ms)).await;
+        ctx.sleep("sleep", Duration::from_millis(pause_ms)).await;
         ctx.step("pace", async || Ok(n)).await?;
     }
     Ok(steps)

@@ -183,6 +183,79 @@ fn a_step_is_tried_again_as_often_as_its_policy_says() {
 }
 
 #[test]
+fn a_step_is_retried_after_1_s_and_2_s_unless_its_policy_says_otherwise() {
+    let policy = Retry::default();
+    assert_eq!(policy, Retry { attempts: 3, initial_ms: 1_000, factor: 2.0, max_ms: 60_000, jitter: 0.1 });
+    let mut bench = Bench::running();
+    for attempt in 1..=3 {
+        bench.commit(vec![failed("a", attempt, Failure::new("no"), &policy)], go_on()).expect("in turn");
+    }
+    let now = bench.now;
+    assert!(matches!(bench.events()[..], [
+        Event::StepRetrying { attempt: 1, retry_at: first, .. },
+        Event::StepRetrying { attempt: 2, retry_at: second, .. },
+        Event::StepFinished { attempt: 3, outcome: Outcome::Err(_), .. },
+    ] if (now.plus_millis(900)..=now.plus_millis(1_000)).contains(first)
+        && (now.plus_millis(1_800)..=now.plus_millis(2_000)).contains(second)));
+    // The delays of a policy with more attempts end at a minute.
+    let endless = Retry { attempts: 100, jitter: 0.0, ..policy };
+    let mut patient = Bench::running();
+    for attempt in 1..=8 {
+        patient.commit(vec![failed("a", attempt, Failure::new("no"), &endless)], go_on()).expect("in turn");
+    }
+    let now = patient.now;
+    let delays: Vec<_> = patient
+        .events()
+        .iter()
+        .map(|event| match event {
+            Event::StepRetrying { retry_at, .. } => retry_at.as_millis() - now.as_millis(),
+            Event::StepFinished { .. }
+            | Event::StepBegun { .. }
+            | Event::TimerFired { .. }
+            | Event::SignalReceived { .. } => 0,
+        })
+        .collect();
+    assert_eq!(delays, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+}
+
+#[test]
+fn an_error_says_when_its_step_is_retried_up_to_30_days() {
+    let month_ms = 30 * 86_400_000;
+    for (asked_ms, waits_ms) in [(0, 0), (90_000, 90_000), (month_ms, month_ms), (u64::MAX, month_ms)] {
+        let mut bench = Bench::running();
+        let failed = Command::StepFailed {
+            op: op(OpKind::Step, "a", 0),
+            attempt: 1,
+            failure: Failure::new("rate limited"),
+            retry: Retry::default(),
+            retry_after_ms: Some(asked_ms),
+            took_ms: None,
+        };
+        bench.commit(vec![failed], go_on()).expect("in turn");
+        let retry_at_expected = bench.now.plus_millis(waits_ms);
+        assert!(
+            matches!(bench.events()[..], [Event::StepRetrying { retry_at, .. }] if *retry_at == retry_at_expected),
+            "{asked_ms}"
+        );
+    }
+}
+
+#[test]
+fn an_error_that_asks_for_a_retry_spends_its_attempt_all_the_same() {
+    let mut bench = Bench::running();
+    let failed = Command::StepFailed {
+        op: op(OpKind::Step, "a", 0),
+        attempt: 3,
+        failure: Failure::new("rate limited"),
+        retry: Retry::default(),
+        retry_after_ms: Some(1),
+        took_ms: None,
+    };
+    bench.commit(vec![failed], go_on()).expect("in turn");
+    assert!(matches!(bench.events()[..], [Event::StepFinished { outcome: Outcome::Err(_), .. }]));
+}
+
+#[test]
 fn a_terminal_failure_ends_a_step_at_once() {
     let mut bench = Bench::running();
     bench.commit(vec![failed("a", 1, Failure::terminal("no"), &Retry::default())], go_on()).expect("in turn");
@@ -207,6 +280,8 @@ fn texts_for_people_are_cut_to_what_is_kept() {
         attempt: 1,
         failure: long(),
         retry: Retry::default(),
+        retry_after_ms: None,
+        took_ms: None,
     };
     assert_eq!(bench.commit(vec![failed], go_on()), Ok(Reply::Go));
     assert!(matches!(bench.events()[..],
@@ -230,10 +305,16 @@ fn texts_for_people_are_cut_to_what_is_kept() {
 fn what_could_not_be_stored_is_refused() {
     let large =
         || Payload::from_text(format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX))).expect("a string is JSON");
-    let output = Command::StepSucceeded { op: op(OpKind::Step, "a", 0), attempt: 1, output: large() };
+    let output =
+        Command::StepSucceeded { op: op(OpKind::Step, "a", 0), attempt: 1, output: large(), took_ms: None };
     let many = (0..=u32::try_from(OPEN_MAX).expect("it is small")).map(|n| sleep(n, 1)).collect();
     let long = "x".repeat(Op::NAME_LENGTH_MAX + 1);
-    let long_signal = Open::Wait { op: op(OpKind::Wait, "a", 0), signal: long.clone(), timeout_ms: None };
+    let long_signal = Open::Wait {
+        op: op(OpKind::Wait, "a", 0),
+        signal: long.clone(),
+        timeout_ms: None,
+        shape: Shape::Any,
+    };
     let cases = [
         (vec![output], go_on(), Code::PayloadTooLarge),
         (vec![], Then::Complete { output: large() }, Code::PayloadTooLarge),

@@ -4,7 +4,7 @@ use super::*;
 
 fn timer_fired(bench: &Bench) -> Vec<String> {
     let fired = bench.events().into_iter().filter_map(|event| match event {
-        Event::TimerFired { op } => Some(op.to_string()),
+        Event::TimerFired { op, .. } => Some(op.to_string()),
         Event::StepFinished { .. }
         | Event::StepRetrying { .. }
         | Event::StepBegun { .. }
@@ -189,4 +189,58 @@ fn what_is_due_while_the_program_works_is_told_to_it() {
     assert_eq!(decision.effects, [Effect::TellProgram]);
     assert_eq!(timer_fired(&bench), ["sleep:0:sleep", "wait:0:s"]);
     assert_eq!(bench.run.open.len(), 1);
+}
+
+fn wait_for(shape: Shape) -> Open {
+    Open::Wait { op: op(OpKind::Wait, "s", 0), signal: "s".into(), timeout_ms: None, shape }
+}
+
+fn sent(bench: &mut Bench, payload: &str) -> Result<Decision, Rejection> {
+    let payload = Payload::from_text(payload.to_owned()).expect("it is JSON");
+    bench.give(Input::Signal { signal: Signal::new("s", payload), slot: None })
+}
+
+#[test]
+fn a_signal_that_does_not_fit_is_refused_and_the_run_goes_on_waiting() {
+    let mut bench = Bench::suspended(vec![wait_for(Shape::Bool)]);
+    bench.crash();
+    let problem = sent(&mut bench, "null").expect_err("null is no boolean");
+    assert_eq!(problem.code, Code::SignalMismatch);
+    assert_eq!(
+        problem.detail,
+        "The run waits for signal 's' with true or false, and the payload is null instead of true or false. \
+         Nothing was sent: send it with a payload that fits."
+    );
+    assert_eq!((bench.run.status(), bench.events().len()), (Status::Waiting, 0));
+    assert_eq!(bench.run.why(bench.now).waits_for[0].expects.as_deref(), Some("true or false"));
+    sent(&mut bench, "false").expect("it fits");
+    assert_eq!(bench.run.status(), Status::Pending);
+}
+
+#[test]
+fn a_signal_that_nobody_waits_for_yet_is_kept_whatever_it_is() {
+    let mut bench = Bench::running();
+    bench.commit(vec![], Then::Continue { open: Some(vec![wait_for(Shape::Bool)]) }).expect("in turn");
+    sent(&mut bench, "null").expect("the program may be past that wait");
+    assert_eq!(bench.events().len(), 1);
+}
+
+#[test]
+fn a_sender_is_warned_of_a_name_that_nobody_waits_for() {
+    let bench = Bench::suspended(vec![wait_for(Shape::Bool)]);
+    assert_eq!(bench.run.warning_about("s"), None);
+    assert_eq!(
+        bench.run.warning_about("t").as_deref(),
+        Some("The run does not wait for signal 't' yet. The signal is kept until it does. It waits for: s.")
+    );
+    let warning = Bench::running().run.warning_about("t");
+    assert!(warning.is_some_and(|text| text.ends_with("kept until it does.")));
+}
+
+#[test]
+fn a_shape_that_is_too_large_to_be_kept_takes_anything() {
+    let names = vec!["x".repeat(100); 100];
+    let mut bench = Bench::suspended(vec![wait_for(Shape::OneOf { names })]);
+    assert!(bench.run.open[0].shape.is_any());
+    sent(&mut bench, "null").expect("it takes anything");
 }

@@ -208,7 +208,7 @@ impl World {
     fn listen(&mut self) {
         for record in self.bench.counted().filter(|record| record.seq > self.program.known) {
             let answered = match &record.event {
-                Event::TimerFired { op } => self.program.open.iter().position(|open| open.op() == op),
+                Event::TimerFired { op, .. } => self.program.open.iter().position(|open| open.op() == op),
                 Event::SignalReceived { name, .. } => self
                     .program
                     .open
@@ -279,12 +279,22 @@ impl World {
         let open = Some(self.program.open.clone());
         match act {
             Act::Succeed if may_run => {
-                let command = Command::StepSucceeded { op, attempt, output: Payload::null() };
+                let command = Command::StepSucceeded { op, attempt, output: Payload::null(), took_ms: None };
                 (vec![command], Then::Continue { open })
             }
             Act::Fail { terminal } if may_run => {
                 let failure = Failure { terminal, ..Failure::new("no") };
-                (vec![Command::StepFailed { op, attempt, failure, retry: POLICY }], go_on())
+                (
+                    vec![Command::StepFailed {
+                        op,
+                        attempt,
+                        failure,
+                        retry: POLICY,
+                        retry_after_ms: None,
+                        took_ms: None,
+                    }],
+                    go_on(),
+                )
             }
             Act::Begin if may_run && !begun => (vec![Command::StepBegun { op }], Then::Continue { open }),
             Act::SleepUntil(ms) => {
@@ -436,7 +446,7 @@ impl World {
         let (mut finished, mut fired, mut begun) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for record in self.bench.counted() {
             match &record.event {
-                Event::StepFinished { op, attempt, outcome } => {
+                Event::StepFinished { op, attempt, outcome, .. } => {
                     assert!(finished.insert(op), "{op} has two outcomes");
                     assert!(*attempt <= POLICY.attempts);
                     assert!(matches!(outcome, Outcome::Ok(_) | Outcome::Err(_)));
@@ -448,7 +458,9 @@ impl World {
                 Event::StepBegun { op } => {
                     assert!(begun.insert(op) && !finished.contains(op), "{op} was begun twice");
                 }
-                Event::TimerFired { op } => assert!(fired.insert(op), "{op} resumed its run more than once"),
+                Event::TimerFired { op, .. } => {
+                    assert!(fired.insert(op), "{op} resumed its run more than once")
+                }
                 Event::SignalReceived { .. } => {}
             }
         }
@@ -456,7 +468,7 @@ impl World {
 
     /// Nothing fires before its time.
     fn check_time(&self, record: &Record) {
-        let Event::TimerFired { op } = &record.event else { return };
+        let Event::TimerFired { op, .. } = &record.event else { return };
         let open = self.begun.iter().find(|open| open.op() == op).expect("it was begun");
         let due = match open {
             Open::Sleep { ms, .. } => self.heard[op].plus_millis(*ms),

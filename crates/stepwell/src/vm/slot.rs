@@ -1,0 +1,96 @@
+//! What a workflow waits for, and how far each of it has come.
+
+use std::{sync::Arc, task::Waker};
+
+use stepwell_protocol::{Outcome, Payload, Shape, Timestamp};
+
+use super::bell::CodeBell;
+
+/// Something that was polled and is neither consumed nor dropped.
+pub(super) struct Slot {
+    pub order: u64,
+    pub what: What,
+    pub waker: Option<Waker>,
+}
+
+pub(super) enum What {
+    Step { stage: Stage, once: Once, failed_attempts: u32, retry_at: Timestamp },
+    Sleep { length: Length, over: bool },
+    Wait { timeout_ms: Option<u64>, shape: Shape, answer: Answer },
+}
+
+/// How far a step has come that must not run twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Once {
+    /// It may run again.
+    No,
+    /// It must not; the engine does not know yet that it is about to.
+    Wanted,
+    /// The engine was told and has not answered.
+    Asked,
+    /// The engine knows: this activation may run it.
+    Here,
+    /// The engine knows from an earlier activation, which has left no result.
+    Before,
+}
+
+impl Once {
+    /// Whether the calls that such a step needs can be made. One that the engine knows of must end here.
+    pub fn is_covered(self, one: bool, two: bool) -> bool {
+        match self {
+            Self::No => one,
+            Self::Wanted => two,
+            Self::Asked | Self::Here | Self::Before => true,
+        }
+    }
+}
+
+/// How long a sleep is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// So many milliseconds from when the engine hears of it.
+    Ms(u64),
+    /// Until then.
+    Until(Timestamp),
+}
+
+pub(super) enum Stage {
+    /// Its code may run when the journal was delivered and its time has come.
+    Idle,
+    /// Its code is under way since this time of the engine's clock.
+    Running(Arc<CodeBell>, Timestamp),
+    /// Its code has ended; the engine has not recorded that yet.
+    Reported,
+    /// Recorded.
+    Finished(Outcome),
+}
+
+pub(super) enum Answer {
+    None,
+    Signal(Payload),
+    TimedOut,
+    /// It was given to whoever awaited it; the future is still around.
+    Taken,
+}
+
+impl Slot {
+    pub fn runs(&self) -> bool {
+        matches!(self.what, What::Step { stage: Stage::Running(..), .. })
+    }
+
+    pub fn waits(&self) -> bool {
+        match &self.what {
+            What::Step { stage, .. } => matches!(stage, Stage::Idle),
+            What::Sleep { over, .. } => !over,
+            What::Wait { answer, .. } => matches!(answer, Answer::None),
+        }
+    }
+}
+
+/// What a step's future may do.
+pub(crate) enum Turn {
+    /// Run the code, as this attempt.
+    Attempt(u32),
+    /// Give this result.
+    Finished(Outcome),
+}

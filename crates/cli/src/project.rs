@@ -10,16 +10,12 @@ use serde::Deserialize;
 
 use crate::failure::{Failure, Result};
 
-/// What a Worker may be bound to that only Cloudflare and its own tools have.
-const NOT_SERVED: &[&str] = &[
+/// What a Worker may be bound to that only Cloudflare has.
+const ONLY_ON_CLOUDFLARE: &[&str] = &[
     "ai",
     "analytics_engine_datasets",
     "browser",
-    "d1_databases",
     "hyperdrive",
-    "kv_namespaces",
-    "queues",
-    "r2_buckets",
     "send_email",
     "services",
     "vectorize",
@@ -53,6 +49,18 @@ pub struct Wrangler {
     /// Its classes of objects.
     #[serde(default)]
     pub durable_objects: DurableObjects,
+    /// Its KV namespaces.
+    #[serde(default)]
+    pub kv_namespaces: Vec<KvNamespace>,
+    /// Its R2 buckets.
+    #[serde(default)]
+    pub r2_buckets: Vec<R2Bucket>,
+    /// Its D1 databases.
+    #[serde(default)]
+    pub d1_databases: Vec<D1Database>,
+    /// Its queues.
+    #[serde(default)]
+    pub queues: Queues,
 }
 
 /// The classes of objects of a Worker.
@@ -72,13 +80,97 @@ pub struct ObjectBinding {
     pub class_name: String,
 }
 
+/// A KV namespace.
+#[derive(Debug, Deserialize)]
+pub struct KvNamespace {
+    /// The name that it is bound to.
+    pub binding: String,
+    /// Its id on Cloudflare; a project that was never deployed has none.
+    pub id: Option<String>,
+}
+
+/// An R2 bucket.
+#[derive(Debug, Deserialize)]
+pub struct R2Bucket {
+    /// The name that it is bound to.
+    pub binding: String,
+    /// Its name on Cloudflare.
+    pub bucket_name: Option<String>,
+}
+
+/// A D1 database.
+#[derive(Debug, Deserialize)]
+pub struct D1Database {
+    /// The name that it is bound to.
+    pub binding: String,
+    /// Its id on Cloudflare; a project that was never deployed has none.
+    pub database_id: Option<String>,
+}
+
+/// The queues that a Worker sends to and reads from.
+#[derive(Debug, Default, Deserialize)]
+pub struct Queues {
+    /// Those that it sends to.
+    #[serde(default)]
+    pub producers: Vec<Producer>,
+    /// Those that it reads from.
+    #[serde(default)]
+    pub consumers: Vec<Consumer>,
+}
+
+/// A queue that a Worker sends to.
+#[derive(Debug, Deserialize)]
+pub struct Producer {
+    /// The name that it is bound to.
+    pub binding: String,
+    /// The queue.
+    pub queue: String,
+}
+
+/// A queue that a Worker reads from.
+#[derive(Debug, Deserialize)]
+pub struct Consumer {
+    /// The queue.
+    pub queue: String,
+    /// How many messages one call gets at the most.
+    pub max_batch_size: Option<u32>,
+    /// How many seconds a call waits for more of them.
+    pub max_batch_timeout: Option<f64>,
+    /// How often a message is delivered again.
+    pub max_retries: Option<u32>,
+    /// Where messages go that were delivered too often.
+    pub dead_letter_queue: Option<String>,
+}
+
+impl Wrangler {
+    /// Whether it declares something that plain workerd has not.
+    pub fn needs_miniflare(&self) -> bool {
+        let Self { kv_namespaces, r2_buckets, d1_databases, queues, .. } = self;
+        let Queues { producers, consumers } = queues;
+        !kv_namespaces.is_empty()
+            || !r2_buckets.is_empty()
+            || !d1_databases.is_empty()
+            || !producers.is_empty()
+            || !consumers.is_empty()
+    }
+}
+
 impl Project {
+    /// The folder of the project that a folder belongs to.
+    pub fn root_of(folder: &Path) -> Option<&Path> {
+        folder.ancestors().find(|folder| folder.join("wrangler.toml").is_file())
+    }
+
+    /// Where `stepwell dev` keeps the data of the project in this folder.
+    pub fn data_of(root: &Path) -> PathBuf {
+        root.join(".stepwell")
+    }
+
     /// The project of this folder, or of the nearest one above.
     pub fn find() -> Result<Self> {
         let here =
             env::current_dir().map_err(|error| Failure::local(format!("no folder to work in: {error}")))?;
-        let root = here.ancestors().find(|folder| folder.join("wrangler.toml").is_file());
-        let Some(root) = root else {
+        let Some(root) = Self::root_of(&here) else {
             return Err(Failure::local("there is no wrangler.toml in this folder or above it")
                 .next("Go into a project, or make one with `stepwell new NAME`."));
         };
@@ -99,12 +191,12 @@ impl Project {
                 .next("`stepwell new NAME` makes a project that has one."));
         }
         let not_served =
-            NOT_SERVED.iter().filter(|name| table.contains_key(**name)).map(|&name| name.to_owned());
+            ONLY_ON_CLOUDFLARE.iter().filter(|name| table.contains_key(**name)).map(|&name| name.to_owned());
         Ok(Self { root: root.to_owned(), wrangler, not_served: not_served.collect() })
     }
 
     /// Where `stepwell dev` keeps its data.
     pub fn data(&self) -> PathBuf {
-        self.root.join(".stepwell")
+        Self::data_of(&self.root)
     }
 }

@@ -19,6 +19,9 @@ pub struct Deploy {
     /// Build and check everything, and put nothing anywhere. Needs no account.
     #[arg(long)]
     dry_run: bool,
+    /// An environment of wrangler.toml, such as staging or production: a Worker of its own.
+    #[arg(long, value_name = "NAME")]
+    env: Option<String>,
     /// What else wrangler shall be told.
     #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<String>,
@@ -33,6 +36,10 @@ impl Deploy {
         let (program, first) = tools::wrangler(&project.root)?;
         let mut command = Command::new(&program);
         command.args(first).arg("deploy").args(&self.arguments).current_dir(&project.root);
+        if !self.arguments.iter().any(|argument| argument == "-e" || argument.starts_with("--env")) {
+            // An empty name means none: wrangler wants it said when there are environments.
+            command.args(["--env", self.env.as_deref().unwrap_or_default()]);
+        }
         if self.dry_run {
             command.args(["--dry-run", "--outdir", ".stepwell/deploy"]);
             // Nobody is asked anything, and nothing is sent.

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::{
     Global,
     failure::{Failure, Result},
+    tools,
 };
 
 /// The files of a project, and where they go.
@@ -54,6 +55,13 @@ impl New {
             return Ok(());
         }
         anstream::println!("{} is there. It has two workflows, in src/lib.rs.", self.path.display());
+        let missing = tools::missing(&self.path);
+        if !missing.is_empty() {
+            anstream::eprintln!("This machine lacks some of what the project needs:");
+        }
+        for failure in missing {
+            anstream::eprintln!("- {}. {}", failure.what, failure.next.unwrap_or_default());
+        }
         anstream::eprintln!("next: cd {} && npm install && stepwell dev", self.path.display());
         Ok(())
     }
@@ -89,7 +97,9 @@ struct Source {
 
 fn source(checkout: Option<&Path>) -> Result<Source> {
     let Some(checkout) = checkout else {
-        let common = format!("git = \"{}\"", env!("CARGO_PKG_REPOSITORY"));
+        // The release that this command belongs to: a branch would change under the project.
+        let common =
+            format!("git = \"{}\", tag = \"v{}\"", env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION"));
         return Ok(Source { common, sdk: "", engine: "" });
     };
     if !checkout.join("crates/stepwell/Cargo.toml").is_file() {
@@ -153,6 +163,7 @@ mod tests {
             for (path, _) in FILES {
                 let text = fs::read_to_string(root.join(path)).expect("it is there");
                 assert!(!text.contains("{{"), "{path}: {text}");
+                assert!(!text.contains("branch"), "{path} depends on a branch, which changes");
                 if Path::new(path).extension().is_some_and(|extension| extension == "toml") {
                     toml::from_str::<toml::Table>(&text).expect(path);
                 }

@@ -1,6 +1,7 @@
 //! What a project is served with on this machine: a key of its own, and the address of the latest `stepwell dev`.
 //!
-//! Owns `.stepwell/key`. The key is random: a web page that reaches the port cannot guess it.
+//! Owns `.stepwell/key`, and `.stepwell/app-key` for two Workers. The keys are random: a web page that reaches the port
+//! cannot guess them.
 
 use std::{
     env,
@@ -20,6 +21,9 @@ use crate::{
 /// The name of the variable that has the key.
 pub const KEY_VARIABLE: &str = "STEPWELL_KEY";
 
+/// The name of the variable that has the secret between engine and app, if they are two Workers.
+pub const APP_KEY_VARIABLE: &str = "STEPWELL_APP_KEY";
+
 /// How many random bytes a key has.
 const KEY_BYTES: usize = 32;
 
@@ -38,9 +42,21 @@ pub fn key(root: &Path, data: &Path) -> Result<Key> {
     if let Some((key, _)) = stored(root, data) {
         return Ok(key);
     }
-    let path = key_path(data);
+    kept(&key_path(data))
+}
+
+/// The secret that the engine and the app of a project share. It is made the first time.
+pub fn app_key(data: &Path) -> Result<Key> {
+    kept(&data.join("app-key"))
+}
+
+/// The key in a file, which is made the first time.
+fn kept(path: &Path) -> Result<Key> {
+    if let Ok(Some(key)) = read(path) {
+        return Ok(Key::from(key));
+    }
     let key = random()?;
-    private::write(&path, &format!("{key}\n"))
+    private::write(path, &format!("{key}\n"))
         .map_err(|error| Failure::local(format!("{}: {error}", path.display())))?;
     Ok(Key::from(key))
 }

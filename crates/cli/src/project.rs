@@ -1,4 +1,6 @@
 //! A project: a crate with workflows, and the configuration that Cloudflare's tools read too.
+//!
+//! A project is one Worker, or two: then the engine is a crate of its own in the folder `engine`, and calls the app.
 
 use std::{
     collections::BTreeMap,
@@ -11,22 +13,28 @@ use serde::Deserialize;
 use crate::failure::{Failure, Result};
 
 /// What a Worker may be bound to that only Cloudflare has.
-const ONLY_ON_CLOUDFLARE: &[&str] = &[
-    "ai",
-    "analytics_engine_datasets",
-    "browser",
-    "hyperdrive",
-    "send_email",
-    "services",
-    "vectorize",
-    "workflows",
-];
+const ONLY_ON_CLOUDFLARE: &[&str] =
+    &["ai", "analytics_engine_datasets", "browser", "hyperdrive", "send_email", "vectorize", "workflows"];
+
+/// The folder of an engine that is a Worker of its own.
+const ENGINE: &str = "engine";
 
 /// A project.
 #[derive(Debug)]
 pub struct Project {
     /// Its folder.
     pub root: PathBuf,
+    /// The Worker that answers requests: the engine, alone or with the app.
+    pub front: Worker,
+    /// The app, if that is a Worker of its own.
+    pub app: Option<Worker>,
+}
+
+/// A Worker of a project.
+#[derive(Debug)]
+pub struct Worker {
+    /// The folder of its crate.
+    pub folder: PathBuf,
     /// What its `wrangler.toml` says.
     pub wrangler: Wrangler,
     /// The bindings that `stepwell dev` has nothing for.
@@ -61,6 +69,20 @@ pub struct Wrangler {
     /// Its queues.
     #[serde(default)]
     pub queues: Queues,
+    /// The Workers that it calls.
+    #[serde(default)]
+    pub services: Vec<Service>,
+    /// Its environments.
+    #[serde(default)]
+    pub env: BTreeMap<String, Environment>,
+}
+
+/// An environment: what it has instead of what stands at the top.
+#[derive(Debug, Default, Deserialize)]
+pub struct Environment {
+    /// Its variables.
+    #[serde(default)]
+    pub vars: BTreeMap<String, toml::Value>,
 }
 
 /// The classes of objects of a Worker.
@@ -142,6 +164,15 @@ pub struct Consumer {
     pub dead_letter_queue: Option<String>,
 }
 
+/// Another Worker.
+#[derive(Debug, Deserialize)]
+pub struct Service {
+    /// The name that it is bound to.
+    pub binding: String,
+    /// The Worker's name.
+    pub service: String,
+}
+
 impl Wrangler {
     /// Whether it declares something that plain workerd has not.
     pub fn needs_miniflare(&self) -> bool {
@@ -158,7 +189,10 @@ impl Wrangler {
 impl Project {
     /// The folder of the project that a folder belongs to.
     pub fn root_of(folder: &Path) -> Option<&Path> {
-        folder.ancestors().find(|folder| folder.join("wrangler.toml").is_file())
+        let is_project = |folder: &&Path| folder.join("wrangler.toml").is_file();
+        let root = folder.ancestors().find(is_project)?;
+        let above = root.parent().filter(is_project).filter(|_| root.ends_with(ENGINE));
+        Some(above.unwrap_or(root))
     }
 
     /// Where `stepwell dev` keeps the data of the project in this folder.
@@ -179,24 +213,48 @@ impl Project {
 
     /// The project of a folder.
     pub fn at(root: &Path) -> Result<Self> {
-        let path = root.join("wrangler.toml");
+        let (mut front, mut app, engine) = (Worker::at(root)?, None, root.join(ENGINE));
+        if engine.join("wrangler.toml").is_file() {
+            app = Some(std::mem::replace(&mut front, Worker::at(&engine)?));
+        }
+        let own = app.as_ref().map(|app| app.wrangler.name.as_str());
+        let others = front.wrangler.services.iter().filter(|service| Some(service.service.as_str()) != own);
+        let others: Vec<_> = others.map(|service| format!("the service {}", service.service)).collect();
+        front.not_served.extend(others);
+        Ok(Self { root: root.to_owned(), front, app })
+    }
+
+    /// Its Workers, in the order in which they are deployed: the engine binds to the app.
+    pub fn workers(&self) -> impl Iterator<Item = &Worker> {
+        self.app.iter().chain([&self.front])
+    }
+
+    /// Its Workers by the names that they have on this machine. The one that answers requests comes first.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, &Worker)> {
+        [("main", &self.front)].into_iter().chain(self.app.iter().map(|app| ("app", app)))
+    }
+
+    /// Where `stepwell dev` keeps its data.
+    pub fn data(&self) -> PathBuf {
+        Self::data_of(&self.root)
+    }
+}
+
+impl Worker {
+    fn at(folder: &Path) -> Result<Self> {
+        let path = folder.join("wrangler.toml");
         let wrong = |what: String| Failure::local(format!("{}: {what}", path.display()));
         let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
         let table: toml::Table = toml::from_str(&text).map_err(|error| wrong(error.message().to_owned()))?;
         let wrangler: Wrangler = table.clone().try_into().map_err(|error: toml::de::Error| {
             wrong(error.message().to_owned()).next("A Worker has at least `name` and `compatibility_date`.")
         })?;
-        if !root.join("Cargo.toml").is_file() {
-            return Err(Failure::local(format!("{} has no Cargo.toml", root.display()))
+        if !folder.join("Cargo.toml").is_file() {
+            return Err(Failure::local(format!("{} has no Cargo.toml", folder.display()))
                 .next("`stepwell new NAME` makes a project that has one."));
         }
         let not_served =
             ONLY_ON_CLOUDFLARE.iter().filter(|name| table.contains_key(**name)).map(|&name| name.to_owned());
-        Ok(Self { root: root.to_owned(), wrangler, not_served: not_served.collect() })
-    }
-
-    /// Where `stepwell dev` keeps its data.
-    pub fn data(&self) -> PathBuf {
-        Self::data_of(&self.root)
+        Ok(Self { folder: folder.to_owned(), wrangler, not_served: not_served.collect() })
     }
 }

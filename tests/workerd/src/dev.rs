@@ -62,6 +62,18 @@ impl Project {
         Ok(project)
     }
 
+    /// Makes the engine a Worker of its own, with more at the end of its configuration.
+    pub fn add_engine(&self, script: &str, more: &str) -> Result<()> {
+        fs::create_dir_all(self.path("engine/bundle"))?;
+        self.write("engine/bundle/index.js", script)?;
+        fs::write(self.path("engine/bundle/index_bg.wasm"), EMPTY_WASM)?;
+        self.write("engine/Cargo.toml", "[package]\nname = \"engine\"\n")?;
+        self.write(
+            "engine/wrangler.toml",
+            &format!("name = \"engine\"\ncompatibility_date = \"{COMPATIBILITY_DATE}\"\n{more}"),
+        )
+    }
+
     fn new() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("stepwell-dev-").tempdir()?;
         let project = Self { folder, port: free_port()? };

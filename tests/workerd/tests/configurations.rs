@@ -19,8 +19,8 @@ export class Cell extends DurableObject {}
 export class Catalog extends DurableObject {}
 export default { fetch() { return new Response(''); } };";
 
-/// Checks one configuration in the folder: no environment, and each that it has.
-async fn check(folder: &Path, file: &str) -> Result<()> {
+/// Checks one configuration in the folder: no environment, and each that it has. An engine has cells.
+async fn check(folder: &Path, file: &str, is_engine: bool) -> Result<()> {
     let path = folder.join(file);
     let mut table: toml::Table = toml::from_str(&fs::read_to_string(&path)?)?;
     // Nothing is built.
@@ -54,7 +54,7 @@ async fn check(folder: &Path, file: &str) -> Result<()> {
         let said = format!("{}{}", String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
         ensure!(output.status.success(), "{file} --env '{environment}':\n{said}");
         ensure!(!said.contains("WARNING"), "{file} --env '{environment}':\n{said}");
-        if file != "wrangler.app.toml" {
+        if is_engine {
             ensure!(said.contains("env.CELL (Cell"), "{file} --env '{environment}' has no cells:\n{said}");
         }
     }
@@ -62,21 +62,26 @@ async fn check(folder: &Path, file: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_new_project_can_be_deployed_in_each_environment() -> TestResult {
+async fn a_new_project_can_be_deployed_in_each_form_and_environment() -> TestResult {
     let folder = tempfile::tempdir()?;
-    let made =
-        Command::new(stepwell_binary()?).args(["new", "orders"]).current_dir(folder.path()).output().await?;
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    check(&folder.path().join("orders"), "wrangler.toml").await?;
+    for arguments in [&["new", "orders"][..], &["new", "shop", "--two-workers"]] {
+        let made = Command::new(stepwell_binary()?).args(arguments).current_dir(folder.path()).output().await?;
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    check(&folder.path().join("orders"), "wrangler.toml", true).await?;
+    check(&folder.path().join("shop"), "wrangler.toml", false).await?;
+    check(&folder.path().join("shop/engine"), "wrangler.toml", true).await?;
     Ok(())
 }
 
 #[tokio::test]
 async fn the_quickstart_can_be_deployed_in_each_form_and_environment() -> TestResult {
-    for file in ["wrangler.toml", "wrangler.app.toml", "wrangler.engine.toml"] {
+    for (file, is_engine) in
+        [("wrangler.toml", true), ("wrangler.app.toml", false), ("wrangler.engine.toml", true)]
+    {
         let folder = tempfile::tempdir()?;
         fs::copy(repository_root().join("examples/quickstart").join(file), folder.path().join(file))?;
-        check(folder.path(), file).await?;
+        check(folder.path(), file, is_engine).await?;
     }
     Ok(())
 }

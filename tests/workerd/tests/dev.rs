@@ -32,6 +32,20 @@ const BINDINGS: &str = "export default {
   },
 };";
 
+/// Answers what it is bound to, to the engine only.
+const APP: &str = "export default {
+  fetch(request, env) { return new Response(`${env.STEPWELL_APP_KEY} ${env.STEPWELL_KEY}`); },
+};";
+
+/// Answers whether the app has the same secret and not the deployment's key, and how long both are.
+const ENGINE: &str = "export default {
+  async fetch(request, env) {
+    const app = await (await env.APP.fetch(request)).text();
+    const { STEPWELL_APP_KEY: shared, STEPWELL_KEY: own } = env;
+    return new Response([app === `${shared} undefined`, shared.length, own.length].join(' '));
+  },
+};";
+
 const BOUND: &str = "[[kv_namespaces]]\nbinding = \"KV\"\n\
     [[d1_databases]]\nbinding = \"DB\"\ndatabase_name = \"orders\"\ndatabase_id = \"1\"\n\
     [[r2_buckets]]\nbinding = \"FILES\"\nbucket_name = \"files\"\n";
@@ -168,6 +182,21 @@ async fn runs_go_on_over_kills_and_from_workerd_to_miniflare() -> TestResult {
         let ended = http.send(request, &run).await?.json()?;
         assert_eq!(ended["status"], "completed", "{ended}");
     }
+    dev.kill().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_workers_are_served_together_and_share_a_secret_of_their_own() -> TestResult {
+    let project = Project::of_script(APP)?;
+    project.add_engine(ENGINE, "[[services]]\nbinding = \"APP\"\nservice = \"orders\"\n")?;
+    let mut dev = project.dev().await?;
+    project.answers("/", "true 64 64").await?;
+    project.configure("[[kv_namespaces]]\nbinding = \"KV\"\n")?;
+    dev.ready().await?;
+    project.answers("/", "true 64 64").await?;
+    let nodes = children_of(dev.pid()?)?;
+    assert!(nodes.iter().any(|(_, args)| args.contains("miniflare.mjs")), "{nodes:?}");
     dev.kill().await?;
     Ok(())
 }

@@ -25,7 +25,7 @@ use crate::{
     local::{self, KEY_VARIABLE},
     lock::Lock,
     private,
-    project::Project,
+    project::{Project, Worker},
     serving::{self, Kill, Server, Serving, guarded, kill_group},
     sources::{Change, Sources},
     tools, variables,
@@ -188,11 +188,22 @@ impl Session<'_> {
         Ok(server)
     }
 
-    /// Builds, and lets nobody wait for a build that nobody wants any more.
+    /// Builds all Workers, and takes over what came out.
     fn build(&self) -> Built {
+        for worker in self.serving.project.workers() {
+            match self.build_worker(worker) {
+                Built::Well => {}
+                other @ (Built::Badly(_) | Built::Stopped) => return other,
+            }
+        }
+        self.serving.adopt().map_or_else(Built::Badly, |()| Built::Well)
+    }
+
+    /// Builds, and lets nobody wait for a build that nobody wants any more.
+    fn build_worker(&self, worker: &Worker) -> Built {
         let began = Instant::now();
-        say(self.global, &format!("building {}", self.serving.project.wrangler.name));
-        let mut child = match self.build_command() {
+        say(self.global, &format!("building {}", worker.wrangler.name));
+        let mut child = match self.build_command(worker) {
             Ok(child) => child,
             Err(failure) => return Built::Badly(failure),
         };
@@ -205,7 +216,7 @@ impl Session<'_> {
                 Ok(None) => thread::sleep(TICK),
                 Ok(Some(status)) if status.success() => {
                     say(self.global, &format!("built in {} s", began.elapsed().as_secs()));
-                    return self.serving.adopt().map_or_else(Built::Badly, |()| Built::Well);
+                    return Built::Well;
                 }
                 Ok(Some(_)) => {
                     return Built::Badly(
@@ -217,14 +228,14 @@ impl Session<'_> {
         }
     }
 
-    fn build_command(&self) -> Result<Child> {
+    fn build_command(&self, worker: &Worker) -> Result<Child> {
         let mut command = guarded(&self.worker_build, Kill::Gently)?;
         if self.dev.release {
             command.arg("--release");
         } else {
             command.args(["--dev", "--no-opt"]);
         }
-        command.args(&self.dev.arguments).current_dir(&self.serving.project.root).stdin(Stdio::null());
+        command.args(&self.dev.arguments).current_dir(&worker.folder).stdin(Stdio::null());
         if self.global.json {
             command.stdout(Stdio::null());
         }
@@ -263,16 +274,19 @@ fn given_key(global: &Global) -> Option<Key> {
 
 /// Says what a person may not expect.
 fn warn(global: &Global, project: &Project) {
-    if !project.not_served.is_empty() {
-        let names = project.not_served.join(", ");
-        say(
-            global,
-            &format!("{names}: only on Cloudflare; `npx wrangler dev` has stand-ins for some of them"),
-        );
-    }
-    if private::is_open_to_others(&project.root.join(variables::FILE)) {
-        let file = variables::FILE;
-        say(global, &format!("other users of this machine can read {file}: run `chmod 600 {file}`"));
+    for worker in project.workers() {
+        if !worker.not_served.is_empty() {
+            let names = worker.not_served.join(", ");
+            say(
+                global,
+                &format!("{names}: only on Cloudflare; `npx wrangler dev` has stand-ins for some of them"),
+            );
+        }
+        let file = worker.folder.join(variables::FILE);
+        if private::is_open_to_others(&file) {
+            let file = file.display();
+            say(global, &format!("other users of this machine can read {file}: run `chmod 600 {file}`"));
+        }
     }
 }
 

@@ -109,9 +109,9 @@ fn machine() -> Vec<Check> {
     ];
     checks.push(match &project {
         Ok(project) => {
-            let Project { root, wrangler, .. } = project;
-            match library(root) {
-                Ok(()) => Check::good("project", format!("{} in {}", wrangler.name, root.display())),
+            let names: Vec<_> = project.workers().map(|worker| worker.wrangler.name.as_str()).collect();
+            match project.workers().try_for_each(|worker| library(&worker.folder)) {
+                Ok(()) => Check::good("project", format!("{} in {}", names.join(" and "), root.display())),
                 Err(failure) => Check::of("project", State::Bad, failure),
             }
         }
@@ -225,6 +225,11 @@ fn configuration(global: &Global) -> Vec<Check> {
                     "Set STEPWELL_KEY, or `key` in a profile, to the key of this deployment.",
                 ),
                 401 => Check::bad("key", "there is none", "Set STEPWELL_KEY, or `key` in a profile."),
+                _ if text.contains("\"misconfigured\"") => Check::bad(
+                    "key",
+                    "the deployment refuses everybody: its settings make no sense, or its key is missing or too short",
+                    "openssl rand -hex 32 | npx wrangler secret put STEPWELL_KEY   (see docs/errors/misconfigured.md)",
+                ),
                 other => Check::bad("key", format!("the answer is {other}"), "Look into the Worker's log."),
             });
         }

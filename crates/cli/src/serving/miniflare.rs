@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Kill, Serving, guarded, own_program};
 use crate::{
     failure::{Failure, Result},
-    project::{Consumer, D1Database, KvNamespace, ObjectBinding, Producer, R2Bucket},
+    project::{Consumer, D1Database, KvNamespace, ObjectBinding, Producer, R2Bucket, Worker},
 };
 
 /// The program that Node runs.
@@ -47,7 +47,13 @@ impl Serving {
 
     /// What the script is told.
     fn options(&self, miniflare: &Path) -> Value {
-        let wrangler = &self.project.wrangler;
+        let workers: Vec<_> = self.project.named().map(|(name, worker)| self.worker(name, worker)).collect();
+        json!({ "miniflare": miniflare, "port": self.port, "data": self.persisted(), "workers": workers })
+    }
+
+    fn worker(&self, name: &str, worker: &Worker) -> Value {
+        let wrangler = &worker.wrangler;
+        let services: BTreeMap<_, _> = self.services(worker).collect();
         let objects: BTreeMap<_, _> = wrangler
             .durable_objects
             .bindings
@@ -81,22 +87,18 @@ impl Serving {
         let consumers: BTreeMap<_, _> =
             wrangler.queues.consumers.iter().map(|consumer| (&consumer.queue, consuming(consumer))).collect();
         json!({
-            "miniflare": miniflare,
-            "port": self.port,
-            "data": self.persisted(),
-            "worker": {
-                "name": wrangler.name,
-                "folder": self.folder(),
-                "compatibilityDate": wrangler.compatibility_date,
-                "compatibilityFlags": wrangler.compatibility_flags,
-                "bindings": self.texts(),
-                "durableObjects": objects,
-                "kvNamespaces": kv,
-                "r2Buckets": r2,
-                "d1Databases": d1,
-                "queueProducers": producers,
-                "queueConsumers": consumers,
-            },
+            "name": wrangler.name,
+            "folder": self.bundle(name),
+            "compatibilityDate": wrangler.compatibility_date,
+            "compatibilityFlags": wrangler.compatibility_flags,
+            "bindings": self.texts(worker),
+            "serviceBindings": services,
+            "durableObjects": objects,
+            "kvNamespaces": kv,
+            "r2Buckets": r2,
+            "d1Databases": d1,
+            "queueProducers": producers,
+            "queueConsumers": consumers,
         })
     }
 }

@@ -22,10 +22,10 @@ use std::{
 use crate::{
     config::Key,
     failure::{Failure, Result},
-    local::KEY_VARIABLE,
+    local::{self, APP_KEY_VARIABLE, KEY_VARIABLE},
     lock::Lock,
     private,
-    project::Project,
+    project::{Project, Worker},
     tools, variables,
 };
 
@@ -49,8 +49,10 @@ pub struct Serving {
     pub key: Key,
     /// Keeps every other `dev` away from the data.
     pub lock: Lock,
-    /// The variables of `.dev.vars`.
-    variables: Vec<(String, String)>,
+    /// The variables of each Worker's `.dev.vars`, by the Worker's folder.
+    variables: BTreeMap<PathBuf, Vec<(String, String)>>,
+    /// What engine and app share, if they are two Workers.
+    app_key: Option<Key>,
     runtime: Runtime,
 }
 
@@ -70,14 +72,16 @@ pub struct Server {
 impl Serving {
     /// Reads what the project is to be served with.
     pub fn new(project: Project, port: u16, key: Key, lock: Lock) -> Result<Self> {
-        let (runtime, variables) = (Runtime::of(&project)?, variables::read(&project.root)?);
-        Ok(Self { project, port, key, lock, variables, runtime })
+        let (runtime, variables) = (Runtime::of(&project)?, variables_of(&project)?);
+        let app_key = app_key_of(&project)?;
+        Ok(Self { project, port, key, lock, variables, app_key, runtime })
     }
 
     /// Reads the project's configuration and variables again. If they make no sense, the old ones stay.
     pub fn reload(&mut self) -> Result {
         let project = Project::at(&self.project.root)?;
-        let (runtime, variables) = (Runtime::of(&project)?, variables::read(&project.root)?);
+        let (runtime, variables) = (Runtime::of(&project)?, variables_of(&project)?);
+        self.app_key = app_key_of(&project)?;
         (self.project, self.runtime, self.variables) = (project, runtime, variables);
         Ok(())
     }
@@ -95,17 +99,19 @@ impl Serving {
         }
     }
 
-    /// Takes over the bundle that was just built: what a later build leaves half done does not matter then.
+    /// Takes over the bundles that were just built: what a later build leaves half done does not matter then.
     pub fn adopt(&self) -> Result {
-        let folder = self.folder();
-        private::create_folder(&folder)
-            .map_err(|error| Failure::local(format!("{}: {error}", folder.display())))?;
-        for module in MODULES {
-            let built = self.project.root.join("build").join(module);
-            fs::copy(&built, folder.join(module)).map_err(|error| {
-                Failure::local(format!("the build has left no {}: {error}", built.display()))
-                    .next("Is `crate-type = [\"cdylib\", \"rlib\"]` in Cargo.toml?")
-            })?;
+        for (name, worker) in self.project.named() {
+            let folder = self.bundle(name);
+            private::create_folder(&folder)
+                .map_err(|error| Failure::local(format!("{}: {error}", folder.display())))?;
+            for module in MODULES {
+                let built = worker.folder.join("build").join(module);
+                fs::copy(&built, folder.join(module)).map_err(|error| {
+                    Failure::local(format!("the build has left no {}: {error}", built.display()))
+                        .next("Is `crate-type = [\"cdylib\", \"rlib\"]` in Cargo.toml?")
+                })?;
+            }
         }
         Ok(())
     }
@@ -142,24 +148,41 @@ impl Serving {
         }
     }
 
-    /// The texts that the Worker is bound to: the variables of `wrangler.toml`, over them those of `.dev.vars`, and
-    /// over all of them ours. The key is not among them.
-    fn texts(&self) -> BTreeMap<String, String> {
-        let vars = self.project.wrangler.vars.iter().map(|(name, value)| {
+    /// The texts that a Worker is bound to: the variables of `wrangler.toml`, over them those of `.dev.vars`, and
+    /// over all of them ours. The deployment's key is not among them: only the engine gets it.
+    fn texts(&self, worker: &Worker) -> BTreeMap<String, String> {
+        let vars = worker.wrangler.vars.iter().map(|(name, value)| {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             (name.clone(), text)
         });
         let mut texts: BTreeMap<_, _> = vars.collect();
-        texts.extend(self.variables.iter().cloned());
+        texts.extend(self.variables.get(&worker.folder).into_iter().flatten().cloned());
         texts.remove(KEY_VARIABLE);
         let (name, value) = DEVELOPMENT;
         texts.insert(name.to_owned(), value.to_owned());
+        if let Some(key) = &self.app_key {
+            texts.insert(APP_KEY_VARIABLE.to_owned(), key.secret().to_owned());
+        }
         texts
     }
 
-    /// Where the bundle and the runtime's configuration are.
+    /// The services of this project that a Worker is bound to: the name of each binding, and of the Worker.
+    fn services<'a>(&'a self, worker: &'a Worker) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let app = self.project.app.as_ref().map(|app| app.wrangler.name.as_str());
+        let services = worker.wrangler.services.iter();
+        services
+            .filter(move |service| Some(service.service.as_str()) == app)
+            .map(|service| (service.binding.as_str(), service.service.as_str()))
+    }
+
+    /// Where the bundles and the runtime's configuration are.
     fn folder(&self) -> PathBuf {
         self.project.data().join("worker")
+    }
+
+    /// Where the bundle of a Worker is.
+    fn bundle(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
     }
 
     /// Where everything is that has to survive. Wrangler's `--persist-to .stepwell` means the same folder.
@@ -184,12 +207,20 @@ impl Serving {
 impl Runtime {
     fn of(project: &Project) -> Result<Self> {
         let workerd = tools::workerd(&project.root)?;
-        if !project.wrangler.needs_miniflare() {
+        if !project.workers().any(|worker| worker.wrangler.needs_miniflare()) {
             return Ok(Self::Workerd { workerd });
         }
         let (node, miniflare) = (tools::node(&project.root)?, tools::miniflare(&project.root)?);
         Ok(Self::Miniflare { workerd, node, miniflare })
     }
+}
+
+fn variables_of(project: &Project) -> Result<BTreeMap<PathBuf, Vec<(String, String)>>> {
+    project.workers().map(|worker| Ok((worker.folder.clone(), variables::read(&worker.folder)?))).collect()
+}
+
+fn app_key_of(project: &Project) -> Result<Option<Key>> {
+    project.app.as_ref().map(|_| local::app_key(&project.data())).transpose()
 }
 
 impl Server {

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, fmt::Write as _, path::Path, process::Command};
 
 use super::{Kill, Serving, guarded};
-use crate::{failure::Result, local::KEY_VARIABLE};
+use crate::{failure::Result, local::KEY_VARIABLE, project::Worker};
 
 impl Serving {
     /// The command that serves the project with workerd.
@@ -18,11 +18,11 @@ impl Serving {
 
     /// The configuration, in the language of workerd.
     fn render(&self) -> String {
-        let wrangler = &self.project.wrangler;
         let mut text = String::from("using Workerd = import \"/workerd/workerd.capnp\";\n\n");
-        text.push_str(
-            "const config :Workerd.Config = (\n  services = [\n    (name = \"main\", worker = .main),\n",
-        );
+        text.push_str("const config :Workerd.Config = (\n  services = [\n");
+        for (name, _) in self.project.named() {
+            let _ = writeln!(text, "    (name = \"{name}\", worker = .{name}),");
+        }
         text.push_str("    (name = \"disk\", disk = (path = \"disk\", writable = true)),\n");
         // People's own servers are on this machine and beside it.
         text.push_str("    (name = \"internet\", network = (allow = [\"public\", \"private\"],");
@@ -32,9 +32,18 @@ impl Serving {
             text,
             "  sockets = [(name = \"http\", address = {address}, http = (), service = \"main\")],\n);\n"
         );
-        text.push_str("const main :Workerd.Worker = (\n  modules = [\n");
-        text.push_str("    (name = \"index.js\", esModule = embed \"index.js\"),\n");
-        text.push_str("    (name = \"./index_bg.wasm\", wasm = embed \"index_bg.wasm\"),\n  ],\n");
+        for (name, worker) in self.project.named() {
+            self.render_worker(name, worker, &mut text);
+        }
+        text
+    }
+
+    fn render_worker(&self, name: &str, worker: &Worker, text: &mut String) {
+        let wrangler = &worker.wrangler;
+        let _ = writeln!(text, "const {name} :Workerd.Worker = (\n  modules = [");
+        let _ = writeln!(text, "    (name = \"index.js\", esModule = embed \"{name}/index.js\"),");
+        let _ =
+            writeln!(text, "    (name = \"./index_bg.wasm\", wasm = embed \"{name}/index_bg.wasm\"),\n  ],");
         let _ = writeln!(text, "  compatibilityDate = {},", quote(&wrangler.compatibility_date));
         let flags: Vec<_> = wrangler.compatibility_flags.iter().map(|flag| quote(flag)).collect();
         let _ = writeln!(text, "  compatibilityFlags = [{}],", flags.join(", "));
@@ -49,12 +58,17 @@ impl Serving {
             let (name, class) = (quote(&binding.name), quote(&binding.class_name));
             let _ = writeln!(text, "    (name = {name}, durableObjectNamespace = {class}),");
         }
-        for (name, value) in self.texts() {
+        for (binding, _) in self.services(worker) {
+            let _ = writeln!(text, "    (name = {}, service = \"app\"),", quote(binding));
+        }
+        for (name, value) in self.texts(worker) {
             let _ = writeln!(text, "    (name = {}, text = {}),", quote(&name), quote(&value));
         }
-        let key = quote(KEY_VARIABLE);
-        let _ = writeln!(text, "    (name = {key}, fromEnvironment = {key}),\n  ],\n);");
-        text
+        if name == "main" {
+            let key = quote(KEY_VARIABLE);
+            let _ = writeln!(text, "    (name = {key}, fromEnvironment = {key}),");
+        }
+        text.push_str("  ],\n);\n");
     }
 }
 

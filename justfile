@@ -41,9 +41,9 @@ lint:
 deny:
     source scripts/env.sh && cargo deny --locked check bans licenses sources
 
-# Known vulnerabilities. Apart from `verify`, because it needs the advisory database from the network.
+# Checks the dependencies for known vulnerabilities, if the advisory database can be fetched.
 audit:
-    source scripts/env.sh && cargo deny --locked check advisories
+    scripts/audit
 
 test:
     source scripts/env.sh && cargo nextest run --workspace --all-features --locked --exclude stepwell-workerd-tests

@@ -297,7 +297,8 @@ impl Client {
         let failure = Failure::new(Exit::Refused, detail).code(code.clone());
         match code.as_str() {
             "unauthorized" if self.target.key.is_none() => failure.next(
-                "Set STEPWELL_KEY, or `key` in a profile, to the key of this deployment (see docs/cli.md).",
+                "Set STEPWELL_KEY, or `key` in a profile, to the key of this deployment. The project that `stepwell dev` \
+                 serves has its own: run the command in the project's folder.",
             ),
             "unauthorized" => failure.next(format!(
                 "The key comes from {}: is it the one of {}?",

@@ -1,6 +1,8 @@
 //! Which deployment is meant: its address and its key.
 //!
-//! A key belongs to an address. One that stands in a profile is only ever sent to that profile's address.
+//! A key belongs to an address. One that stands in a profile is only ever sent to that profile's address, and the one
+//! of a project only to the port on this machine where the project is served. No key goes over plain http to another
+//! machine, unless a person insists.
 
 use std::{
     collections::BTreeMap,
@@ -9,14 +11,18 @@ use std::{
 };
 
 use serde::Deserialize;
+use ureq::http::Uri;
 
-use crate::failure::{Failure, Result};
+use crate::{
+    failure::{Failure, Result},
+    private,
+};
 
-/// Where `stepwell dev` serves.
+/// Where `stepwell dev` serves, if no other port is named.
 pub const LOCAL_ADDRESS: &str = "http://127.0.0.1:8787";
 
-/// What `stepwell dev` takes for the key if nobody says another.
-pub const LOCAL_KEY: &str = "local-key";
+/// The profile that every project has: what `stepwell dev` serves.
+const LOCAL_PROFILE: &str = "local";
 
 /// The deployment's key. Whatever prints it, prints that there is one.
 #[derive(Clone, PartialEq, Eq)]
@@ -52,6 +58,8 @@ pub struct Target {
     pub source: String,
     /// Where the key comes from, in words.
     pub key_source: String,
+    /// Whether the key stands in the configuration file.
+    pub key_is_in_file: bool,
 }
 
 /// What the command line and the environment say about it.
@@ -67,6 +75,21 @@ pub struct Given {
     pub environment_address: Option<String>,
     /// `STEPWELL_KEY`
     pub environment_key: Option<Key>,
+    /// `--insecure`
+    pub insecure: bool,
+    /// What the project of this folder is served with on this machine.
+    pub local: Option<Local>,
+}
+
+/// What a project is served with on this machine.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// Its address.
+    pub address: String,
+    /// Its key.
+    pub key: Key,
+    /// Where the key comes from, in words.
+    pub key_source: String,
 }
 
 /// The configuration file.
@@ -111,7 +134,14 @@ pub fn target(given: Given) -> Result<Target> {
         Some(path) => read(path)?,
         None => File::default(),
     };
-    resolve(given, &file, &|name| std::env::var(name).ok())
+    let target = resolve(given, &file, &|name| std::env::var(name).ok())?;
+    if let Some(path) = path.filter(|path| target.key_is_in_file && private::is_open_to_others(path)) {
+        let path = path.display();
+        anstream::eprintln!(
+            "warning: other users of this machine can read the keys in {path}: run `chmod 600 {path}`"
+        );
+    }
+    Ok(target)
 }
 
 fn read(path: &Path) -> Result<File> {
@@ -146,20 +176,26 @@ fn unquoted(message: &str) -> String {
 
 /// Finds out which deployment is meant, by what is said about it.
 pub fn resolve(given: Given, file: &File, variable: &dyn Fn(&str) -> Option<String>) -> Result<Target> {
-    let Given { address, key, profile, environment_address, environment_key } = given;
+    let Given { address, key, profile, environment_address, environment_key, insecure, local } = given;
     let is_named = profile.is_some();
     let key = key.map(|key| (key, "--key".to_owned()));
     // Who names a profile means its key too, whatever the environment has for another deployment.
     let environment_key = environment_key.filter(|_| !is_named || address.is_some());
     let key = key.or_else(|| Some((environment_key?, "STEPWELL_KEY".to_owned())));
+    let target_at = |address: &str, key, source| target_at(address, key, source, insecure, local.as_ref());
     if let Some(address) = address {
         return target_at(&address, key, "--address".into());
     }
     if !is_named && let Some(address) = environment_address {
         return target_at(&address, key, "STEPWELL_ADDRESS".into());
     }
-    let Some(name) = profile.or_else(|| file.default.clone()) else {
-        return target_at(LOCAL_ADDRESS, key, "the default".into());
+    let name = profile.or_else(|| file.default.clone());
+    // A configuration may have a profile of this name too.
+    let Some(name) = name.filter(|name| name != LOCAL_PROFILE || file.profiles.contains_key(name)) else {
+        return match &local {
+            Some(local) => target_at(&local.address, key, "`stepwell dev` in this project".into()),
+            None => target_at(LOCAL_ADDRESS, key, "the default".into()),
+        };
     };
     let Some(found) = file.profiles.get(&name) else {
         let known: Vec<_> = file.names().collect();
@@ -167,22 +203,38 @@ pub fn resolve(given: Given, file: &File, variable: &dyn Fn(&str) -> Option<Stri
         return Err(Failure::usage(format!("there is no profile '{name}'; the configuration has: {known}")));
     };
     let source = format!("the profile '{name}'");
+    let is_in_file = key.is_none() && found.key.is_some();
     let own = match (&found.key, &found.key_env) {
         (Some(key), _) => Some((Key(key.clone()), source.clone())),
         (None, Some(name)) => variable(name).map(|key| (Key(key), name.clone())),
         (None, None) => None,
     };
-    target_at(&found.address, key.or(own), source)
+    let target = target_at(&found.address, key.or(own), source)?;
+    Ok(Target { key_is_in_file: is_in_file, ..target })
 }
 
-fn target_at(address: &str, key: Option<(Key, String)>, source: String) -> Result<Target> {
+fn target_at(
+    address: &str,
+    key: Option<(Key, String)>,
+    source: String,
+    insecure: bool,
+    local: Option<&Local>,
+) -> Result<Target> {
     let address = address.trim_end_matches('/').to_owned();
     if !address.starts_with("http://") && !address.starts_with("https://") {
         let what = format!("'{address}' is no address: it begins with http:// or https://");
         return Err(Failure::usage(what).next(format!("For `stepwell dev` it is {LOCAL_ADDRESS}.")));
     }
-    let local = || (Key(LOCAL_KEY.into()), "`stepwell dev`".to_owned());
-    let key = key.or_else(|| is_loopback(&address).then(local));
+    // `http://localhost@elsewhere` leads elsewhere, and does not look like it.
+    let uri = address.parse::<Uri>().ok();
+    if uri.and_then(|uri| Some(uri.authority()?.as_str().contains('@'))).unwrap_or_default() {
+        let what = format!("the address from {source} has a user name or a password in it");
+        return Err(
+            Failure::usage(what).next("Take out everything up to the '@'. Name a key with STEPWELL_KEY.")
+        );
+    }
+    let local = local.filter(|local| is_loopback(&address) && port(&address) == port(&local.address));
+    let key = key.or_else(|| local.map(|local| (local.key.clone(), local.key_source.clone())));
     if let Some((Key(key), from)) = &key
         && !key.bytes().all(|byte| byte.is_ascii_graphic())
     {
@@ -190,20 +242,28 @@ fn target_at(address: &str, key: Option<(Key, String)>, source: String) -> Resul
             format!("the key of {from} has characters that cannot be sent: only visible ASCII ones can");
         return Err(Failure::usage(what).next("Look for a space or a line break at its end."));
     }
+    if key.is_some() && address.starts_with("http://") && !is_loopback(&address) && !insecure {
+        let what =
+            format!("refusing to send your key to {address}: plain http lets everyone on the way read it");
+        return Err(Failure::usage(what)
+            .next("Use https://. If you trust the network, such as a VPN, add --insecure."));
+    }
     let (key, key_source) = key.map_or((None, String::new()), |(key, from)| (Some(key), from));
-    Ok(Target { address, key, source, key_source })
+    Ok(Target { address, key, source, key_source, key_is_in_file: false })
 }
 
 /// Whether an address is on this machine.
 pub fn is_loopback(address: &str) -> bool {
-    let rest = address.strip_prefix("http://").or_else(|| address.strip_prefix("https://"));
-    let authority = rest.unwrap_or_default().split('/').next().unwrap_or_default();
-    let host = if let Some(v6) = authority.strip_prefix('[') {
-        v6.split(']').next().unwrap_or_default()
-    } else {
-        authority.split(':').next().unwrap_or_default()
-    };
-    host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+    let Ok(uri) = address.parse::<Uri>() else { return false };
+    let host = uri.host().unwrap_or_default();
+    let ip = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host == "localhost" || ip.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+}
+
+/// The port that an address names.
+fn port(address: &str) -> Option<u16> {
+    let uri = address.parse::<Uri>().ok()?;
+    uri.port_u16().or_else(|| Some(if uri.scheme_str() == Some("https") { 443 } else { 80 }))
 }
 
 #[cfg(test)]
@@ -259,17 +319,67 @@ mod tests {
         assert_eq!(secret(&target), None);
     }
 
+    fn in_project(given: Given) -> Result<Target> {
+        let local = Local {
+            address: "http://127.0.0.1:9000".into(),
+            key: Key("project-key".into()),
+            key_source: "`stepwell dev`".into(),
+        };
+        resolve(Given { local: Some(local), ..given }, &File::default(), &|_| None)
+    }
+
     #[test]
-    fn only_an_address_on_this_machine_gets_the_local_key() {
+    fn only_the_port_where_the_project_is_served_gets_its_key() {
         for (address, key) in [
-            ("http://127.0.0.1:1", Some(LOCAL_KEY)),
-            ("http://localhost:8787", Some(LOCAL_KEY)),
-            ("http://[::1]:8787", Some(LOCAL_KEY)),
-            ("http://127.0.0.1.example:8787", None),
+            ("http://127.0.0.1:9000", Some("project-key")),
+            ("http://localhost:9000", Some("project-key")),
+            ("http://[::1]:9000", Some("project-key")),
+            ("http://127.0.0.1:8787", None),
+            ("http://127.0.0.1.example:9000", None),
+            ("https://localhost.example:9000", None),
             ("https://localhost.example", None),
         ] {
-            let target = find(Given { address: Some(address.into()), ..Given::default() });
-            assert_eq!(secret(&target), key, "{address}");
+            let target = in_project(Given { address: Some(address.into()), ..Given::default() });
+            assert_eq!(secret(&target.expect(address)), key, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_project_is_found_without_a_word_and_as_the_profile_local() {
+        for profile in [None, Some(LOCAL_PROFILE.to_owned())] {
+            let target = in_project(Given { profile, ..Given::default() }).expect("it makes sense");
+            assert_eq!(
+                (target.address.as_str(), secret(&target)),
+                ("http://127.0.0.1:9000", Some("project-key"))
+            );
+        }
+    }
+
+    #[test]
+    fn no_key_goes_over_plain_http_to_another_machine_unless_a_person_insists() {
+        let given = |address: &str, insecure| Given {
+            address: Some(address.into()),
+            key: Some(Key("secret-key".into())),
+            insecure,
+            ..Given::default()
+        };
+        for address in ["http://orders.example", "http://10.0.0.7:8787", "http://127.0.0.1.example"] {
+            let failure = in_project(given(address, false)).expect_err(address);
+            assert!(!failure.what.contains("secret-key"), "{}", failure.what);
+            in_project(given(address, true)).expect("a person insists");
+            let without_key = Given { address: Some(address.into()), ..Given::default() };
+            in_project(without_key).expect("nothing secret is sent");
+        }
+        for address in ["https://orders.example", "http://127.0.0.1:1", "http://[::1]", "http://localhost"] {
+            in_project(given(address, false)).expect(address);
+        }
+    }
+
+    #[test]
+    fn an_address_that_only_looks_like_this_machine_is_refused() {
+        for address in ["http://localhost:9000@evil.example", "http://localhost@evil.example/x"] {
+            let target = in_project(Given { address: Some(address.into()), ..Given::default() });
+            assert!(target.is_err(), "{address} gets the key of the project");
         }
     }
 

@@ -3,4 +3,5 @@
 
 pub mod config;
 pub mod failure;
+pub mod private;
 pub mod words;

@@ -10,13 +10,18 @@ mod config;
 mod events;
 mod failure;
 mod feed;
+mod local;
+mod lock;
+mod private;
 mod project;
+mod serving;
+mod sources;
 mod table;
 mod telling;
 mod timeline;
 mod tools;
+mod variables;
 mod words;
-mod workerd;
 
 use std::process::ExitCode;
 
@@ -55,9 +60,12 @@ struct Global {
     /// Its key; also `STEPWELL_KEY`, which other people on this machine cannot see.
     #[arg(long, global = true, value_name = "KEY")]
     key: Option<Key>,
-    /// A profile of the configuration file.
+    /// A profile of the configuration file, or `local` for the project in this folder.
     #[arg(long, global = true, value_name = "NAME")]
     profile: Option<String>,
+    /// Send the key over plain http to another machine. Everyone on the way can read it.
+    #[arg(long, global = true)]
+    insecure: bool,
     /// Write JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -76,6 +84,8 @@ impl Global {
             profile: self.profile.clone(),
             environment_address: variable("STEPWELL_ADDRESS"),
             environment_key: variable("STEPWELL_KEY").map(Key::from),
+            insecure: self.insecure,
+            local: local::find(),
         })
     }
 

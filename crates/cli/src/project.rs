@@ -1,4 +1,6 @@
 //! A project: a crate with workflows, and the configuration that Cloudflare's tools read too.
+//!
+//! A project is one Worker, or two: then the engine is a crate of its own in the folder `engine`, and calls the app.
 
 use std::{
     collections::BTreeMap,
@@ -10,27 +12,29 @@ use serde::Deserialize;
 
 use crate::failure::{Failure, Result};
 
-/// What a Worker may be bound to that only Cloudflare and its own tools have.
-const NOT_SERVED: &[&str] = &[
-    "ai",
-    "analytics_engine_datasets",
-    "browser",
-    "d1_databases",
-    "hyperdrive",
-    "kv_namespaces",
-    "queues",
-    "r2_buckets",
-    "send_email",
-    "services",
-    "vectorize",
-    "workflows",
-];
+/// What a Worker may be bound to that only Cloudflare has.
+const ONLY_ON_CLOUDFLARE: &[&str] =
+    &["ai", "analytics_engine_datasets", "browser", "hyperdrive", "send_email", "vectorize", "workflows"];
+
+/// The folder of an engine that is a Worker of its own.
+const ENGINE: &str = "engine";
 
 /// A project.
 #[derive(Debug)]
 pub struct Project {
     /// Its folder.
     pub root: PathBuf,
+    /// The Worker that answers requests: the engine, alone or with the app.
+    pub front: Worker,
+    /// The app, if that is a Worker of its own.
+    pub app: Option<Worker>,
+}
+
+/// A Worker of a project.
+#[derive(Debug)]
+pub struct Worker {
+    /// The folder of its crate.
+    pub folder: PathBuf,
     /// What its `wrangler.toml` says.
     pub wrangler: Wrangler,
     /// The bindings that `stepwell dev` has nothing for.
@@ -53,6 +57,32 @@ pub struct Wrangler {
     /// Its classes of objects.
     #[serde(default)]
     pub durable_objects: DurableObjects,
+    /// Its KV namespaces.
+    #[serde(default)]
+    pub kv_namespaces: Vec<KvNamespace>,
+    /// Its R2 buckets.
+    #[serde(default)]
+    pub r2_buckets: Vec<R2Bucket>,
+    /// Its D1 databases.
+    #[serde(default)]
+    pub d1_databases: Vec<D1Database>,
+    /// Its queues.
+    #[serde(default)]
+    pub queues: Queues,
+    /// The Workers that it calls.
+    #[serde(default)]
+    pub services: Vec<Service>,
+    /// Its environments.
+    #[serde(default)]
+    pub env: BTreeMap<String, Environment>,
+}
+
+/// An environment: what it has instead of what stands at the top.
+#[derive(Debug, Default, Deserialize)]
+pub struct Environment {
+    /// Its variables.
+    #[serde(default)]
+    pub vars: BTreeMap<String, toml::Value>,
 }
 
 /// The classes of objects of a Worker.
@@ -72,13 +102,109 @@ pub struct ObjectBinding {
     pub class_name: String,
 }
 
+/// A KV namespace.
+#[derive(Debug, Deserialize)]
+pub struct KvNamespace {
+    /// The name that it is bound to.
+    pub binding: String,
+    /// Its id on Cloudflare; a project that was never deployed has none.
+    pub id: Option<String>,
+}
+
+/// An R2 bucket.
+#[derive(Debug, Deserialize)]
+pub struct R2Bucket {
+    /// The name that it is bound to.
+    pub binding: String,
+    /// Its name on Cloudflare.
+    pub bucket_name: Option<String>,
+}
+
+/// A D1 database.
+#[derive(Debug, Deserialize)]
+pub struct D1Database {
+    /// The name that it is bound to.
+    pub binding: String,
+    /// Its id on Cloudflare; a project that was never deployed has none.
+    pub database_id: Option<String>,
+}
+
+/// The queues that a Worker sends to and reads from.
+#[derive(Debug, Default, Deserialize)]
+pub struct Queues {
+    /// Those that it sends to.
+    #[serde(default)]
+    pub producers: Vec<Producer>,
+    /// Those that it reads from.
+    #[serde(default)]
+    pub consumers: Vec<Consumer>,
+}
+
+/// A queue that a Worker sends to.
+#[derive(Debug, Deserialize)]
+pub struct Producer {
+    /// The name that it is bound to.
+    pub binding: String,
+    /// The queue.
+    pub queue: String,
+}
+
+/// A queue that a Worker reads from.
+#[derive(Debug, Deserialize)]
+pub struct Consumer {
+    /// The queue.
+    pub queue: String,
+    /// How many messages one call gets at the most.
+    pub max_batch_size: Option<u32>,
+    /// How many seconds a call waits for more of them.
+    pub max_batch_timeout: Option<f64>,
+    /// How often a message is delivered again.
+    pub max_retries: Option<u32>,
+    /// Where messages go that were delivered too often.
+    pub dead_letter_queue: Option<String>,
+}
+
+/// Another Worker.
+#[derive(Debug, Deserialize)]
+pub struct Service {
+    /// The name that it is bound to.
+    pub binding: String,
+    /// The Worker's name.
+    pub service: String,
+}
+
+impl Wrangler {
+    /// Whether it declares something that plain workerd has not.
+    pub fn needs_miniflare(&self) -> bool {
+        let Self { kv_namespaces, r2_buckets, d1_databases, queues, .. } = self;
+        let Queues { producers, consumers } = queues;
+        !kv_namespaces.is_empty()
+            || !r2_buckets.is_empty()
+            || !d1_databases.is_empty()
+            || !producers.is_empty()
+            || !consumers.is_empty()
+    }
+}
+
 impl Project {
+    /// The folder of the project that a folder belongs to.
+    pub fn root_of(folder: &Path) -> Option<&Path> {
+        let is_project = |folder: &&Path| folder.join("wrangler.toml").is_file();
+        let root = folder.ancestors().find(is_project)?;
+        let above = root.parent().filter(is_project).filter(|_| root.ends_with(ENGINE));
+        Some(above.unwrap_or(root))
+    }
+
+    /// Where `stepwell dev` keeps the data of the project in this folder.
+    pub fn data_of(root: &Path) -> PathBuf {
+        root.join(".stepwell")
+    }
+
     /// The project of this folder, or of the nearest one above.
     pub fn find() -> Result<Self> {
         let here =
             env::current_dir().map_err(|error| Failure::local(format!("no folder to work in: {error}")))?;
-        let root = here.ancestors().find(|folder| folder.join("wrangler.toml").is_file());
-        let Some(root) = root else {
+        let Some(root) = Self::root_of(&here) else {
             return Err(Failure::local("there is no wrangler.toml in this folder or above it")
                 .next("Go into a project, or make one with `stepwell new NAME`."));
         };
@@ -87,24 +213,48 @@ impl Project {
 
     /// The project of a folder.
     pub fn at(root: &Path) -> Result<Self> {
-        let path = root.join("wrangler.toml");
+        let (mut front, mut app, engine) = (Worker::at(root)?, None, root.join(ENGINE));
+        if engine.join("wrangler.toml").is_file() {
+            app = Some(std::mem::replace(&mut front, Worker::at(&engine)?));
+        }
+        let own = app.as_ref().map(|app| app.wrangler.name.as_str());
+        let others = front.wrangler.services.iter().filter(|service| Some(service.service.as_str()) != own);
+        let others: Vec<_> = others.map(|service| format!("the service {}", service.service)).collect();
+        front.not_served.extend(others);
+        Ok(Self { root: root.to_owned(), front, app })
+    }
+
+    /// Its Workers, in the order in which they are deployed: the engine binds to the app.
+    pub fn workers(&self) -> impl Iterator<Item = &Worker> {
+        self.app.iter().chain([&self.front])
+    }
+
+    /// Its Workers by the names that they have on this machine. The one that answers requests comes first.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, &Worker)> {
+        [("main", &self.front)].into_iter().chain(self.app.iter().map(|app| ("app", app)))
+    }
+
+    /// Where `stepwell dev` keeps its data.
+    pub fn data(&self) -> PathBuf {
+        Self::data_of(&self.root)
+    }
+}
+
+impl Worker {
+    fn at(folder: &Path) -> Result<Self> {
+        let path = folder.join("wrangler.toml");
         let wrong = |what: String| Failure::local(format!("{}: {what}", path.display()));
         let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
         let table: toml::Table = toml::from_str(&text).map_err(|error| wrong(error.message().to_owned()))?;
         let wrangler: Wrangler = table.clone().try_into().map_err(|error: toml::de::Error| {
             wrong(error.message().to_owned()).next("A Worker has at least `name` and `compatibility_date`.")
         })?;
-        if !root.join("Cargo.toml").is_file() {
-            return Err(Failure::local(format!("{} has no Cargo.toml", root.display()))
+        if !folder.join("Cargo.toml").is_file() {
+            return Err(Failure::local(format!("{} has no Cargo.toml", folder.display()))
                 .next("`stepwell new NAME` makes a project that has one."));
         }
         let not_served =
-            NOT_SERVED.iter().filter(|name| table.contains_key(**name)).map(|&name| name.to_owned());
-        Ok(Self { root: root.to_owned(), wrangler, not_served: not_served.collect() })
-    }
-
-    /// Where `stepwell dev` keeps its data.
-    pub fn data(&self) -> PathBuf {
-        self.root.join(".stepwell")
+            ONLY_ON_CLOUDFLARE.iter().filter(|name| table.contains_key(**name)).map(|&name| name.to_owned());
+        Ok(Self { folder: folder.to_owned(), wrangler, not_served: not_served.collect() })
     }
 }

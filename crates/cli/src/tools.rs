@@ -20,6 +20,12 @@ pub const GET_WASM: &str = "rustup target add wasm32-unknown-unknown";
 pub const GET_WORKER_BUILD: &str = "cargo install worker-build@0.8.7 --locked";
 /// How to get workerd and wrangler.
 pub const GET_NPM: &str = "npm install --save-dev workerd wrangler";
+/// How to get a Node that wrangler and Miniflare run on.
+pub const GET_NODE: &str =
+    "Install Node 22 or later from https://nodejs.org, or for one project: npm install --save-dev node@22";
+
+/// The oldest Node that wrangler and Miniflare run on.
+const NODE_MAJOR_MIN: u32 = 22;
 
 /// A program of this name in the PATH.
 pub fn in_path(name: &str) -> Option<PathBuf> {
@@ -64,6 +70,43 @@ pub fn worker_build() -> Result<PathBuf> {
     in_path("worker-build").ok_or_else(|| Failure::local("worker-build is missing").next(GET_WORKER_BUILD))
 }
 
+/// What a project needs that this machine does not have, each with the way to get it. `npm install` in the project
+/// brings the rest.
+pub fn missing(project: &Path) -> Vec<Failure> {
+    [cargo().err(), worker_build().err(), node(project).err()].into_iter().flatten().collect()
+}
+
+/// Node: the one that the project brings along, or the one in the PATH.
+pub fn node(project: &Path) -> Result<PathBuf> {
+    let node = in_node_modules(project, ".bin/node").or_else(|| in_path("node"));
+    let node = node.ok_or_else(|| Failure::local("Node is missing").next(GET_NODE))?;
+    let found = version(&node, &[]).unwrap_or_default();
+    match major(&found) {
+        Some(NODE_MAJOR_MIN..) => Ok(node),
+        Some(..NODE_MAJOR_MIN) => {
+            let what = format!("Node {found} is too old: wrangler needs {NODE_MAJOR_MIN} or later");
+            Err(Failure::local(what).next(GET_NODE))
+        }
+        None => Err(Failure::local(format!("{} does not run", node.display())).next(GET_NODE)),
+    }
+}
+
+/// The first number of a version such as `v22.4.0`.
+fn major(version: &str) -> Option<u32> {
+    version.trim_start_matches('v').split('.').next()?.parse().ok()
+}
+
+/// The library that serves what plain workerd has not. It comes with wrangler.
+pub fn miniflare(project: &Path) -> Result<PathBuf> {
+    let wrangler = in_node_modules(project, "wrangler");
+    let wrangler = wrangler.and_then(|folder| folder.canonicalize().ok());
+    let beside = wrangler.and_then(|folder| in_node_modules(&folder, "miniflare/dist/src/index.js"));
+    beside.ok_or_else(|| {
+        Failure::local("Miniflare, which serves KV, R2, D1 and queues, is missing")
+            .next(format!("{GET_NPM}   (in {})", project.display()))
+    })
+}
+
 /// The runtime. The binary itself: npm's `.bin/workerd` is a script around it, which dies alone.
 pub fn workerd(project: &Path) -> Result<PathBuf> {
     let native = format!("@cloudflare/workerd-{}/bin/workerd", platform());
@@ -77,10 +120,7 @@ pub fn workerd(project: &Path) -> Result<PathBuf> {
 /// Cloudflare's tool: the program, and its first arguments.
 pub fn wrangler(project: &Path) -> Result<(PathBuf, Vec<OsString>)> {
     if let Some(script) = in_node_modules(project, "wrangler/bin/wrangler.js") {
-        // A Node that the project brings along is the one that fits.
-        let node = in_node_modules(project, ".bin/node").or_else(|| in_path("node"));
-        let node = node.ok_or_else(|| Failure::local("node is missing").next("Install Node 22 or later."))?;
-        return Ok((node, vec![script.into()]));
+        return Ok((node(project)?, vec![script.into()]));
     }
     in_path("wrangler").map(|wrangler| (wrangler, Vec::new())).ok_or_else(|| {
         Failure::local("wrangler is missing").next(format!("{GET_NPM}   (in {})", project.display()))
@@ -108,5 +148,18 @@ fn platform() -> &'static str {
         ("windows", _) => "windows-64",
         (_, "aarch64") => "linux-arm64",
         _ => "linux-64",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_number_of_a_version_is_found() {
+        assert_eq!(
+            ["v22.4.0", "20.20.2", "v8", "", "none"].map(major),
+            [Some(22), Some(20), Some(8), None, None]
+        );
     }
 }

@@ -352,3 +352,11 @@ async fn sound(ctx: Ctx) -> Result<Vec<u64>> {
 fn what_is_drawn_within_steps_or_from_the_context_is_sound() {
     crash_everywhere(App::new().workflow(sound), "sound", &());
 }
+
+#[test]
+#[should_panic(
+    expected = "no step 'chagre' ran, so its mock replaced nothing; the steps that ran: {\"charge\""
+)]
+fn a_misspelt_mock_fails_the_test() {
+    let _ = Test::new(app()).mock("chagre", |_| Ok("mocked")).run("order", &7);
+}

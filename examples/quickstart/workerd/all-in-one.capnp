@@ -24,6 +24,7 @@ const main :Workerd.Worker = (
     (name = "CELL", durableObjectNamespace = "Cell"),
     (name = "CATALOG", durableObjectNamespace = "Catalog"),
     (name = "STEPWELL_KEY", fromEnvironment = "STEPWELL_KEY"),
+    # Only requests for a loopback host are answered.
     (name = "STEPWELL_DEV", text = "1"),
   ],
 );

@@ -60,3 +60,18 @@ fn every_problem_code_has_a_page() {
     codes.sort();
     assert_eq!(pages, codes);
 }
+
+#[test]
+fn the_npm_packages_are_pinned_by_hash_and_name_no_registry() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../package-lock.json"));
+    let text = fs::read_to_string(path).expect("package-lock.json is there");
+    assert!(!text.contains("\"resolved\""), "package-lock.json names the registry that it was made with");
+    let lock: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    let packages = lock["packages"].as_object().expect("it has packages");
+    assert!(packages.len() > 20, "package-lock.json has only {} packages", packages.len());
+    for (name, package) in packages.iter().filter(|(name, _)| !name.is_empty()) {
+        // A registry may not offer what is for other systems.
+        let is_elsewhere = package["optional"] == true && !package["os"].to_string().contains("linux");
+        assert!(package["integrity"].is_string() || is_elsewhere, "{name} has no hash");
+    }
+}

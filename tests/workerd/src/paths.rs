@@ -23,7 +23,7 @@ pub fn workerd_binary() -> Result<PathBuf> {
 }
 
 /// Node: the one that npm installed, or any other.
-pub(crate) fn node_binary() -> Result<PathBuf> {
+pub fn node_binary() -> Result<PathBuf> {
     // npm's `.bin/node` is a link to the binary itself, so its pid is Node's.
     let installed = repository_root().join("node_modules/.bin/node");
     Ok(if installed.exists() { std::fs::canonicalize(installed)? } else { "node".into() })

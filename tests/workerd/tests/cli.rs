@@ -77,6 +77,7 @@ async fn a_session_of_mistakes_says_what_to_do_next() -> TestResult {
         (&["--profile", "nowhere", "list"], 2),
         (&["--profile", "here", "list"], 3),
         (&["--address", "example.org", "list"], 2),
+        (&["--address", "http://orders.example", "--key", secret, "list"], 2),
         (&["--key", "a key", "list"], 2),
         (&["start", "nap", "soon"], 2),
         (&["list", "--since", "yesterday"], 2),
@@ -152,5 +153,30 @@ async fn a_journal_of_several_pages_is_exported_whole() -> TestResult {
         export["events"].as_array().expect("events").iter().map(|event| event["seq"].as_u64()).collect();
     assert_eq!(seqs, (1..=6).map(Some).collect::<Vec<_>>());
     assert_eq!(export["input"], serde_json::json!([6, 500_000]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn scripts_get_a_bare_id_the_error_of_a_failed_run_and_lists_by_attribute() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let terminal = Terminal::open(&engine.engine.address())?;
+    let started = terminal.quietly(&["start", "fail", "--text", "workflow", "--quiet"]).await?;
+    let run = started.stdout.strip_suffix('\n').unwrap_or_default();
+    assert!(run.starts_with("default-") && !run.contains(char::is_whitespace), "{}", started.stdout);
+    assert_eq!(started.stderr, "");
+    engine.client().until(run, "failed").await?;
+    let why = terminal.quietly(&["why", run]).await?.stdout;
+    let shown = terminal.quietly(&["--json", "show", run]).await?.stdout;
+    let error = serde_json::from_str::<Value>(&shown)?["run"]["error"]["message"].clone();
+    let error = error.as_str().expect("it has failed with a message");
+    assert!(why.contains(&format!("  error: {error}")), "{why}");
+
+    let found = terminal.quietly(&["start", "found", r#"[["customer", "acme"]]"#, "-q"]).await?;
+    engine.client().until(found.stdout.trim(), "waiting").await?;
+    let listed = terminal.quietly(&["list", "--attribute", "customer:acme"]).await?.stdout;
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    let others = terminal.quietly(&["list", "--attribute", "customer:other"]).await?.stdout;
+    assert_eq!(others, "");
+    assert_eq!(terminal.quietly(&["list", "--attribute", "customer"]).await?.code, Some(2));
     Ok(())
 }

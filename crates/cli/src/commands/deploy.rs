@@ -1,17 +1,34 @@
 //! `stepwell deploy`: puts a project on Cloudflare, with Cloudflare's own tool.
 
-use std::process::{Command, Stdio};
+use std::{
+    ffi::OsString,
+    io::Write as _,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 use anstyle::Style;
 use clap::Args;
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
     Global,
     failure::{Failure, Result},
-    project::Project,
+    local::{self, APP_KEY_VARIABLE, KEY_VARIABLE},
+    project::{Project, Worker},
     tools,
 };
+
+/// Variables that a deployment must not have in its configuration file, and why.
+const NEVER_PLAIN: [(&str, &str); 3] = [
+    (
+        KEY_VARIABLE,
+        "everyone who reads the file has the key. Set it with `npx wrangler secret put STEPWELL_KEY`",
+    ),
+    (APP_KEY_VARIABLE, "everyone who reads the file has the key. `stepwell deploy` sets it as a secret"),
+    ("STEPWELL_DEV", "it is for development servers: the engine would take any key"),
+];
 
 /// What it takes.
 #[derive(Debug, Args)]
@@ -19,9 +36,18 @@ pub struct Deploy {
     /// Build and check everything, and put nothing anywhere. Needs no account.
     #[arg(long)]
     dry_run: bool,
+    /// An environment of wrangler.toml, such as staging or production: a Worker of its own.
+    #[arg(long, value_name = "NAME")]
+    env: Option<String>,
     /// What else wrangler shall be told.
     #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<String>,
+}
+
+/// A secret, as wrangler lists it.
+#[derive(Deserialize)]
+struct Secret {
+    name: String,
 }
 
 impl Deploy {
@@ -30,9 +56,56 @@ impl Deploy {
         let project = Project::find()?;
         // wrangler would only say that a command was not found.
         tools::worker_build()?;
-        let (program, first) = tools::wrangler(&project.root)?;
-        let mut command = Command::new(&program);
-        command.args(first).arg("deploy").args(&self.arguments).current_dir(&project.root);
+        let wrangler = Wrangler { tool: tools::wrangler(&project.root)?, env: self.environment() };
+        for worker in project.workers() {
+            check_variables(worker, self.env.as_deref())?;
+        }
+        for worker in project.workers() {
+            self.deploy(global, &wrangler, worker)?;
+        }
+        let name = &project.front.wrangler.name;
+        if self.dry_run {
+            if global.json {
+                anstream::println!("{}", json!({ "name": name, "dry_run": true }));
+            } else {
+                anstream::println!("{name} can be deployed. Nothing was.");
+            }
+            return Ok(());
+        }
+        let key = set_secrets(&wrangler, &project)?;
+        if global.json {
+            anstream::println!("{}", json!({ "name": name, "dry_run": false, "key": key.made() }));
+            return Ok(());
+        }
+        let bold = Style::new().bold();
+        anstream::println!("{name} is deployed.");
+        match key {
+            Secrets::Made(key) => {
+                anstream::println!("{KEY_VARIABLE}={key}");
+                anstream::eprintln!("That is its new key. It is shown this once: keep it in a safe place.");
+            }
+            Secrets::There => {}
+            Secrets::Unknown => anstream::eprintln!(
+                "{bold}next:{bold:#} wrangler does not say which secrets the Worker has. If {KEY_VARIABLE} is not \
+                 set, every request is refused: `openssl rand -hex 32 | npx wrangler secret put {KEY_VARIABLE}`."
+            ),
+        }
+        anstream::eprintln!("{bold}next:{bold:#} stepwell doctor --address https://…");
+        Ok(())
+    }
+
+    /// The arguments that name the environment, unless the person names one to wrangler itself. An empty name means
+    /// none: wrangler wants it said when there are environments.
+    fn environment(&self) -> Vec<OsString> {
+        if self.arguments.iter().any(|argument| argument == "-e" || argument.starts_with("--env")) {
+            return Vec::new();
+        }
+        vec!["--env".into(), self.env.clone().unwrap_or_default().into()]
+    }
+
+    fn deploy(&self, global: &Global, wrangler: &Wrangler, worker: &Worker) -> Result {
+        let mut command = wrangler.command(worker, &["deploy"]);
+        command.args(&self.arguments);
         if self.dry_run {
             command.args(["--dry-run", "--outdir", ".stepwell/deploy"]);
             // Nobody is asked anything, and nothing is sent.
@@ -41,25 +114,114 @@ impl Deploy {
         if global.json {
             command.stdout(Stdio::null());
         }
-        let status = command
-            .status()
-            .map_err(|error| Failure::local(format!("{} cannot be started: {error}", program.display())))?;
-        if !status.success() {
-            return Err(Failure::local(format!("wrangler has ended with {status}"))
-                .next("See what it wrote above; `npx wrangler login` if it does not know who you are."));
+        let status = command.status().map_err(|error| wrangler.not_started(&error))?;
+        if status.success() {
+            return Ok(());
         }
-        if global.json {
-            anstream::println!("{}", json!({ "name": project.wrangler.name, "dry_run": self.dry_run }));
-        } else if self.dry_run {
-            anstream::println!("{} can be deployed. Nothing was.", project.wrangler.name);
-        } else {
-            let bold = Style::new().bold();
-            anstream::println!("{} is deployed.", project.wrangler.name);
-            anstream::eprintln!(
-                "{bold}next:{bold:#} the first time, `npx wrangler secret put STEPWELL_KEY`: without a key, every \
-                 request is refused. Then `stepwell doctor --address https://…`."
-            );
+        Err(Failure::local(format!("wrangler has ended with {status}"))
+            .next("See what it wrote above; `npx wrangler login` if it does not know who you are."))
+    }
+}
+
+/// Refuses what would be unsafe, as far as the configuration tells.
+fn check_variables(worker: &Worker, environment: Option<&str>) -> Result {
+    let wrangler = &worker.wrangler;
+    let vars = match environment {
+        Some(name) => wrangler.env.get(name).map(|environment| &environment.vars),
+        None => Some(&wrangler.vars),
+    };
+    for (name, why) in NEVER_PLAIN {
+        if vars.is_some_and(|vars| vars.contains_key(name)) {
+            let path = worker.folder.join("wrangler.toml");
+            return Err(Failure::usage(format!("{} sets {name} as a variable: {why}", path.display()))
+                .next(format!("Remove {name} from [vars].")));
         }
-        Ok(())
+    }
+    Ok(())
+}
+
+/// What became of the key.
+enum Secrets {
+    /// The deployment has one.
+    There,
+    /// It had none, and got this one.
+    Made(String),
+    /// wrangler does not say.
+    Unknown,
+}
+
+impl Secrets {
+    fn made(&self) -> Option<&str> {
+        match self {
+            Self::Made(key) => Some(key),
+            Self::There | Self::Unknown => None,
+        }
+    }
+}
+
+/// Gives the deployment the secrets that it cannot do without and does not have.
+fn set_secrets(wrangler: &Wrangler, project: &Project) -> Result<Secrets> {
+    if let Some(app) = &project.app
+        && let (Some(of_app), Some(of_engine)) = (wrangler.secrets(app), wrangler.secrets(&project.front))
+    {
+        let has = |names: &[String]| names.iter().any(|name| name == APP_KEY_VARIABLE);
+        if !has(&of_app) || !has(&of_engine) {
+            let key = local::random()?;
+            // The app first: it has to know the key before the engine signs with it.
+            wrangler.put(app, APP_KEY_VARIABLE, &key)?;
+            wrangler.put(&project.front, APP_KEY_VARIABLE, &key)?;
+            anstream::eprintln!("{APP_KEY_VARIABLE} is set to a new secret on both Workers.");
+        }
+    }
+    let Some(names) = wrangler.secrets(&project.front) else { return Ok(Secrets::Unknown) };
+    if names.iter().any(|name| name == KEY_VARIABLE) {
+        return Ok(Secrets::There);
+    }
+    let key = local::random()?;
+    wrangler.put(&project.front, KEY_VARIABLE, &key)?;
+    Ok(Secrets::Made(key))
+}
+
+/// Cloudflare's tool, and the environment that is meant.
+struct Wrangler {
+    tool: (PathBuf, Vec<OsString>),
+    env: Vec<OsString>,
+}
+
+impl Wrangler {
+    fn command(&self, worker: &Worker, arguments: &[&str]) -> Command {
+        let (program, first) = &self.tool;
+        let mut command = Command::new(program);
+        command.args(first).args(arguments).args(&self.env).current_dir(&worker.folder);
+        command
+    }
+
+    /// The names of a Worker's secrets; nothing, if wrangler does not say.
+    fn secrets(&self, worker: &Worker) -> Option<Vec<String>> {
+        let mut command = self.command(worker, &["secret", "list", "--format", "json"]);
+        let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        if !output.status.success() {
+            return None;
+        }
+        let secrets: Vec<Secret> = serde_json::from_slice(&output.stdout).ok()?;
+        Some(secrets.into_iter().map(|secret| secret.name).collect())
+    }
+
+    /// Sets a secret. Its value goes through a pipe: others could see an argument.
+    fn put(&self, worker: &Worker, name: &str, value: &str) -> Result {
+        let mut command = self.command(worker, &["secret", "put", name]);
+        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let mut child = spawned.map_err(|error| self.not_started(&error))?;
+        let written = child.stdin.take().map(|mut input| input.write_all(value.as_bytes()));
+        let status = child.wait().map_err(|error| self.not_started(&error))?;
+        if status.success() && matches!(written, Some(Ok(()))) {
+            return Ok(());
+        }
+        let what = format!("wrangler cannot set the secret {name} of {}", worker.wrangler.name);
+        Err(Failure::local(what).next(format!("Set it yourself: npx wrangler secret put {name}")))
+    }
+
+    fn not_started(&self, error: &std::io::Error) -> Failure {
+        Failure::local(format!("{} cannot be started: {error}", self.tool.0.display()))
     }
 }

@@ -12,8 +12,9 @@ use crate::{
     client::{Ask, Client},
     config,
     failure::{Exit, Failure, Result},
+    private,
     project::Project,
-    tools,
+    tools, variables,
 };
 
 /// What it takes.
@@ -102,14 +103,15 @@ fn machine() -> Vec<Check> {
         tool("cargo", missing, tools::cargo().map(|cargo| (cargo, Vec::new()))),
         wasm(missing),
         worker_build(missing),
+        tool("node", missing, tools::node(root).map(|node| (node, Vec::new()))),
         tool("workerd", missing, tools::workerd(root).map(|workerd| (workerd, Vec::new()))),
         tool("wrangler", missing, tools::wrangler(root)),
     ];
     checks.push(match &project {
         Ok(project) => {
-            let Project { root, wrangler, .. } = project;
-            match library(root) {
-                Ok(()) => Check::good("project", format!("{} in {}", wrangler.name, root.display())),
+            let names: Vec<_> = project.workers().map(|worker| worker.wrangler.name.as_str()).collect();
+            match project.workers().try_for_each(|worker| library(&worker.folder)) {
+                Ok(()) => Check::good("project", format!("{} in {}", names.join(" and "), root.display())),
                 Err(failure) => Check::of("project", State::Bad, failure),
             }
         }
@@ -119,13 +121,22 @@ fn machine() -> Vec<Check> {
         }
         Err(failure) => Check::bad("project", &failure.what, failure.next.clone().unwrap_or_default()),
     });
+    if private::is_open_to_others(&root.join(variables::FILE)) {
+        let file = variables::FILE;
+        let found = format!("other users of this machine can read {file}");
+        checks.push(Check::bad("variables", found, format!("chmod 600 {file}")));
+    }
     checks
 }
 
 fn tool(name: &'static str, missing: State, found: Result<(std::path::PathBuf, Vec<OsString>)>) -> Check {
     match found {
         Ok((program, arguments)) => {
-            let version = tools::version(&program, &arguments).unwrap_or_else(|| "of unknown version".into());
+            let Some(version) = tools::version(&program, &arguments) else {
+                let what =
+                    format!("{} does not say its version, so it may not run at all", program.display());
+                return Check::of(name, missing, Failure::local(what).next(tools::GET_NPM));
+            };
             Check::good(name, version)
         }
         Err(failure) => Check::of(name, missing, failure),
@@ -178,7 +189,8 @@ fn configuration(global: &Global) -> Vec<Check> {
     };
     let mut checks = Vec::new();
     if let Some(path) = config::path().filter(|path| path.exists()) {
-        checks.push(if is_open_to_others(&path) {
+        let has_key = std::fs::read_to_string(&path).is_ok_and(|text| text.lines().any(sets_key));
+        checks.push(if has_key && private::is_open_to_others(&path) {
             Check::bad(
                 "configuration",
                 format!("others on this machine can read {}", path.display()),
@@ -213,6 +225,11 @@ fn configuration(global: &Global) -> Vec<Check> {
                     "Set STEPWELL_KEY, or `key` in a profile, to the key of this deployment.",
                 ),
                 401 => Check::bad("key", "there is none", "Set STEPWELL_KEY, or `key` in a profile."),
+                _ if text.contains("\"misconfigured\"") => Check::bad(
+                    "key",
+                    "the deployment refuses everybody: its settings make no sense, or its key is missing or too short",
+                    "openssl rand -hex 32 | npx wrangler secret put STEPWELL_KEY   (see docs/errors/misconfigured.md)",
+                ),
                 other => Check::bad("key", format!("the answer is {other}"), "Look into the Worker's log."),
             });
         }
@@ -220,19 +237,7 @@ fn configuration(global: &Global) -> Vec<Check> {
     checks
 }
 
-fn is_open_to_others(path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        let has_key = std::fs::read_to_string(path).is_ok_and(|text| {
-            text.lines()
-                .any(|line| line.trim_start().starts_with("key ") || line.trim_start().starts_with("key="))
-        });
-        has_key && path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        false
-    }
+/// Whether a line of the configuration has a key in it.
+fn sets_key(line: &str) -> bool {
+    line.trim_start().strip_prefix("key").is_some_and(|rest| rest.trim_start().starts_with('='))
 }

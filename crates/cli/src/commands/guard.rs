@@ -11,6 +11,9 @@ use crate::failure::Result;
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Guard {
+    /// Kill it at once, instead of asking it to end: it may tidy up for longer than its successor can wait.
+    #[arg(long)]
+    at_once: bool,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     command: Vec<OsString>,
@@ -25,7 +28,8 @@ impl Guard {
         use rustix::process::{Signal, set_parent_process_death_signal};
 
         let parent = rustix::process::getppid();
-        set_parent_process_death_signal(Some(Signal::TERM))
+        let signal = if self.at_once { Signal::KILL } else { Signal::TERM };
+        set_parent_process_death_signal(Some(signal))
             .map_err(|error| Failure::local(format!("the system refuses: {error}")))?;
         if rustix::process::getppid() != parent {
             // It has ended in between.

@@ -33,6 +33,9 @@ pub struct List {
     /// Only runs with this tag.
     #[arg(long)]
     tag: Option<String>,
+    /// Only runs with this attribute, such as customer:acme. Several have to fit all.
+    #[arg(long = "attribute", value_name = "NAME:VALUE", value_parser = attribute)]
+    attributes: Vec<String>,
     /// Only runs that were started since: 2026-11-15, 2026-11-15T08:00:00Z, or how long ago, such as 90m or 2d.
     #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     since: Option<Timestamp>,
@@ -48,6 +51,12 @@ pub struct List {
 pub fn status_parser() -> impl TypedValueParser<Value = Status> {
     PossibleValuesParser::new(Status::ALL.map(Status::as_str))
         .try_map(|word| Status::of(&word).ok_or("this is no status"))
+}
+
+/// A name and a value.
+fn attribute(text: &str) -> std::result::Result<String, &'static str> {
+    let is_good = text.split_once(':').is_some_and(|(name, _)| !name.is_empty());
+    if is_good { Ok(text.to_owned()) } else { Err("expected NAME:VALUE, such as customer:acme") }
 }
 
 impl List {
@@ -104,7 +113,8 @@ impl List {
             ("from", time(self.since)),
             ("until", time(self.until)),
         ];
-        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        let all = all.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        all.chain(self.attributes.iter().map(|attribute| ("attribute", attribute.clone()))).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `stepwell new`: makes a project that builds and runs as it is.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -11,6 +12,7 @@ use serde_json::json;
 use crate::{
     Global,
     failure::{Failure, Result},
+    tools,
 };
 
 /// The files of a project, and where they go.
@@ -22,6 +24,15 @@ const FILES: &[(&str, &str)] = &[
     ("package.json", include_str!("../../templates/package.json.in")),
     ("README.md", include_str!("../../templates/README.md.in")),
     (".gitignore", include_str!("../../templates/gitignore.in")),
+];
+
+/// The files that two Workers have besides, or instead.
+const FILES_OF_TWO: &[(&str, &str)] = &[
+    ("Cargo.toml", include_str!("../../templates/app.Cargo.toml.in")),
+    ("wrangler.toml", include_str!("../../templates/app.wrangler.toml.in")),
+    ("engine/Cargo.toml", include_str!("../../templates/engine.Cargo.toml.in")),
+    ("engine/src/lib.rs", include_str!("../../templates/engine.lib.rs.in")),
+    ("engine/wrangler.toml", include_str!("../../templates/wrangler.toml.in")),
 ];
 
 /// The longest name: Cloudflare takes no longer one for a Worker.
@@ -39,6 +50,9 @@ pub struct New {
     /// A checkout of Stepwell to build with, instead of the one on the net.
     #[arg(long, value_name = "FOLDER")]
     stepwell: Option<PathBuf>,
+    /// Make engine and app two Workers: a deploy of your code leaves the engine alone.
+    #[arg(long)]
+    two_workers: bool,
 }
 
 impl New {
@@ -47,13 +61,21 @@ impl New {
         let name = self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         check_name(&name)?;
         let source = source(self.stepwell.as_deref())?;
-        write_all(&self.path, &name, &source)?;
+        let form = if self.two_workers { Form::TwoWorkers } else { Form::AllInOne };
+        write_all(&self.path, &name, &source, form)?;
         if global.json {
-            let files: Vec<_> = FILES.iter().map(|(path, _)| path).collect();
+            let files: Vec<_> = files(form).into_keys().collect();
             anstream::println!("{}", json!({ "name": name, "folder": self.path, "files": files }));
             return Ok(());
         }
         anstream::println!("{} is there. It has two workflows, in src/lib.rs.", self.path.display());
+        let missing = tools::missing(&self.path);
+        if !missing.is_empty() {
+            anstream::eprintln!("This machine lacks some of what the project needs:");
+        }
+        for failure in missing {
+            anstream::eprintln!("- {}. {}", failure.what, failure.next.unwrap_or_default());
+        }
         anstream::eprintln!("next: cd {} && npm install && stepwell dev", self.path.display());
         Ok(())
     }
@@ -89,7 +111,9 @@ struct Source {
 
 fn source(checkout: Option<&Path>) -> Result<Source> {
     let Some(checkout) = checkout else {
-        let common = format!("git = \"{}\"", env!("CARGO_PKG_REPOSITORY"));
+        // The release that this command belongs to: a branch would change under the project.
+        let common =
+            format!("git = \"{}\", tag = \"v{}\"", env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION"));
         return Ok(Source { common, sdk: "", engine: "" });
     };
     if !checkout.join("crates/stepwell/Cargo.toml").is_file() {
@@ -105,20 +129,60 @@ fn source(checkout: Option<&Path>) -> Result<Source> {
     Ok(Source { common: format!("path = \"{text}/crates/"), sdk: "stepwell\"", engine: "engine\"" })
 }
 
-fn write_all(folder: &Path, name: &str, source: &Source) -> Result {
+/// How engine and app are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    AllInOne,
+    TwoWorkers,
+}
+
+/// The files of a project, by where they go.
+fn files(form: Form) -> BTreeMap<&'static str, &'static str> {
+    let more = match form {
+        Form::AllInOne => &[],
+        Form::TwoWorkers => FILES_OF_TWO,
+    };
+    FILES.iter().chain(more).copied().collect()
+}
+
+/// What the engine's configuration says about the app of an environment.
+fn binding(form: Form, name: &str, environment: &str) -> String {
+    match form {
+        Form::AllInOne => String::new(),
+        Form::TwoWorkers => {
+            format!("services = [{{ binding = \"APP\", service = \"{name}-app{environment}\" }}]\n")
+        }
+    }
+}
+
+fn write_all(folder: &Path, name: &str, source: &Source, form: Form) -> Result {
     let wrong = |path: &Path, error: &std::io::Error| Failure::local(format!("{}: {error}", path.display()));
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) || folder.is_file() {
         return Err(Failure::usage(format!("{} is there already", folder.display()))
             .next("Take another name, or delete it first."));
     }
-    for (path, template) in FILES {
+    let app = match form {
+        Form::AllInOne => String::new(),
+        Form::TwoWorkers => format!(
+            "# The app has to be deployed first.\n[[services]]\nbinding = \"APP\"\nservice = \"{name}-app\"\n\n"
+        ),
+    };
+    for (path, template) in files(form) {
         let text = template
+            .replace("#{{app}}\n", &app)
+            .replace("#{{app_staging}}\n", &binding(form, name, "-staging"))
+            .replace("#{{app_production}}\n", &binding(form, name, "-production"))
             .replace("{{source}}", &source.common)
             .replace("{{sdk}}", source.sdk)
             .replace("{{engine}}", source.engine)
             .replace("{{name}}", name)
             .replace("{{crate}}", &name.replace('-', "_"))
             .replace("{{repository}}", env!("CARGO_PKG_REPOSITORY"));
+        let text = match (form, path) {
+            // The app does not know the engine.
+            (Form::TwoWorkers, "src/lib.rs") => text.replace("use stepwell_engine as _;\n", ""),
+            (Form::TwoWorkers | Form::AllInOne, _) => text,
+        };
         let path = folder.join(path);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(|error| wrong(parent, &error))?;
@@ -147,19 +211,30 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().join("orders");
         let checkout = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-        for source in [source(None), source(Some(checkout))] {
+        let forms = [Form::AllInOne, Form::TwoWorkers];
+        for (source, form) in
+            [None, Some(checkout)].into_iter().flat_map(|from| forms.map(|form| (source(from), form)))
+        {
             let _ = fs::remove_dir_all(&root);
-            write_all(&root, "orders", &source.expect("a source")).expect("it is written");
-            for (path, _) in FILES {
+            write_all(&root, "orders", &source.expect("a source"), form).expect("it is written");
+            for path in files(form).into_keys() {
                 let text = fs::read_to_string(root.join(path)).expect("it is there");
                 assert!(!text.contains("{{"), "{path}: {text}");
+                assert!(!text.contains("branch"), "{path} depends on a branch, which changes");
                 if Path::new(path).extension().is_some_and(|extension| extension == "toml") {
                     toml::from_str::<toml::Table>(&text).expect(path);
                 }
             }
-            crate::project::Project::at(&root).expect("it is a project");
+            let project = crate::project::Project::at(&root).expect("it is a project");
+            assert_eq!(project.front.wrangler.name, "orders");
+            let app = project.app.map(|app| app.wrangler.name);
+            assert_eq!(app, (form == Form::TwoWorkers).then(|| "orders-app".to_owned()));
+            assert_eq!(project.front.not_served, Vec::<String>::new(), "the app is served too");
         }
         let source = source(None).expect("a source");
-        assert!(write_all(&root, "orders", &source).is_err(), "it would overwrite somebody's work");
+        assert!(
+            write_all(&root, "orders", &source, Form::AllInOne).is_err(),
+            "it would overwrite somebody's work"
+        );
     }
 }

@@ -30,6 +30,9 @@ pub struct Start {
     /// Follow the run until it ends, as `stepwell watch` does.
     #[arg(long)]
     watch: bool,
+    /// Print only the run's id.
+    #[arg(long, short, conflicts_with_all = ["watch", "json"])]
+    quiet: bool,
 }
 
 /// A JSON value on the command line, or from a file.
@@ -95,6 +98,8 @@ impl Start {
         }
         if global.json {
             anstream::println!("{}", answer.text);
+        } else if self.quiet {
+            anstream::println!("{id}");
         } else {
             anstream::println!("{id} is {}", words::status(answer.value.status));
             anstream::eprintln!("next: stepwell watch {id}");

@@ -1,6 +1,7 @@
 //! `stepwell why`: why a run is where it is.
 
 use clap::Args;
+use stepwell_protocol::rest::Status;
 
 use crate::{Global, failure::Result, words};
 
@@ -15,13 +16,21 @@ pub struct Why {
 impl Why {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
-        let answer = global.client()?.why(&self.id)?;
+        let client = global.client()?;
+        let answer = client.why(&self.id)?;
         if global.json {
             anstream::println!("{}", answer.text);
             return Ok(());
         }
         let (why, now) = (answer.value, words::now());
         anstream::println!("{}: {}", words::status(why.status), words::plain(&why.because));
+        if why.status == Status::Failed
+            && let Some(error) = client.run(&self.id, 0)?.value.error
+        {
+            let code = error.code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
+            anstream::println!("  error: {}{code}", words::plain(&error.message));
+            anstream::println!("  go on from the failed step: stepwell retry {}", self.id);
+        }
         for waits_for in &why.waits_for {
             let until = waits_for.until.map(|until| {
                 let verb = if waits_for.kind == "wait" { "times out" } else { "is over" };

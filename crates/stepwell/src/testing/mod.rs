@@ -53,7 +53,11 @@ mod replay;
 mod script;
 mod woken;
 
-use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    time::Duration,
+};
 
 use serde::Serialize;
 use stepwell_protocol::Payload;
@@ -112,7 +116,7 @@ impl Test {
     }
 
     /// Replaces the code of all steps of this name. An error is tried again by the step's policy, as ever; the
-    /// attempt is in the [`StepInfo`].
+    /// attempt is in the [`StepInfo`]. The test panics if no step of this name runs.
     #[must_use]
     pub fn mock<T: Serialize>(mut self, step: &str, code: impl Fn(&StepInfo) -> Result<T> + 'static) -> Self {
         let mock: Mock = Box::new(move |info| {
@@ -225,7 +229,22 @@ impl Scenario {
         }
         let start = engine.now;
         let ended = engine.run_to_end();
+        if matches!(death, Death::Never) {
+            self.check_mocks(&engine.ran);
+        }
         Outcome::new(ended, start, engine, effects::take())
+    }
+
+    /// A mock that replaces nothing has the wrong name: the step's own code ran instead.
+    #[track_caller]
+    fn check_mocks(&self, ran: &[String]) {
+        let steps: BTreeSet<_> = ran.iter().filter_map(|op| op.splitn(3, ':').nth(2)).collect();
+        let unused = self.mocks.keys().find(|mock| !steps.contains(mock.as_str()));
+        assert!(
+            unused.is_none(),
+            "no step '{}' ran, so its mock replaced nothing; the steps that ran: {steps:?}",
+            unused.map_or("", String::as_str)
+        );
     }
 }
 

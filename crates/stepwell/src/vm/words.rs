@@ -29,10 +29,12 @@ pub(super) fn divergence<'a>(
     };
     let detail = format!(
         "The journal goes on with {} '{}' (occurrence {}), but {actual}. Code outside of steps must do \
-         the same on every replay. Deploy code that matches, then resume the run.",
+         the same on every replay. If you renamed or moved it, restore the old code for this run, or keep both \
+         ways with `ctx.patched`; then deploy and resume the run.",
         expected.kind.as_str(),
         expected.name,
-        expected.occurrence
+        // People count from one, here as in `stepwell restart --occurrence`.
+        u64::from(expected.occurrence) + 1
     );
     Problem::new(Code::Diverged, detail)
 }

@@ -1,0 +1,121 @@
+//! `stepwell deploy` with a stand-in for wrangler, which writes down what it is told.
+#![cfg(unix)]
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+/// Writes down its folder, its arguments, and the secret that it is given. Lists the secrets in the file `secrets`.
+const WRANGLER: &str = r#"#!/bin/sh
+log=$ROOT/wrangler.log
+echo "$(basename "$PWD"): $*" >> "$log"
+case "$1 $2" in
+  "secret list") cat secrets 2>/dev/null || exit 1 ;;
+  "secret put") echo "$(basename "$PWD") $3=$(cat)" >> "$ROOT/put.log" ;;
+esac
+"#;
+
+/// A project that was just made, and the tools that it is deployed with.
+struct Project {
+    folder: TempDir,
+}
+
+impl Project {
+    fn new(arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bin = folder.path().join("bin");
+        fs::create_dir(&bin).expect("it can be made");
+        for (name, text) in [("wrangler", WRANGLER), ("worker-build", "#!/bin/sh\n")] {
+            fs::write(bin.join(name), text).expect("written");
+            fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).expect("set");
+        }
+        let project = Self { folder };
+        let made = project.run(project.folder.path(), &[&["new", "orders"], arguments].concat());
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        project
+    }
+
+    fn run(&self, folder: &Path, arguments: &[&str]) -> Output {
+        let path = std::env::var("PATH").unwrap_or_default();
+        Command::new(env!("CARGO_BIN_EXE_stepwell"))
+            .args(arguments)
+            .current_dir(folder)
+            .env("PATH", format!("{}:{path}", self.folder.path().join("bin").display()))
+            .env("ROOT", self.folder.path())
+            // Whether the compiler has the target is not asked here.
+            .env("RUSTC", "/nonexistent")
+            .output()
+            .expect("it can be started")
+    }
+
+    fn deploy(&self, arguments: &[&str]) -> Output {
+        self.run(&self.folder.path().join("orders"), &[&["deploy"], arguments].concat())
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        fs::write(self.folder.path().join("orders").join(path), text).expect("written");
+    }
+
+    fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_deployment_without_a_key_gets_a_random_one_that_is_shown_once() {
+    let project = Project::new(&[]);
+    project.write("secrets", r#"[{"name": "API_KEY", "type": "secret_text"}]"#);
+    let output = project.deploy(&["--env", "staging"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let put = project.log("put.log");
+    let key = put.trim().strip_prefix("orders STEPWELL_KEY=").expect("the key is set");
+    assert!(key.len() == 64 && key.bytes().all(|byte| byte.is_ascii_hexdigit()), "{key}");
+    assert!(text(&output.stdout).contains(key), "nobody knows the key");
+    let told = project.log("wrangler.log");
+    assert!(told.lines().all(|line| line.ends_with("--env staging")), "{told}");
+    assert!(!told.contains(key), "the key was an argument, which others can see");
+
+    project.write("secrets", r#"[{"name": "STEPWELL_KEY", "type": "secret_text"}]"#);
+    let output = project.deploy(&["--env", "staging"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(project.log("put.log"), put, "a key that is there was replaced");
+}
+
+#[test]
+fn two_workers_share_a_secret_that_only_they_know() {
+    let project = Project::new(&["--two-workers"]);
+    project.write("secrets", "[]");
+    project.write("engine/secrets", r#"[{"name": "STEPWELL_KEY"}]"#);
+    let output = project.deploy(&[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let put = project.log("put.log");
+    let secrets: Vec<_> = put.lines().filter_map(|line| line.split_once(" STEPWELL_APP_KEY=")).collect();
+    let [("orders", of_app), ("engine", of_engine)] = secrets[..] else { panic!("{put}") };
+    assert_eq!((of_app, of_app.len()), (of_engine, 64), "{put}");
+    assert!(!text(&output.stdout).contains(of_app) && !text(&output.stderr).contains(of_app));
+    let told = project.log("wrangler.log");
+    let deployed: Vec<_> = told.lines().filter(|line| line.contains(": deploy")).collect();
+    assert_eq!(deployed, ["orders: deploy --env ", "engine: deploy --env "], "the engine binds to the app");
+}
+
+#[test]
+fn what_would_be_unsafe_is_not_deployed() {
+    for name in ["STEPWELL_KEY", "STEPWELL_APP_KEY", "STEPWELL_DEV"] {
+        let project = Project::new(&[]);
+        let wrangler = "name = \"orders\"\ncompatibility_date = \"2026-04-01\"\n";
+        project.write("wrangler.toml", &format!("{wrangler}[vars]\n{name} = \"1\"\n"));
+        let output = project.deploy(&[]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(name), "{}", text(&output.stderr));
+        assert_eq!(project.log("wrangler.log"), "", "it was deployed");
+    }
+}

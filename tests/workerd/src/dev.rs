@@ -1,0 +1,221 @@
+//! `stepwell dev` in a project of its own, whose build only copies a bundle that is there.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+use crate::{COMPATIBILITY_DATE, Http, cli::stepwell_binary, free_port, repository_root};
+
+/// Longer than a start takes.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How soon a change has to show.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The smallest module that wasm has.
+const EMPTY_WASM: &[u8] = b"\0asm\x01\0\0\0";
+
+/// A project.
+#[derive(Debug)]
+pub struct Project {
+    folder: TempDir,
+    /// The port that it is served on.
+    pub port: u16,
+}
+
+/// A `stepwell dev`. It ends with the test.
+#[derive(Debug)]
+pub struct Dev {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Project {
+    /// A project whose Worker is this JavaScript.
+    pub fn of_script(script: &str) -> Result<Self> {
+        let project = Self::new()?;
+        fs::create_dir(project.path("bundle"))?;
+        project.write("bundle/index.js", script)?;
+        fs::write(project.path("bundle/index_bg.wasm"), EMPTY_WASM)?;
+        project.configure("")?;
+        Ok(project)
+    }
+
+    /// A project whose Worker is this bundle, with the objects of Stepwell.
+    pub fn of_bundle(bundle: &Path) -> Result<Self> {
+        let project = Self::new()?;
+        symlink(bundle, project.path("bundle"))?;
+        project.configure("")?;
+        Ok(project)
+    }
+
+    /// Makes the engine a Worker of its own, with more at the end of its configuration.
+    pub fn add_engine(&self, script: &str, more: &str) -> Result<()> {
+        fs::create_dir_all(self.path("engine/bundle"))?;
+        self.write("engine/bundle/index.js", script)?;
+        fs::write(self.path("engine/bundle/index_bg.wasm"), EMPTY_WASM)?;
+        self.write("engine/Cargo.toml", "[package]\nname = \"engine\"\n")?;
+        self.write(
+            "engine/wrangler.toml",
+            &format!("name = \"engine\"\ncompatibility_date = \"{COMPATIBILITY_DATE}\"\n{more}"),
+        )
+    }
+
+    fn new() -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("stepwell-dev-").tempdir()?;
+        let project = Self { folder, port: free_port()? };
+        symlink(repository_root().join("node_modules").canonicalize()?, project.path("node_modules"))?;
+        project.write("Cargo.toml", "[package]\nname = \"orders\"\n")?;
+        // Stands in for worker-build: what is tested is what comes after it.
+        fs::create_dir(project.path("bin"))?;
+        project.write(
+            "bin/worker-build",
+            "#!/bin/sh\nset -e\necho built >> builds.log\nmkdir -p build\ncp bundle/index.js bundle/index_bg.wasm build/\n",
+        )?;
+        fs::set_permissions(project.path("bin/worker-build"), fs::Permissions::from_mode(0o755))?;
+        Ok(project)
+    }
+
+    /// Writes the project's configuration, with more at its end.
+    pub fn configure(&self, more: &str) -> Result<()> {
+        let objects = if self.path("bundle").is_symlink() {
+            "[[durable_objects.bindings]]\nname = \"CELL\"\nclass_name = \"Cell\"\n\
+             [[durable_objects.bindings]]\nname = \"CATALOG\"\nclass_name = \"Catalog\"\n"
+        } else {
+            ""
+        };
+        self.write(
+            "wrangler.toml",
+            &format!("name = \"orders\"\ncompatibility_date = \"{COMPATIBILITY_DATE}\"\n{objects}{more}"),
+        )
+    }
+
+    /// A file of the project.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// Writes a file of the project.
+    pub fn write(&self, path: &str, text: &str) -> Result<()> {
+        fs::write(self.path(path), text).with_context(|| path.to_owned())
+    }
+
+    /// How often it was built.
+    pub fn builds(&self) -> usize {
+        fs::read_to_string(self.path("builds.log")).unwrap_or_default().lines().count()
+    }
+
+    /// The key that it has for itself.
+    pub fn key(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.path(".stepwell/key"))?.trim().to_owned())
+    }
+
+    /// A client for it.
+    pub fn http(&self) -> Http {
+        Http::new(&format!("http://127.0.0.1:{}", self.port))
+    }
+
+    /// Serves it, and waits until it is ready.
+    pub async fn dev(&self) -> Result<Dev> {
+        let mut child = self.command(&["--json", "dev", "--port", &self.port.to_string()])?.spawn()?;
+        let stdout = child.stdout.take().context("it is piped")?;
+        let mut dev = Dev { child, lines: BufReader::new(stdout).lines() };
+        dev.ready().await?;
+        Ok(dev)
+    }
+
+    /// A command of the command line in the project's folder.
+    pub fn command(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = Command::new(stepwell_binary()?);
+        let path = std::env::var("PATH")?;
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env("PATH", format!("{}:{path}", self.path("bin").display()))
+            .env("STEPWELL_CONFIG", "/dev/null")
+            .env("NO_COLOR", "1")
+            .env_remove("STEPWELL_KEY")
+            .env_remove("STEPWELL_ADDRESS")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        Ok(command)
+    }
+
+    /// Waits until it answers anything.
+    pub async fn is_there(&self) -> Result<()> {
+        let (http, began) = (self.http(), Instant::now());
+        while http.get("/").await.is_err() {
+            ensure!(began.elapsed() < CHANGE_TIMEOUT, "it does not come back");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until a path answers this text.
+    pub async fn answers(&self, path: &str, wanted: &str) -> Result<()> {
+        let (http, began, mut last) = (self.http(), Instant::now(), String::new());
+        while began.elapsed() < CHANGE_TIMEOUT {
+            // It is between two lives.
+            if let Ok(answer) = http.get(path).await {
+                if answer.body == wanted {
+                    return Ok(());
+                }
+                last = answer.body;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        bail!("{path} answers '{last}' instead of '{wanted}'")
+    }
+}
+
+impl Dev {
+    /// Its process.
+    pub fn pid(&self) -> Result<u32> {
+        self.child.id().context("it runs")
+    }
+
+    /// Waits until it says that it is ready.
+    pub async fn ready(&mut self) -> Result<()> {
+        let ready = async {
+            while let Some(line) = self.lines.next_line().await? {
+                if serde_json::from_str::<Value>(&line).is_ok_and(|line| line["event"] == "ready") {
+                    return Ok(());
+                }
+            }
+            bail!("it has ended")
+        };
+        timeout(START_TIMEOUT, ready).await.context("it is not ready")?
+    }
+
+    /// Kills it with SIGKILL, and waits until it is gone.
+    pub async fn kill(mut self) -> Result<()> {
+        self.child.kill().await?;
+        Ok(())
+    }
+}
+
+/// The processes that a process has started, with what they were started as.
+pub fn children_of(parent: u32) -> Result<Vec<(i32, String)>> {
+    let listed = std::process::Command::new("ps").args(["-A", "-o", "pid=,ppid=,args="]).output()?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let rows = listed.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (pid, of) = (words.next()?.parse().ok()?, words.next()?.parse::<u32>().ok()?);
+        (of == parent).then(|| (pid, words.collect::<Vec<_>>().join(" ")))
+    });
+    Ok(rows.collect())
+}

@@ -57,11 +57,6 @@ impl Keyring {
         }
     }
 
-    /// Whether there is a key that may do everything.
-    pub fn has_root(&self) -> bool {
-        !self.roots.is_empty()
-    }
-
     /// Whether this may do everything. The time that it takes tells nothing about the secrets.
     pub fn is_root(&self, brought: &str) -> bool {
         let brought = hash(brought);

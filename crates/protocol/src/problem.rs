@@ -92,7 +92,7 @@ pub enum Code {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 39] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,

@@ -96,7 +96,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,

@@ -98,10 +98,10 @@ impl Probe<'_> {
 }
 
 macro_rules! notes {
-    ($($method:ident => $shape:ident, $visit:ident($value:expr);)*) => {
+    ($($method:ident => $shape:ident, $visit:ident($($value:expr)?);)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
             self.note(Shape::$shape);
-            visitor.$visit($value)
+            visitor.$visit($($value)?)
         })*
     };
 }

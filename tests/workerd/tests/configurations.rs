@@ -65,7 +65,8 @@ async fn check(folder: &Path, file: &str, is_engine: bool) -> Result<()> {
 async fn a_new_project_can_be_deployed_in_each_form_and_environment() -> TestResult {
     let folder = tempfile::tempdir()?;
     for arguments in [&["new", "orders"][..], &["new", "shop", "--two-workers"]] {
-        let made = Command::new(stepwell_binary()?).args(arguments).current_dir(folder.path()).output().await?;
+        let made =
+            Command::new(stepwell_binary()?).args(arguments).current_dir(folder.path()).output().await?;
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
     check(&folder.path().join("orders"), "wrangler.toml", true).await?;

@@ -2,7 +2,7 @@
 
 use stepwell_protocol::{
     Timestamp,
-    access::{KeyStatus, Permission, Scope, SessionView},
+    access::{KeyStatus, Permission, Refusals, Scope, SessionView},
 };
 
 use super::{Catalog, Session};

@@ -69,5 +69,6 @@ pub fn unreadable() -> Problem {
 /// Why such a run is where it is.
 pub(super) fn why_unreadable(problem: Problem) -> Why {
     let (waits_for, next_wake, trouble) = (Vec::new(), None, None);
-    Why { status: Status::Paused, because: problem.detail, waits_for, next_wake, trouble }
+    let because = problem.detail;
+    Why { status: Status::Paused, because, waits_for, next_wake, trouble, current_step: None }
 }

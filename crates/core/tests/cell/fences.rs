@@ -13,7 +13,7 @@ fn page(cell: &Cell, rows: &Memory, epoch: u32) -> Result<usize, Code> {
     match cell.page(rows, 1, Epoch(epoch), Seq(0)) {
         Ok(page) => Ok(page.events.len()),
         Err(Fault::Rejected(problem)) => Err(problem.code),
-        Err(Fault::Storage(never)) => match never {},
+        Err(Fault::Storage(unreadable)) => panic!("{unreadable:?}"),
         Err(Fault::Moved(place)) => panic!("it has no key that could be at {place}"),
     }
 }

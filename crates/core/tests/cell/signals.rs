@@ -5,7 +5,7 @@ use stepwell_core::{
     run::{SIGNAL_BYTES_MAX, SIGNALS_UNREAD_MAX, Signal},
 };
 use stepwell_protocol::{
-    Code, Epoch, Event, Op, OpKind, Outcome, Payload, RunId, Seq,
+    Code, Epoch, Event, Op, OpKind, Outcome, Payload, RunId, Seq, Shape,
     program::{Answer, Commit, News, Open, Then},
 };
 
@@ -15,7 +15,7 @@ use crate::{Memory, at, memory::Unreadable, new_run, said, step};
 fn waiting(cell: &mut Cell, rows: &Memory) -> RunId {
     let run = cell.start(rows, at(0), new_run(None)).expect("it is accepted").run;
     let op = Op { kind: OpKind::Wait, name: "go".into(), occurrence: 0 };
-    let open = vec![Open::Wait { op, signal: "go".into(), timeout_ms: None }];
+    let open = vec![Open::Wait { op, signal: "go".into(), timeout_ms: None, shape: Shape::Any }];
     cell.commit(rows, at(1), run.id.number, Epoch(1), said(Seq(0), vec![], Then::Suspend { open }), 1)
         .expect("in turn");
     run.id

@@ -32,7 +32,7 @@ impl Bench {
     fn events(&self) -> Vec<(u32, Event)> {
         let (mut events, mut after) = (Vec::new(), Seq(0));
         loop {
-            let Ok(page) = self.rows.page(1, after);
+            let page = self.rows.page(1, after).expect("it can be read");
             for record in &page.events {
                 let event = serde_json::from_str(record.event.text()).expect("it is an event");
                 if self.rows.get(1).counts(record.seq) {

@@ -262,6 +262,8 @@ impl Operation {
             | Self::ActOnAll { .. }
             | Self::Count => true,
             Self::Touch
+            | Self::ShowSweep
+            | Self::KeepSweep { .. }
             | Self::Get { .. }
             | Self::Why { .. }
             | Self::History { .. }

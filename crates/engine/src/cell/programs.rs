@@ -158,6 +158,7 @@ pub fn why(end: &CallEnd) -> Option<&str> {
     match end {
         CallEnd::Returned => None,
         CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) => Some(message),
+        CallEnd::Silent => Some("nothing was heard of it"),
         CallEnd::Refused(problem) => Some(&problem.detail),
     }
 }

@@ -142,7 +142,7 @@ impl Host {
             Operation::Touch => Ok(Answered::new(200, &())),
             Operation::ShowSweep => Ok(Answered::new(200, &self.store.sweep_cursor()?)),
             Operation::KeepSweep { cursor } => {
-                self.store.prepare(&namespace, &place)?;
+                self.store.prepare(&namespace, &place, || self.cells_of(&place))?;
                 Ok(Answered::new(200, &self.store.keep_sweep_cursor(&cursor)?))
             }
             Operation::ForgetKeys { version, ids } => {

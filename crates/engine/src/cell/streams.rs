@@ -9,7 +9,7 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
 use js_sys::{Array, Promise};
 use serde::{Deserialize, Serialize};
 use stepwell_core::{
-    stream::{Batch, CellCursor, CellReader, Cursor, EVENT_BYTES_MAX, Flow, Kinds, Only, Reader},
+    stream::{Batch, CellCursor, CellReader, Cursor, EVENT_BYTES_MAX, Kinds, Only, Reader},
     token::STREAM_MS_MAX,
 };
 use stepwell_protocol::{

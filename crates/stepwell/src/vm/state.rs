@@ -8,7 +8,7 @@ use std::{
 };
 
 use stepwell_protocol::{
-    Code, Event, Op, OpKind, Payload, Problem, Record, Seq, Shape, Timestamp,
+    Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Seq, Shape, Timestamp,
     program::{Budget, Command, Open, Retry, StepAtWork},
 };
 

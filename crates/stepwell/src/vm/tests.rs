@@ -480,7 +480,13 @@ fn more(events: Vec<Event>, first: u32) -> Answer {
 fn what_does_not_fit_into_an_answer_is_read_by_pages_before_anything_else_is_said() {
     let mut bench = Bench::new(two_signals, vec![]);
     bench.commit();
-    let noise = Event::SignalReceived { name: "noise".into(), id: None, payload: Payload::null(), by: None };
+    let noise = Event::SignalReceived {
+        name: "noise".into(),
+        id: None,
+        payload: Payload::null(),
+        by: None,
+        since: None,
+    };
     // Also if a listener brings it while a commit has no answer yet: there is one call at a time.
     assert!(bench.vm.heard(more(vec![noise.clone()], 1)));
     assert_eq!(bench.poll(), Poll::Pending);

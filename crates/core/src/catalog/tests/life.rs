@@ -201,7 +201,7 @@ fn a_catalog_that_died_before_it_has_told_everybody_goes_on_with_it() {
 #[test]
 fn a_catalog_whose_alarm_could_not_be_set_sets_another_with_the_next_request() {
     let mut world = World::default();
-    world.must(0, Input::CreateKey(key("a", &["read"])));
+    world.must(0, create(key("a", &["read"])));
     world.desk.confirm(&world.rows, at(1), &credential("a"), None, "default-1-3").expect("good");
     world.must(2, revoke("a"));
     assert!(world.desk.take_orders().contains(&Order::Arm(at(2 + TELL_AGAIN_MS))));
@@ -212,7 +212,7 @@ fn a_catalog_whose_alarm_could_not_be_set_sets_another_with_the_next_request() {
         assert!(!world.is_good(3, "a"));
         let orders = world.desk.take_orders();
         assert_eq!(orders.len(), expected, "{orders:?}");
-        let tells = Order::Tell { cells: vec!["default-1-3".into()], version: 1 };
+        let tells = Order::Tell(vec![word("default-1-3", 1, Some(&["a"]))]);
         assert_eq!(orders.contains(&tells), expected > 0, "{orders:?}");
         assert_eq!(orders.contains(&Order::Arm(at(3 + TELL_AGAIN_MS))), expected > 0, "{orders:?}");
     }

@@ -206,6 +206,8 @@ fn unreadable_view(row: &Row, id: RunId) -> RunView {
         started_by: None,
         acts: Vec::new(),
         meter: Meter::default(),
+        last_error: None,
+        current_step: None,
     }
 }
 

@@ -16,6 +16,7 @@ pub mod key;
 pub mod payload;
 pub mod problem;
 pub mod program;
+pub mod progress;
 pub mod rest;
 pub mod routes;
 #[cfg(feature = "schema")]

@@ -90,6 +90,8 @@ struct Host {
     session_calls: std::cell::Cell<u32>,
     /// The function that all sessions call.
     session_call: OnceCell<JsValue>,
+    /// The cell's namespace, once it was read: each activation is signed with it.
+    namespace: OnceCell<String>,
 }
 
 #[wasm_bindgen]
@@ -121,6 +123,7 @@ impl Cell {
             cells_are_right: std::cell::Cell::new(false),
             session_calls: std::cell::Cell::new(0),
             session_call: OnceCell::new(),
+            namespace: OnceCell::new(),
         };
         let host = Rc::new(host);
         host.remember_readers();

@@ -91,8 +91,15 @@ impl Host {
 
     /// Says of an activation that this cell has made it.
     pub(super) fn signed(&self, activation: Activation<RawPage>) -> Result<Activation<RawPage>, Fault> {
-        let namespace = self.store.namespace()?;
-        let signature = Keyring::of(&self.env).sign(&activation, &namespace, runtime::clock());
+        // A cell that has a run to call knows its namespace, and never changes it.
+        let namespace = match self.namespace.get() {
+            Some(known) => known,
+            None => {
+                let read = self.store.namespace()?;
+                self.namespace.get_or_init(|| read)
+            }
+        };
+        let signature = Keyring::of(&self.env).sign(&activation, namespace, runtime::clock());
         Ok(Activation { signature, ..activation })
     }
 

@@ -5,7 +5,7 @@
 
 mod list;
 
-use std::cell::{Cell as Slot, OnceCell};
+use std::cell::Cell as Slot;
 
 use serde::de::DeserializeOwned;
 use stepwell_core::{
@@ -63,8 +63,6 @@ const DELETE_LABEL: &str = "DELETE FROM tags WHERE tag = ? AND run = ?";
 pub struct Store {
     pub(super) tables: Tables,
     has_schema: Slot<Option<bool>>,
-    /// The cell's namespace, once it was read: each activation is signed with it.
-    namespace: OnceCell<String>,
     /// Whether there is a table of what runs have published, if that is known.
     pub(super) has_told: Slot<Option<bool>>,
 }
@@ -75,7 +73,6 @@ impl Store {
         Self {
             tables: Tables::new(storage, counts_reads),
             has_schema: Slot::new(None),
-            namespace: OnceCell::new(),
             has_told: Slot::new(None),
         }
     }
@@ -132,16 +129,12 @@ impl Store {
 
     /// The namespace of this cell. Those of the default one do not store it.
     pub fn namespace(&self) -> Result<String, StoreError> {
-        if let Some(known) = self.namespace.get() {
-            return Ok(known.clone());
-        }
-        // Without tables it is not known yet whose cell this will be.
-        if !self.has_schema()? {
-            return Ok(DEFAULT_NAMESPACE.into());
-        }
-        let rows = self.tables.rows("SELECT value FROM meta WHERE key = 'namespace'", &[])?;
-        let read = rows.first().map_or(Ok(DEFAULT_NAMESPACE.into()), |row| row.text(0, "namespace"))?;
-        Ok(self.namespace.get_or_init(|| read).clone())
+        let rows = if self.has_schema()? {
+            self.tables.rows("SELECT value FROM meta WHERE key = 'namespace'", &[])?
+        } else {
+            Vec::new()
+        };
+        rows.first().map_or(Ok(DEFAULT_NAMESPACE.into()), |row| row.text(0, "namespace"))
     }
 
     /// Where the last sweep has stopped, if it was kept here.

@@ -40,3 +40,21 @@ fn a_new_project_has_the_tools_of_the_repository() {
         );
     }
 }
+
+#[test]
+fn a_new_project_begins_with_the_wasm_bindgen_of_the_repository_and_may_take_a_later_one() {
+    let packages = |path: &str| -> Vec<(String, String)> {
+        let lock: toml::Table = toml::from_str(&read(path)).expect("it is TOML");
+        let packages = lock["package"].as_array().expect("it has packages");
+        let text = |package: &toml::Value, name: &str| package[name].as_str().expect("a text").to_owned();
+        packages.iter().map(|package| (text(package, "name"), text(package, "version"))).collect()
+    };
+    let (ours, theirs) = (packages("templates/Cargo.lock.in"), packages("../../Cargo.lock"));
+    assert!(ours.iter().any(|(name, _)| name == "wasm-bindgen"));
+    for package in ours {
+        assert!(theirs.contains(&package), "{package:?} is not what the repository builds with");
+    }
+    let workspace: toml::Table = toml::from_str(&read("../../Cargo.toml")).expect("it is TOML");
+    let wanted = workspace["workspace"]["dependencies"]["wasm-bindgen"].as_str().expect("a version");
+    assert!(!wanted.starts_with('='), "a project could not add wasm-bindgen by itself");
+}

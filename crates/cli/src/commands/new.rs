@@ -18,6 +18,7 @@ use crate::{
 /// The files of a project, and where they go.
 const FILES: &[(&str, &str)] = &[
     ("Cargo.toml", include_str!("../../templates/Cargo.toml.in")),
+    ("Cargo.lock", include_str!("../../templates/Cargo.lock.in")),
     ("src/lib.rs", include_str!("../../templates/lib.rs.in")),
     ("tests/workflows.rs", include_str!("../../templates/workflows.rs.in")),
     ("wrangler.toml", include_str!("../../templates/wrangler.toml.in")),

@@ -33,6 +33,8 @@ pub struct Keyring {
     app: Option<Key>,
     /// The keys of the engine's own programs; the first one signs.
     own: Vec<Key>,
+    /// What sessions of the deployment's key are bound to, that of the current one first.
+    sessions: Vec<String>,
     /// Whether the log says that somebody still uses the previous secret.
     has_warned: Cell<bool>,
 }
@@ -53,8 +55,14 @@ impl Keyring {
             roots: if secret(KEY).is_some() { set.map(|text| hash(&text)).collect() } else { Vec::new() },
             app: has_app_key.then(|| signature::app_keys(secret)).and_then(|keys| keys.into_iter().next()),
             own: signature::own_keys(secret),
+            sessions: signature::session_fingerprints(secret),
             has_warned: Cell::new(false),
         }
+    }
+
+    /// What sessions of the deployment's key are bound to, that of the current one first.
+    pub fn sessions(&self) -> &[String] {
+        &self.sessions
     }
 
     /// Whether this may do everything. The time that it takes tells nothing about the secrets.

@@ -47,6 +47,8 @@ pub enum Purpose {
     App,
     /// Signs activations of the engine's own workflows. No app ever holds it.
     Own,
+    /// Binds sessions of the deployment's key to it. It signs nothing.
+    Session,
 }
 
 impl Purpose {
@@ -55,6 +57,7 @@ impl Purpose {
         match self {
             Self::App => b"stepwell/activation/app/1",
             Self::Own => b"stepwell/activation/own/1",
+            Self::Session => b"stepwell/session/1",
         }
     }
 }
@@ -83,6 +86,11 @@ impl Key {
     /// What it is known by. No secret.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// What is stored to know it again. As long as a hash, so that no other key is taken for it.
+    pub fn fingerprint(&self) -> String {
+        hex(&digest(self.mac.clone(), &[b"fingerprint"]))
     }
 
     /// Signs an activation of a run of this namespace.
@@ -203,6 +211,15 @@ pub fn app_keys(secret: impl Fn(&str) -> Option<String>) -> Vec<Key> {
 /// The keys for the activations of the engine's own workflows, the one that signs first.
 pub fn own_keys(secret: impl Fn(&str) -> Option<String>) -> Vec<Key> {
     keys(secret, [KEY, KEY_PREVIOUS], Purpose::Own)
+}
+
+/// What sessions of the deployment's key are bound to, that of the current key first.
+pub fn session_fingerprints(secret: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    // The previous one alone opens nothing: the deployment has no key then.
+    if secret(KEY).is_none_or(|text| text.is_empty()) {
+        return Vec::new();
+    }
+    keys(secret, [KEY, KEY_PREVIOUS], Purpose::Session).iter().map(Key::fingerprint).collect()
 }
 
 fn keys(secret: impl Fn(&str) -> Option<String>, names: [&str; 2], purpose: Purpose) -> Vec<Key> {
@@ -381,5 +398,17 @@ mod tests {
     fn a_key_does_not_show_itself_by_accident() {
         let key = key(Purpose::App);
         assert_eq!(format!("{key:?}"), format!("Key {{ id: {:?}, .. }}", key.id));
+    }
+
+    #[test]
+    fn sessions_are_bound_to_the_current_key_and_to_the_previous_one() {
+        let bound = |current: Option<&str>, previous: Option<&str>| {
+            session_fingerprints(|name| if name == KEY { current } else { previous }.map(str::to_owned))
+        };
+        let (one, two) = (bound(Some("one"), None), bound(Some("two"), None));
+        assert_eq!(bound(Some("two"), Some("one")), [two[0].clone(), one[0].clone()]);
+        assert!(one != two && one[0].len() == 64 && !one[0].contains("one"));
+        assert_ne!(one[0], Key::derive("one", Purpose::Own).fingerprint());
+        assert!(bound(None, Some("one")).is_empty() && bound(Some(""), Some("one")).is_empty());
     }
 }

@@ -29,11 +29,11 @@ use worker::{Delay, Env, State, worker_sys::DurableObjectState};
 pub use call::{Call, Request};
 
 use crate::{
-    access::hash,
     cell::{Call as CellCall, Fault, Operation, StoreError},
     guard,
+    keyring::Keyring,
     runtime::{self, Objects},
-    settings::{CATALOG_BINDING, CELL_BINDING, DEFAULT_NAMESPACE, KEY},
+    settings::{CATALOG_BINDING, CELL_BINDING, DEFAULT_NAMESPACE},
 };
 use store::Store;
 
@@ -99,7 +99,8 @@ impl Catalog {
         let state = State::from(state);
         let storage: runtime::Storage = JsValue::from(state.storage().as_raw()).unchecked_into();
         let store = Store::new(storage.clone());
-        let desk = RefCell::new(Desk::new(roots(&env)));
+        // A secret never changes under a running instance: a deploy starts a fresh one.
+        let desk = RefCell::new(Desk::new(Keyring::of(&env).sessions().to_vec()));
         Self { host: Some(Rc::new(Host { state, env, storage, store, desk, distrusts: Slot::new(0) })) }
     }
 
@@ -128,13 +129,6 @@ impl Catalog {
     fn host(&self) -> &Rc<Host> {
         self.host.as_ref().expect("the runtime makes catalogs with `new`")
     }
-}
-
-/// The fingerprints of the deployment's keys. Sessions are bound to them, so that a changed key ends those of the old
-/// one. A secret is never changed under a running instance: a deploy starts a fresh one.
-fn roots(env: &Env) -> Vec<String> {
-    let root = env.secret(KEY).ok();
-    root.iter().map(|root| hash(&format!("stepwell session of {root}"))).collect()
 }
 
 impl Host {

@@ -67,6 +67,7 @@ test-bundles:
     scripts/build-worker tests/workerd/app target/bundles/test-app-changed --profile quick --no-opt --no-default-features --features changed
     scripts/build-worker crates/engine target/bundles/engine --profile quick --no-opt
     scripts/build-worker examples/quickstart target/bundles/quickstart-app --profile quick --no-opt --no-default-features
+    scripts/build-worker examples/orders target/bundles/orders --profile quick --no-opt
 
 # The test Workers in which a panic is caught.
 test-bundles-unwind:

@@ -204,7 +204,7 @@ pub fn mask(text: &str) -> Result<String> {
         // Whether a question falls into such a time is chance.
         (r"(?m)^ {11}(sleeping|waiting|paused)\b.*\n", ""),
         (r"(?m)^ .* ▪ .*\n", ""),
-        (r"It has: [a-z_, ]*\.", "It has: WORKFLOWS."),
+        (r"It has: [a-z0-9_, ]*\.", "It has: WORKFLOWS."),
         (r"\bRUN +", "RUN  "),
         (r"built in \d+ s", "built in TIME"),
     ];

@@ -18,7 +18,7 @@ async fn until_answered(client: &Client, workflow: &str, expected: u16) -> Resul
     loop {
         let answer = client.start(workflow, &json!(null), None, 0).await?;
         if answer.status == expected {
-            return answer.json();
+            return Ok(serde_json::from_str(&answer.body)?);
         }
         ensure!(began.elapsed() < NOTICED_WITHIN, "{workflow}: {} {}", answer.status, answer.body);
         tokio::time::sleep(Duration::from_millis(500)).await;

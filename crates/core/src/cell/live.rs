@@ -130,9 +130,12 @@ impl Cell {
             {
                 self.live.cursors.insert(workflow, last);
             }
+            // One run that the storage fails for must not keep those behind it waiting.
+            let mut taken = Ok(());
             for (_, number) in due {
-                self.take_up(rows, now, number)?;
+                taken = taken.and(self.take_up(rows, now, number));
             }
+            taken?;
         }
         Ok(())
     }

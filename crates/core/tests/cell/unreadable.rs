@@ -1,6 +1,9 @@
 //! Runs whose rows cannot be read: set aside, in nobody's way.
 
-use stepwell_core::cell::{ALARM_SLICE, Action, Cell, Fault};
+use stepwell_core::{
+    cell::{ALARM_SLICE, Action, Cell, Fault},
+    run::CallEnd,
+};
 use stepwell_protocol::{
     Code, Epoch, Op, OpKind, RunId, Seq,
     program::{Open, Then},
@@ -23,6 +26,8 @@ fn asleep(count: usize) -> (Memory, Vec<RunId>) {
             let op = Op { kind: OpKind::Sleep, name: "nap".into(), occurrence: 0 };
             let then = Then::Suspend { open: vec![Open::Sleep { op, ms: NAP_MS }] };
             cell.commit(&rows, at(1), number, epoch, said(Seq(0), vec![], then), 1).expect("in turn");
+            // Its place is for the next: one workflow gets half of the window.
+            cell.call_ended(&rows, at(1), number, epoch, CallEnd::Returned).expect("it is recorded");
         }
     }
     (rows, ids)

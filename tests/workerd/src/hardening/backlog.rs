@@ -57,7 +57,7 @@ async fn until_completed(client: &Client, runs: u64, limit: Duration) -> Result<
 
 /// What memory a backlog takes.
 pub async fn memory(size: Size) -> Result<String> {
-    let runs = size.pick(20_000, 200_000);
+    let runs = size.pick(5_000, 200_000);
     let idle = one_cell().await?;
     one_run(&idle.client()).await?;
     let idle_kib = idle.engine.memory()?.0;
@@ -65,8 +65,8 @@ pub async fn memory(size: Size) -> Result<String> {
     let asked = Instant::now();
     one_run(&client).await?;
     let other = asked.elapsed();
-    // Half of it, or a minute: the peak comes early.
-    let limit = Duration::from_secs(60);
+    // Half of it, or for some time: the peak comes early.
+    let limit = Duration::from_secs(size.pick(15, 60));
     let began = Instant::now();
     while began.elapsed() < limit {
         let metrics = client.get("/api/metrics").await?.json()?;
@@ -89,7 +89,7 @@ pub async fn memory(size: Size) -> Result<String> {
 
 /// How soon a backlog is called.
 pub async fn dispatch(size: Size) -> Result<String> {
-    let runs = size.pick(2_000, 50_000);
+    let runs = size.pick(1_000, 50_000);
     let (_engine, client) = with_due_runs(runs).await?;
     let took = until_completed(&client, runs + 1, Duration::from_secs(size.pick(60, 600))).await?;
     let rate = u128::from(runs) * 1_000 / took.as_millis().max(1);

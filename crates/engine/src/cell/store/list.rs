@@ -84,7 +84,7 @@ impl Store {
                 break;
             }
             let is_seen = match among {
-                Some(among) => among.contains(&row.text(2, "workflow")?),
+                Some(among) => row.optional_text(2).is_some_and(|workflow| among.contains(&workflow)),
                 None => true,
             };
             if is_seen && fits(filter, labels.len(), row, created_at)? {

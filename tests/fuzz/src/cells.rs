@@ -203,6 +203,8 @@ impl Bench {
         let stored = self.rows.get(self.id.number);
         // The bill is an estimate: what a lost instance had counted for it is not worth a row.
         run.spent = stored.spent;
+        // Stored with the row: a failed attempt alone is not worth one.
+        run.last_error.clone_from(&stored.last_error);
         let (row, again) = (run.to_row(), stored.to_row());
         json::assert_same(&row.state, &again.state);
         assert_eq!((row.status, row.wake_at, run.head), (again.status, again.wake_at, stored.head));

@@ -79,8 +79,9 @@ impl Checker {
             if run.place != *at.place {
                 continue;
             }
-            // The tag of a keyed start is its key with another letter.
-            let tag = format!("r{}", &key[1..]);
+            // A key is stored behind its workflow. The tag of a keyed start is its key with another letter.
+            let own = key.rsplit('\n').next().unwrap_or(key);
+            let tag = format!("r{}", &own[1..]);
             let started =
                 at.disk.runs.values().filter(|row| row.input.decode::<Job>().is_ok_and(|job| job.tag == tag));
             if started.count() != 1 {

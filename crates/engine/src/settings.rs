@@ -197,18 +197,18 @@ impl Deployment {
 }
 
 /// Refuses a deployment's own key that somebody could guess. A development server takes any.
-pub fn check_key(key: &str) -> Result<(), String> {
-    let how = "Set another one with `openssl rand -hex 32 | npx wrangler secret put STEPWELL_KEY`.";
+pub fn check_key(name: &str, key: &str) -> Result<(), String> {
+    let how = format!("Set another one with `openssl rand -hex 32 | npx wrangler secret put {name}`.");
     let length = key.chars().count();
     if length < KEY_LENGTH_MIN {
         return Err(format!(
-            "The secret {KEY} has {length} characters, and needs at least {KEY_LENGTH_MIN}. {how}"
+            "The secret {name} has {length} characters, and needs at least {KEY_LENGTH_MIN}. {how}"
         ));
     }
     let different = key.chars().collect::<BTreeSet<_>>().len();
     if different < KEY_CHARACTERS_MIN || KEYS_KNOWN.contains(&key) {
         return Err(format!(
-            "The secret {KEY} can be guessed: it is a known key, or repeats a few characters. {how}"
+            "The secret {name} can be guessed: it is a known key, or repeats a few characters. {how}"
         ));
     }
     Ok(())
@@ -292,11 +292,11 @@ mod tests {
     fn a_key_that_can_be_guessed_is_refused() {
         for bad in ["", "local-key", "x", &"a".repeat(64), &"abcdefg".repeat(9), KEYS_KNOWN[0], KEYS_KNOWN[1]]
         {
-            let wrong = check_key(bad).expect_err(bad);
+            let wrong = check_key(KEY, bad).expect_err(bad);
             assert!(bad.len() < 2 || !wrong.contains(bad), "the message tells the key: {wrong}");
         }
         for good in ["9f86d081884c7d659a2feaa0c55ad015", "correct horse battery staple, and more"] {
-            assert_eq!(check_key(good), Ok(()));
+            assert_eq!(check_key(KEY, good), Ok(()));
         }
     }
 

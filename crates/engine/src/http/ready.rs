@@ -5,7 +5,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use stepwell_protocol::Code;
+use stepwell_protocol::{Code, signature::KEY_PREVIOUS};
 use worker::{Env, Request, Url};
 
 use super::{auth, error::Refusal, forward, guessing};
@@ -54,11 +54,16 @@ fn check_key(env: &Env, is_dev: bool) -> Result<(), String> {
     if IS_KEY_GOOD.get() {
         return Ok(());
     }
-    let Ok(key) = env.secret(KEY) else {
+    if env.secret(KEY).is_err() {
         return Err(format!("The secret {KEY} is not set. Set it with `npx wrangler secret put {KEY}`."));
-    };
-    if !is_dev {
-        settings::check_key(&key.to_string())?;
+    }
+    // The previous key opens every door as well.
+    for name in [KEY, KEY_PREVIOUS] {
+        if let Ok(key) = env.secret(name)
+            && !is_dev
+        {
+            settings::check_key(name, &key.to_string())?;
+        }
     }
     IS_KEY_GOOD.set(true);
     Ok(())

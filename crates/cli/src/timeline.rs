@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(
             drawn(run, events, json!(null), 20_000),
             [
-                "✓ quick        │███████████           │     9.0 s",
+                "✓ quick        │██████████            │     9.0 s",
                 "✓ slow         │███████████           │    10.0 s",
                 "◆ signal go    │          ░░░░░░░░░░░░│    10.0 s  1",
                 "◆ signal early │                     ░│      0 ms  2",

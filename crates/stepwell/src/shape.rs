@@ -133,6 +133,11 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        // An optional field is not required, whatever it holds; and a type may hold itself.
+        if !self.is_top {
+            self.note(Shape::Any);
+            return visitor.visit_none();
+        }
         let found = RefCell::new(Shape::Any);
         let value = visitor.visit_some(self.within(&found)?);
         self.note(match found.into_inner() {

@@ -53,8 +53,8 @@ fn a_signal_of_another_name_does_not_end_a_wait() {
 }
 
 #[test]
-fn a_signal_of_another_type_is_an_error_of_the_wait() {
-    let Ended::Failed(failure) = dies_everywhere(|| approval_of(None).signal(1_000, "approve", &17)) else {
+fn a_signal_of_another_type_that_came_before_the_wait_is_an_error_of_the_wait() {
+    let Ended::Failed(failure) = dies_everywhere(|| approval_of(None).signal(0, "approve", &17)) else {
         panic!("it fails");
     };
     assert!(failure.message.contains("something else than expected"), "{failure:?}");

@@ -20,6 +20,7 @@ mod restart;
 mod retry;
 mod row;
 mod spent;
+mod trouble;
 mod why;
 
 #[cfg(test)]
@@ -29,7 +30,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Code, Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
+    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
     program::{Commit, Dispatch, Progress},
     rest::{Act, LastError, Status},
 };
@@ -43,6 +44,7 @@ pub use people::{ACTS_MAX, Signal};
 pub use retry::delay_ms;
 pub use row::{Corrupt, RunRow, Stamps, Tail};
 pub use spent::Spent;
+pub use trouble::Trouble;
 pub(crate) use why::with_result;
 
 /// How long a cell waits to hear of an activation that it does not hold the call of. Longer than two beats
@@ -237,27 +239,6 @@ pub struct OpenOp {
     /// What that signal's payload must be.
     #[serde(default, skip_serializing_if = "Shape::is_any")]
     pub shape: Shape,
-}
-
-/// What went wrong since the program last wrote something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
-    /// The position up to which the program had written when this was counted. Once it has written more,
-    /// all of this is void.
-    #[serde(default)]
-    pub since: Seq,
-    /// Deaths that are the run's own: its program threw, or its cell died while it ran alone.
-    #[serde(default)]
-    pub strikes: u32,
-    /// Times that the cell died while it ran: it may have been this run, or a neighbour, or the platform.
-    #[serde(default)]
-    pub suspicion: u32,
-    /// Times that the program could not be reached, or its connection broke, or it refused to be called.
-    #[serde(default)]
-    pub losses: u32,
-    /// Why it refused, if that is how its latest call ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Code>,
 }
 
 /// What happens to a run.

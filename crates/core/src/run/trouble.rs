@@ -1,0 +1,27 @@
+//! What went wrong with a run since its program last wrote something.
+//!
+//! Owns: the counts. Does not own: what follows from them, which is decided in `decide.rs`.
+
+use serde::{Deserialize, Serialize};
+use stepwell_protocol::{Code, Seq};
+
+/// What went wrong since the program last wrote something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// The position up to which the program had written when this was counted. Once it has written more,
+    /// all of this is void.
+    #[serde(default)]
+    pub since: Seq,
+    /// Deaths that are the run's own: its program threw, or its cell died while it ran alone.
+    #[serde(default)]
+    pub strikes: u32,
+    /// Times that the cell died while it ran: it may have been this run, or a neighbour, or the platform.
+    #[serde(default)]
+    pub suspicion: u32,
+    /// Times that the program could not be reached, or its connection broke, or it refused to be called.
+    #[serde(default)]
+    pub losses: u32,
+    /// Why it refused, if that is how its latest call ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Code>,
+}

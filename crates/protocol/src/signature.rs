@@ -232,7 +232,9 @@ fn keyed(key: &[u8]) -> Hmac<Sha256> {
 }
 
 fn digest(mut mac: Hmac<Sha256>, parts: &[&[u8]]) -> [u8; 32] {
-    parts.iter().for_each(|part| mac.update(part));
+    for part in parts {
+        mac.update(part);
+    }
     mac.finalize().into_bytes().into()
 }
 
@@ -302,13 +304,13 @@ mod tests {
     #[test]
     fn a_signature_is_good_for_its_activation_and_says_the_namespace() {
         let key = key(Purpose::App);
-        assert_eq!(verify(&[key.clone()], &signed(&key), at(0)), Ok("acme"));
+        assert_eq!(verify(std::slice::from_ref(&key), &signed(&key), at(0)), Ok("acme"));
     }
 
     #[test]
     fn a_signature_is_good_for_nothing_else() {
-        let key = key(Purpose::App);
         type Change = fn(&mut Activation, &mut Signature);
+        let key = key(Purpose::App);
         let changes: [(&str, Change); 6] = [
             ("namespace", |_, signature| signature.namespace = "evil".into()),
             ("run", |activation, _| activation.run.number += 1),
@@ -322,7 +324,11 @@ mod tests {
             let mut signature = activation.signature.take().expect("it is signed");
             change(&mut activation, &mut signature);
             activation.signature = Some(signature);
-            assert_eq!(verify(&[key.clone()], &activation, at(0)), Err(Unverified::Wrong), "{what}");
+            assert_eq!(
+                verify(std::slice::from_ref(&key), &activation, at(0)),
+                Err(Unverified::Wrong),
+                "{what}"
+            );
         }
     }
 
@@ -339,7 +345,7 @@ mod tests {
     #[test]
     fn a_signature_is_good_for_a_minute() {
         let key = key(Purpose::App);
-        let good_at = |now| verify(&[key.clone()], &signed(&key), now).is_ok();
+        let good_at = |now| verify(std::slice::from_ref(&key), &signed(&key), now).is_ok();
         assert!(good_at(at(SIGNED_MS_MAX)));
         assert!(!good_at(at(SIGNED_MS_MAX + 1)));
         let behind = |ms| Timestamp::from_millis(at(0).as_millis() - ms);

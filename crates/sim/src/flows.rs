@@ -102,7 +102,7 @@ fn quick(attempts: u32) -> Retry {
 
 async fn one(ctx: &Ctx, name: &str, work_to_do: Work) -> Result<u64> {
     let step = ctx.step_with(name, async move |info| work(info, work_to_do).await);
-    Ok(step.retry(quick(work_to_do.limit)).await?)
+    step.retry(quick(work_to_do.limit)).await
 }
 
 #[workflow]

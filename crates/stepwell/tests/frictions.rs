@@ -190,7 +190,7 @@ fn one_item_that_fails_keeps_no_other_from_its_end() {
     #[workflow]
     async fn all(ctx: Ctx) -> Result<Vec<u32>> {
         ctx.each("halve", [4, 3, 2, 1], async |n: u32, _| {
-            ensure!(n % 2 == 0, terminal: "{n} is odd");
+            ensure!(n.is_multiple_of(2), terminal: "{n} is odd");
             Ok(n / 2)
         })
         .await
@@ -198,7 +198,7 @@ fn one_item_that_fails_keeps_no_other_from_its_end() {
     #[workflow]
     async fn some(ctx: Ctx) -> Result<Vec<Option<u32>>> {
         let halves = ctx.each("halve", [4, 3], async |n: u32, _| {
-            ensure!(n % 2 == 0, terminal: "{n} is odd");
+            ensure!(n.is_multiple_of(2), terminal: "{n} is odd");
             Ok(n / 2)
         });
         Ok(halves.results().await.into_iter().map(Result::ok).collect())

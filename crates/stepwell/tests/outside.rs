@@ -34,6 +34,7 @@ async fn keep(ctx: Ctx) -> Result<()> {
 }
 
 #[workflow]
+#[expect(clippy::unused_async, reason = "a workflow is async, whatever it does")]
 async fn outside_of_a_step(ctx: Ctx) -> Result<()> {
     ctx.env().d1("ORDERS")?;
     Ok(())

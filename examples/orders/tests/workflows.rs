@@ -82,9 +82,8 @@ fn a_busy_bank_is_asked_again_when_it_says() {
 
 #[test]
 fn a_message_that_is_not_delivered_keeps_no_order_from_its_end() {
-    let test = shop().mock("notify", |info| match info.idempotency_key.contains(":1:") {
-        true => Err(Error::terminal("no such address")),
-        false => Ok(()),
+    let test = shop().mock("notify", |info| {
+        if info.idempotency_key.contains(":1:") { Err(Error::terminal("no such address")) } else { Ok(()) }
     });
     assert_eq!(test.run("order", &order(500)).output::<Receipt>(), receipt(Status::Shipped, 2));
 }

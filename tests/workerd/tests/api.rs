@@ -122,6 +122,10 @@ async fn keys(api: &mut Described) -> Result<()> {
     let by_session = [("authorization", bearer.as_str())];
     api.ask(Method::GET, "/api/session", &by_session, "", 200).await?;
     api.ask(Method::DELETE, "/api/session", &by_session, "", 200).await?;
+    api.ask(Method::POST, "/api/session", &by_key, "", 201).await?;
+    let open = api.get("/api/sessions", 200).await?;
+    let id = open["sessions"][0]["id"].as_str().context("a session has an id")?;
+    api.ask(Method::DELETE, &format!("/api/sessions/{id}"), &[], "", 200).await?;
     api.ask(Method::GET, "/api/session", &by_session, "", 401).await?;
     api.get("/api/settings", 200).await?;
     api.ask(Method::PUT, "/api/settings", &[], r#"{"retention_ms":1000000}"#, 200).await?;

@@ -40,7 +40,7 @@ async fn a_setting_that_makes_no_sense_is_refused_by_every_request() -> TestResu
             assert_eq!((answer.status, answer.body.contains(why)), (500, true), "{value}: {}", answer.body);
         }
         let answer = engine.engine.http().get("/api/executions").await?;
-        let tells = answer.body.contains(value);
+        let tells = answer.body.contains(name);
         assert_eq!(
             (answer.status, tells),
             (500, false),

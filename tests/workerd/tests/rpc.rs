@@ -21,10 +21,9 @@ async fn another_worker_starts_watches_and_ends_runs() -> Result<()> {
         engine.engine.restart().await?;
         assert_eq!(call(&engine, "startWorkflow", keyed).await?["id"], first["id"]);
         let id = first["id"].as_str().context("an id")?;
-        assert_eq!(
-            call(&engine, "sendSignal", json!([id, "go", "gone"])).await?,
-            json!({"duplicate": false})
-        );
+        // The run may not wait for it yet, and then the receipt warns of that.
+        let receipt = call(&engine, "sendSignal", json!([id, "go", "gone"])).await?;
+        assert_eq!(receipt["duplicate"], false);
         let ended = call(&engine, "getExecution", json!([id, {"wait": 10}])).await?;
         assert_eq!(ended["output"], "gone");
         let history = call(&engine, "getHistory", json!([id])).await?;

@@ -220,7 +220,7 @@ impl Cell {
         if let Some(run) = self.runs.get(&number) {
             return Ok(run.clone());
         }
-        self.load(rows, number)?.ok_or_else(no_such_run)
+        Self::load(rows, number)?.ok_or_else(no_such_run)
     }
 
     /// The slot that a run of this workflow could have at once.

@@ -63,7 +63,7 @@ impl Cell {
     pub(super) fn kept<R: Rows>(&self, rows: &R, number: u64) -> Result<Option<Run>, Fault<R::Error>> {
         let run = match self.runs.get(&number) {
             Some(run) => Some(run.clone()),
-            None => self.load(rows, number)?,
+            None => Self::load(rows, number)?,
         };
         Ok(run.filter(|run| !run.deleting))
     }

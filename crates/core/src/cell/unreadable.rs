@@ -16,7 +16,7 @@ use crate::run::Run;
 
 impl Cell {
     /// A run from its rows. The caller is told if it cannot be read.
-    pub(super) fn load<R: Rows>(&self, rows: &R, number: u64) -> Result<Option<Run>, Fault<R::Error>> {
+    pub(super) fn load<R: Rows>(rows: &R, number: u64) -> Result<Option<Run>, Fault<R::Error>> {
         rows.run(number).map_err(|error| unreadable_or_failed::<R>(error))
     }
 

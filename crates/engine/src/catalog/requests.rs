@@ -193,14 +193,7 @@ impl Asked<'_> {
                 self.drive(Input::SetLimits(limits))?;
                 self.show_settings()
             }
-            Request::Audit { below, limit } => {
-                // Which namespaces there are, and whose tokens are taken, is the deployment's own business.
-                let records = self.desk.audit(self.store, below, limit, self.caller.is_none())?;
-                let refused = self.desk.refused(self.store)?;
-                let is_full = records.len() == limit as usize;
-                let next = records.last().filter(|_| is_full).map(|record| record.seq);
-                Ok(Answered::new(200, &AuditPage { records, next, refused }))
-            }
+            Request::Audit { below, limit } => self.audit(below, limit),
             Request::ListNamespaces => {
                 let all = self.catalog()?.namespaces();
                 let view = |one: &stepwell_core::catalog::Namespace| NamespaceView {
@@ -244,6 +237,15 @@ impl Asked<'_> {
                 Ok(Answered::new(200, &()))
             }
         }
+    }
+
+    fn audit(self, below: u64, limit: u32) -> Said<Answered> {
+        // Which namespaces there are, and whose tokens are taken, is the deployment's own business.
+        let records = self.desk.audit(self.store, below, limit, self.caller.is_none())?;
+        let refused = self.desk.refused(self.store)?;
+        let is_full = records.len() == limit as usize;
+        let next = records.last().filter(|_| is_full).map(|record| record.seq);
+        Ok(Answered::new(200, &AuditPage { records, next, refused }))
     }
 
     fn create_key(mut self, Credential { id, hash }: Credential, new: NewKey) -> Said<Answered> {

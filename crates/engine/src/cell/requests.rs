@@ -15,7 +15,7 @@ use js_sys::Array;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use stepwell_core::{
-    access::ROOT,
+    access::{Grant, ROOT},
     bulk::{Acted, Fate},
     cell::{Action, KeyRow, NewRun, Reserved, Rows as _, Started, no_such_run, settled},
     run::{Run, Signal},
@@ -191,16 +191,7 @@ impl Host {
                 self.reserve(&namespace, &place, &KeyRow { key, fingerprint }, &to, wait_ms).await
             }
             Operation::Get { number, suffix, wait_ms } => {
-                let id = RunId { place, number, suffix };
-                match self.find(&id) {
-                    Ok(run) => Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?)),
-                    Err(Fault::Rejected(problem)) if problem.code == Code::RunUnreadable => {
-                        let view = self.store.unreadable_view(&id)?;
-                        let view = view.ok_or_else(no_such_run::<StoreError>)?;
-                        Ok(Answered::new(200, &view))
-                    }
-                    Err(fault) => Err(fault),
-                }
+                self.show(&RunId { place, number, suffix }, wait_ms).await
             }
             Operation::Why { number, suffix } => {
                 let id = RunId { place, number, suffix };
@@ -224,23 +215,11 @@ impl Host {
             }
             Operation::Signal { number, suffix, name, id, nonce, payload } => {
                 let to = RunId { place, number, suffix };
-                let signal = Signal { name, id, nonce, payload, by: grant.map(|grant| grant.actor.clone()) };
-                let (is_new, warning) = self.turn(|machine, store, now| {
-                    let warning = machine.signal_warning(store, &to, &signal.name)?;
-                    Ok((machine.signal(store, now, &to, signal)?, warning))
-                })?;
-                let receipt = SignalReceipt { duplicate: !is_new, warning: warning.filter(|_| is_new) };
-                Ok(Answered::new(if is_new { 202 } else { 200 }, &receipt))
+                let by = grant.map(|grant| grant.actor.clone());
+                self.signal(&to, Signal { name, id, nonce, payload, by })
             }
             Operation::Act { number, suffix, action } => {
-                let id = RunId { place, number, suffix };
-                if let Some(grant) = &grant
-                    && action.revives(self.find(&id)?.status())
-                {
-                    self.check_live(&grant.limits)?;
-                }
-                self.act(&id, grant.as_ref().map_or(ROOT, |grant| &grant.actor), action)?;
-                Ok(Answered::new(200, &self.view(&id)?))
+                self.act_as(grant.as_deref(), &RunId { place, number, suffix }, action)
             }
             Operation::Follow { .. } => {
                 Err(Problem::new(Code::Internal, "A stream is opened with a socket, and no other way.")
@@ -250,6 +229,27 @@ impl Host {
         }
     }
 
+    async fn show(self: &Rc<Self>, id: &RunId, wait_ms: u64) -> Result<Answered, Fault> {
+        match self.find(id) {
+            Ok(run) => Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?)),
+            Err(Fault::Rejected(problem)) if problem.code == Code::RunUnreadable => {
+                let view = self.store.unreadable_view(id)?;
+                let view = view.ok_or_else(no_such_run::<StoreError>)?;
+                Ok(Answered::new(200, &view))
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn signal(self: &Rc<Self>, to: &RunId, signal: Signal) -> Result<Answered, Fault> {
+        let (is_new, warning) = self.turn(|machine, store, now| {
+            let warning = machine.signal_warning(store, to, &signal.name)?;
+            Ok((machine.signal(store, now, to, signal)?, warning))
+        })?;
+        let receipt = SignalReceipt { duplicate: !is_new, warning: warning.filter(|_| is_new) };
+        Ok(Answered::new(if is_new { 202 } else { 200 }, &receipt))
+    }
+
     /// To be called before anything that is asked for: a fresh instance looks after its alarm.
     pub(super) async fn repair(self: &Rc<Self>) -> Result<(), Fault> {
         if self.machine.borrow().wants_repair() {
@@ -257,6 +257,16 @@ impl Host {
             self.machine.borrow_mut().found_alarm(alarm);
         }
         self.turn(|machine, store, now| Ok(machine.repair(store, now)?))
+    }
+
+    fn act_as(self: &Rc<Self>, grant: Option<&Grant>, id: &RunId, action: Action) -> Result<Answered, Fault> {
+        if let Some(grant) = grant
+            && action.revives(self.find(id)?.status())
+        {
+            self.check_live(&grant.limits)?;
+        }
+        self.act(id, grant.map_or(ROOT, |grant| &grant.actor), action)?;
+        Ok(Answered::new(200, &self.view(id)?))
     }
 
     fn act(self: &Rc<Self>, id: &RunId, by: &str, action: Action) -> Result<(), Fault> {

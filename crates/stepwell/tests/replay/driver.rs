@@ -323,7 +323,7 @@ async fn busy(ctx: Ctx) -> Result<Vec<u64>> {
     while !(steps.is_empty() && waits.is_empty()) {
         poll_fn(|cx| {
             if let Poll::Ready(Some(part)) = steps.poll_next_unpin(cx) {
-                return Poll::Ready(part.map(|part| order.push(part)).map_err(Error::from));
+                return Poll::Ready(part.map(|part| order.push(part)));
             }
             if let Poll::Ready(Some(extra)) = waits.poll_next_unpin(cx) {
                 return Poll::Ready(extra.map(|extra| order.push(extra)).map_err(Error::from));

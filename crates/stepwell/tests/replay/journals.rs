@@ -28,12 +28,12 @@ async fn order_renamed(ctx: Ctx) -> Result<u32> {
 
 #[workflow(name = "order")]
 async fn order_shorter(ctx: Ctx) -> Result<u32> {
-    Ok(ctx.step("price", async || Ok(10)).await?)
+    ctx.step("price", async || Ok(10)).await
 }
 
 #[workflow(name = "order")]
 async fn order_retyped(ctx: Ctx) -> Result<String> {
-    Ok(ctx.step("price", async || Ok("ten".to_owned())).await?)
+    ctx.step("price", async || Ok("ten".to_owned())).await
 }
 
 #[workflow(name = "other")]

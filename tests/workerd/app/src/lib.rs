@@ -136,7 +136,7 @@ async fn many(ctx: Ctx, (steps, bytes): (u32, usize)) -> Result<usize> {
 /// One step that asks an address, which may take its time over the answer.
 #[workflow]
 async fn ask(ctx: Ctx, address: String) -> Result<u16> {
-    Ok(ctx.step("ask", async || ledger::ask(&address).await).await?)
+    ctx.step("ask", async || ledger::ask(&address).await).await
 }
 
 /// Two steps that ask an address at once, and then so many signals `part`, whose lengths it adds up.
@@ -147,7 +147,8 @@ async fn gather(ctx: Ctx, (address, parts): (String, u32)) -> Result<usize> {
         ctx.step("other", async || ledger::ask(&address).await),
     )
     .await;
-    (one?, other?);
+    one?;
+    other?;
     let mut total = 0;
     for _ in 0..parts {
         total += ctx.wait::<String>("part").await?.len();
@@ -158,13 +159,13 @@ async fn gather(ctx: Ctx, (address, parts): (String, u32)) -> Result<usize> {
 /// The same under another name: what one workflow may take is bounded.
 #[workflow]
 async fn ask_too(ctx: Ctx, address: String) -> Result<u16> {
-    Ok(ctx.step("ask", async || ledger::ask(&address).await).await?)
+    ctx.step("ask", async || ledger::ask(&address).await).await
 }
 
 /// And a third time.
 #[workflow]
 async fn ask_again(ctx: Ctx, address: String) -> Result<u16> {
-    Ok(ctx.step("ask", async || ledger::ask(&address).await).await?)
+    ctx.step("ask", async || ledger::ask(&address).await).await
 }
 
 /// Can be found by what it is told, and by the stage that the signal `go` brings it to, up to the third.
@@ -249,7 +250,7 @@ async fn third_attempt(ctx: Ctx) -> Result<u32> {
         }
         Ok(info.attempt)
     });
-    Ok(attempt.retry(retry).timeout(Duration::from_millis(100)).await?)
+    attempt.retry(retry).timeout(Duration::from_millis(100)).await
 }
 
 /// A run that takes longer than it may.

@@ -28,7 +28,7 @@ pub async fn clumsy(ctx: Ctx, how: String) -> Result<String> {
                 Err(error) => Ok(error.to_string()),
             }
         }
-        "deep" => ctx.step("dives", async || Ok(dive(1).to_string())).await.map_err(Into::into),
+        "deep" => ctx.step("dives", async || Ok(dive(1).to_string())).await,
         other => Err(Terminal::new(format!("nothing is called '{other}'")).into()),
     }
 }
@@ -81,5 +81,5 @@ pub async fn phone(ctx: Ctx, order: Order) -> Result<u64> {
         text.trim().parse::<u64>().map_err(|_| Error::msg(format!("that is no number: {text}")))
     };
     let answer = ctx.step_with("ask", ask).retry(retry).timeout(Duration::from_millis(order.timeout_ms));
-    Ok(answer.await?)
+    answer.await
 }

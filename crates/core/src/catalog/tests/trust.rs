@@ -41,7 +41,7 @@ fn asks(deployment: &mut World, acme: &mut World, ms: u64, revision: u64) -> Res
         let vouch = Input::Vouch { namespace: "acme".into(), issuer: ISS.into(), revision };
         deployment.drive(ms, vouch).map_err(|fault| match fault {
             Fault::Rejected(problem) => problem.code,
-            other => panic!("{other}"),
+            other @ (Fault::Storage(_) | Fault::Corrupt(_)) => panic!("{other}"),
         })?;
         acme.must(ms, Input::Trust { issuer: ISS.into(), revision });
     }
@@ -53,8 +53,9 @@ fn asks(deployment: &mut World, acme: &mut World, ms: u64, revision: u64) -> Res
 /// Whom the host tells: it goes by the latest order.
 fn ordered(deployment: &mut World) -> Vec<Relation> {
     let orders = deployment.desk.take_orders().into_iter();
-    let told = orders.filter_map(|order| if let Order::Distrust(over) = order { Some(over) } else { None });
-    told.last().unwrap_or_default()
+    let mut told =
+        orders.filter_map(|order| if let Order::Distrust(over) = order { Some(over) } else { None });
+    told.next_back().unwrap_or_default()
 }
 
 #[test]

@@ -459,7 +459,7 @@ impl World {
                     assert!(begun.insert(op) && !finished.contains(op), "{op} was begun twice");
                 }
                 Event::TimerFired { op, .. } => {
-                    assert!(fired.insert(op), "{op} resumed its run more than once")
+                    assert!(fired.insert(op), "{op} resumed its run more than once");
                 }
                 Event::SignalReceived { .. } => {}
             }

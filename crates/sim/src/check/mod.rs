@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stepwell_core::{
     cell::DEAD_MAN_MS,
     run::{CallEnd, LEASE_MS, Phase},
+    window::EXCLUSIVE_MS,
 };
 use stepwell_protocol::{Epoch, Op, Place, RunId, Seq, Timestamp, rest::Status};
 
@@ -162,11 +163,16 @@ impl Checker {
         Ok(())
     }
 
-    /// An instance died, or lost its name, while these runs' programs were called.
-    pub fn instance_died(&mut self, cell: usize, calls: &[u64]) {
-        // Only who was alone can have been the cause.
-        if let [number] = calls {
-            self.runs.entry((cell, *number)).or_default().faults_of_its_own += 1;
+    /// An instance died, or lost its name, while these runs' programs were called, each since a time.
+    pub fn instance_died(&mut self, cell: usize, calls: &[(u64, Timestamp)]) {
+        // Only who was alone can have been the cause. Calls that were under way for long keep nobody from being that.
+        for (number, since) in calls {
+            let is_beside = |(other, begun): &(u64, Timestamp)| {
+                other != number && begun.plus_millis(EXCLUSIVE_MS) > *since
+            };
+            if !calls.iter().any(is_beside) {
+                self.runs.entry((cell, *number)).or_default().faults_of_its_own += 1;
+            }
         }
     }
 

@@ -513,7 +513,7 @@ impl World {
         });
         if ended.is_err() {
             // The end of the call is lost with it: the machine will take the run for one whose cell has died.
-            self.check.instance_died(cell, &[number]);
+            self.check.instance_died(cell, &[(number, Timestamp::default())]);
         }
         if let Some(instance) = self.sites[cell].instance(id) {
             instance.ending.push((number, instance.written));

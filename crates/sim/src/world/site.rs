@@ -168,18 +168,24 @@ impl Site {
     }
 
     /// The runs that the disk takes for called by this instance.
-    pub fn called_by(&self, instance: &Instance) -> Vec<u64> {
+    pub fn called_by(&self, instance: &Instance) -> Vec<(u64, Timestamp)> {
         let ending =
             instance.ending.iter().filter(|(_, batch)| *batch > instance.flushed).map(|(number, _)| *number);
         let mut called: Vec<_> = instance.calls.keys().copied().chain(ending).collect();
         called.sort_unstable();
         called.dedup();
-        called.retain(|number| self.disk.runs.get(number).is_some_and(|row| row.status == "running"));
-        called
+        let row = |number| self.disk.runs.get(&number).filter(|row| row.status == "running");
+        called.into_iter().filter_map(|number| Some((number, began_at(&row(number)?.state)))).collect()
     }
 
     /// Whether this instance has lost the name.
     pub fn is_stale(&self, id: u64) -> bool {
         self.stale.as_ref().is_some_and(|instance| instance.id == id)
     }
+}
+
+/// When the activation of a run at work began, by its row.
+fn began_at(state: &str) -> Timestamp {
+    let state: serde_json::Value = serde_json::from_str(state).unwrap_or_default();
+    Timestamp::from_millis(state["phase"]["running"]["since"].as_u64().unwrap_or_default())
 }

@@ -10,7 +10,7 @@
 use std::{
     pin::Pin,
     rc::Rc,
-    sync::Once,
+    sync::{Mutex, Once},
     task::{Context, Poll},
 };
 
@@ -209,10 +209,15 @@ impl drive::Session for RpcSession {
 
     fn timer(&self) -> Option<Timer> {
         Some(Rc::new(|ms| {
-            let (mut id, ms) = (JsValue::UNDEFINED, ms.min(TIMEOUT_MS_MAX));
             #[expect(clippy::cast_precision_loss, reason = "it is below 2^31")]
-            let promise = Promise::new(&mut |resolve, _| id = set_timeout(&resolve, ms as f64));
-            let timeout = Timeout(id);
+            let ms = ms.min(TIMEOUT_MS_MAX) as f64;
+            // Where panics unwind, a closure that JavaScript calls may change nothing but what a lock guards.
+            let timeout = Mutex::new(Timeout(JsValue::UNDEFINED));
+            let promise = Promise::new(&mut |resolve, _| {
+                if let Ok(mut timeout) = timeout.lock() {
+                    timeout.0 = set_timeout(&resolve, ms);
+                }
+            });
             Box::pin(async move {
                 let _ = promises::settled(&promise).await;
                 drop(timeout);

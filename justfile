@@ -148,3 +148,10 @@ bench-before COMMIT:
 # The CPU time of a start, a commit, a run of ten steps and a wake-up; arguments: `--help`.
 bench-cpu *ARGUMENTS: bench-bundles
     cargo run --quiet --locked --profile quick -p stepwell-bench -- cpu {{ARGUMENTS}}
+
+# Runs everything at the sizes that the project states. It takes hours; CI runs the same at small sizes.
+soak:
+    just sim 1000000
+    just kill 100 2000
+    just hardening --full
+    just bench

@@ -314,6 +314,7 @@ impl Client {
             }
             "run_not_found" => failure.next("`stepwell list` shows the runs that there are."),
             "wrong_status" | "run_ended" => failure.next("`stepwell why RUN` says where the run stands."),
+            "signal_not_found" => failure.next("`stepwell history RUN` has the positions of its signals."),
             "step_not_found" => failure.next("`stepwell show RUN` has the steps of the run."),
             "internal" => failure.next("Try again. If it stays, look into the Worker's log."),
             _ => failure.next(format!("See docs/errors/{code}.md.")),

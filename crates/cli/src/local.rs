@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    config::{Key, LOCAL_ADDRESS, Local},
+    config::{Key, LOCAL_ADDRESS, Local, is_loopback},
     failure::{Failure, Result},
     lock, private,
     project::Project,
@@ -31,9 +31,14 @@ const KEY_BYTES: usize = 32;
 pub fn find() -> Option<Local> {
     let here = env::current_dir().ok()?;
     let root = Project::root_of(&here)?;
-    let data = Project::data_of(root);
-    let (key, key_source) = stored(root, &data)?;
-    let address = lock::holder(&data).map_or_else(|| LOCAL_ADDRESS.to_owned(), |holder| holder.address);
+    served(root, &Project::data_of(root))
+}
+
+fn served(root: &Path, data: &Path) -> Option<Local> {
+    let (key, key_source) = stored(root, data)?;
+    // A project may come from anywhere, with its data: keys go to this machine only.
+    let holder = lock::holder(data).filter(|holder| is_loopback(&holder.address));
+    let address = holder.map_or_else(|| LOCAL_ADDRESS.to_owned(), |holder| holder.address);
     Some(Local { address, key, key_source })
 }
 
@@ -106,6 +111,23 @@ mod tests {
         });
         assert_ne!(keys[0], keys[1]);
         assert_eq!(keys[0].len(), 2 * KEY_BYTES);
+    }
+
+    #[test]
+    fn a_project_sends_nobodys_key_to_another_machine() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path();
+        key(path, path).expect("it can be made");
+        for (address, expected) in [
+            ("http://127.0.0.1:9000", "http://127.0.0.1:9000"),
+            ("https://evil.example", LOCAL_ADDRESS),
+            ("http://127.0.0.1@evil.example", LOCAL_ADDRESS),
+            ("", LOCAL_ADDRESS),
+        ] {
+            let text = format!("process = 1\naddress = \"{address}\"\n");
+            fs::write(path.join("lock"), text).expect("written");
+            assert_eq!(served(path, path).expect("it has a key").address, expected);
+        }
     }
 
     #[test]

@@ -82,6 +82,17 @@ async fn take(front: &Front, message: &RawMessage, alone: bool) -> Taken {
     };
     let (place, number) = (nudge.place(), nudge.number);
     let front = &front.within(&nudge.namespace);
+    // Whoever can send to the queue may name any cell; the platform makes one of whatever name it is asked for.
+    match front.has_cell(&place).await {
+        Ok(true) => {}
+        Ok(false) => {
+            worker::console_error!(
+                "stepwell: the queue has a message for a cell that is not there; it is dropped"
+            );
+            return Taken::Done;
+        }
+        Err(_) => return Taken::Failed,
+    }
     let claim = Operation::Consume { ask: Ask::Claim { number, alone } };
     match front.ask_json(&place, claim).await {
         Ok(Claimed::Yours { epoch, activation }) => {

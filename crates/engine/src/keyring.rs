@@ -46,11 +46,13 @@ impl Keyring {
     }
 
     fn read(env: &Env) -> Self {
-        let secret = |name: &str| env.secret(name).ok().map(|secret| secret.to_string());
+        let secret = |name: &str| {
+            env.secret(name).ok().map(|secret| secret.to_string()).filter(|text| !text.is_empty())
+        };
         let is_split = !runtime::property(env, APP_BINDING).is_undefined();
         // Another Worker never gets anything that was made of the deployment's own key.
         let has_app_key = !is_split || secret(APP_KEY).is_some();
-        let set = [KEY, KEY_PREVIOUS].into_iter().filter_map(secret).filter(|text| !text.is_empty());
+        let set = [KEY, KEY_PREVIOUS].into_iter().filter_map(secret);
         Self {
             roots: if secret(KEY).is_some() { set.map(|text| hash(&text)).collect() } else { Vec::new() },
             app: has_app_key.then(|| signature::app_keys(secret)).and_then(|keys| keys.into_iter().next()),

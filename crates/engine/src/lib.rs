@@ -21,8 +21,11 @@ mod sweep;
 use js_sys::Promise;
 use wasm_bindgen::prelude::*;
 use worker::{
-    Context, Env, MessageBatch, Request, Response, ScheduleContext, ScheduledEvent, event,
-    worker_sys::web_sys::{Request as RawRequest, Response as RawResponse},
+    Env, Request, Response,
+    worker_sys::{
+        MessageBatch as RawMessageBatch,
+        web_sys::{Request as RawRequest, Response as RawResponse},
+    },
 };
 
 pub use catalog::Catalog;
@@ -49,14 +52,30 @@ pub fn fetch(request: RawRequest, env: Env, _context: JsValue) -> Promise {
 }
 
 /// The clock strikes: the cron trigger of the deployment.
-#[event(scheduled)]
-async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
-    sweep::sweep(env).await;
+#[wasm_bindgen]
+pub fn scheduled(event: JsValue, env: Env, _context: JsValue) -> Promise {
+    guard::promise(async move {
+        check_event(&event, "ScheduledController")?;
+        sweep::sweep(env).await;
+        Ok(JsValue::UNDEFINED)
+    })
 }
 
 /// What comes through the queue, if there is one. Never an error: each message has its own fate.
-#[event(queue)]
-async fn queue(batch: MessageBatch<String>, env: Env, _: Context) -> worker::Result<()> {
-    consumer::consume(&batch, env).await;
-    Ok(())
+#[wasm_bindgen]
+pub fn queue(batch: JsValue, env: Env, _context: JsValue) -> Promise {
+    guard::promise(async move {
+        check_event(&batch, "QueueController")?;
+        consumer::consume(&batch.unchecked_into::<RawMessageBatch>().into(), env).await;
+        Ok(JsValue::UNDEFINED)
+    })
+}
+
+/// Refuses what does not come from the platform. A Worker with a service binding can call these methods like any other,
+/// but no call between Workers carries the platform's own objects.
+fn check_event(event: &JsValue, class: &str) -> std::result::Result<(), JsValue> {
+    if runtime::is_of_class(event, class) {
+        return Ok(());
+    }
+    Err(JsError::new("Only the platform calls this.").into())
 }

@@ -129,6 +129,9 @@ export function extendDurableObject(instance) { extend(instance, DurableObject);
 export function extendWorkerEntrypoint(instance) { extend(instance, WorkerEntrypoint); }
 export function ownEntrypoint() { return exports?.default; }
 export function ownEnv() { return env; }
+export function isOfClass(value, name) {
+  return typeof value === "object" && value !== null && !!Object.getPrototypeOf(value)?.constructor?.name?.includes(name);
+}
 class Session extends RpcTarget {
   #call; #number; #epoch;
   constructor(call, number, epoch) { super(); this.#call = call; this.#number = number; this.#epoch = epoch; }
@@ -161,6 +164,10 @@ extern "C" {
     /// This Worker's bindings, for what is called without them.
     #[wasm_bindgen(js_name = ownEnv)]
     pub fn own_env() -> JsValue;
+
+    /// Whether the class of an object has this in its name. What another Worker sends has none but the language's own.
+    #[wasm_bindgen(js_name = isOfClass)]
+    pub fn is_of_class(value: &JsValue, name: &str) -> bool;
 
     /// A session for one activation of one run.
     #[wasm_bindgen(js_name = newSession)]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
-use stepwell_core::pools::Pool;
+use stepwell_core::{pools::Pool, run::SignalLimits};
 use stepwell_protocol::program::{Budget, STEP_TIMEOUT_MS};
 use worker::{Env, Url};
 
@@ -50,6 +50,9 @@ const RETENTION_DAYS: &str = "STEPWELL_RETENTION_DAYS";
 /// The most programs that one cell calls at once.
 const WINDOW_MAX: u32 = 1_000;
 
+/// The most signals that one run may leave unread.
+const SIGNALS_MAX: u32 = 1_000_000;
+
 /// The most calls that one activation makes on its session.
 const COMMITS_MAX: u32 = 10_000;
 
@@ -73,6 +76,8 @@ pub struct Settings {
     pub commits: u32,
     /// How long one attempt of a step may take, unless the step says otherwise: `STEPWELL_STEP_TIMEOUT`.
     pub step_timeout_ms: u64,
+    /// How many signals each run is sent: `STEPWELL_SIGNALS`, `STEPWELL_SIGNAL_BYTES`.
+    pub signals: SignalLimits,
     /// The cells of the latest generation, each of which has its share of a namespace's limits.
     pub shares: u32,
     /// Whether answers tell how many rows their cell has written: `STEPWELL_METER`.
@@ -90,6 +95,7 @@ impl Settings {
             window: number("STEPWELL_WINDOW", WINDOW_MAX).unwrap_or(profile.window) as usize,
             commits: number("STEPWELL_COMMITS", COMMITS_MAX).unwrap_or(profile.commits),
             step_timeout_ms: step_timeout_ms(env).unwrap_or(STEP_TIMEOUT_MS),
+            signals: signal_limits(env).unwrap_or_default(),
             shares: Deployment::of(env).map_or(1, |deployment| deployment.pool.cells_of_latest()),
             meter: variable(env, "STEPWELL_METER").is_some_and(|text| text == "1"),
         }
@@ -167,6 +173,7 @@ impl Deployment {
         }
         cell_bytes(env)?;
         step_timeout_ms(env)?;
+        signal_limits(env)?;
         whole_number(env, "STEPWELL_WINDOW", WINDOW_MAX)?;
         whole_number(env, "STEPWELL_COMMITS", COMMITS_MAX)?;
         let retention_days = match variable(env, RETENTION_DAYS).as_deref() {
@@ -242,6 +249,15 @@ fn cell_bytes(env: &Env) -> Result<u64, String> {
     let Some(text) = variable(env, "STEPWELL_CELL_BYTES") else { return Ok(CELL_BYTES_DEFAULT) };
     let bytes = text.parse().ok().filter(|bytes| *bytes > 0);
     bytes.ok_or_else(|| format!("The variable STEPWELL_CELL_BYTES is '{text}'. It takes a number of bytes."))
+}
+
+/// How many signals each run is sent.
+fn signal_limits(env: &Env) -> Result<SignalLimits, String> {
+    let SignalLimits { unread, bytes } = SignalLimits::default();
+    Ok(SignalLimits {
+        unread: whole_number(env, "STEPWELL_SIGNALS", SIGNALS_MAX)?.unwrap_or(unread),
+        bytes: whole_number(env, "STEPWELL_SIGNAL_BYTES", u32::MAX)?.map_or(bytes, u64::from),
+    })
 }
 
 /// How long one attempt of a step may take: a number and a unit.

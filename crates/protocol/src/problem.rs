@@ -48,6 +48,8 @@ pub enum Code {
     WrongStatus,
     /// The run has no such step.
     StepNotFound,
+    /// The run has no such signal.
+    SignalNotFound,
     /// The program's code no longer matches the run's journal.
     Diverged,
     /// The workflow awaits something that is neither a step, a sleep nor a wait.
@@ -92,7 +94,7 @@ pub enum Code {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -112,6 +114,7 @@ impl Code {
         Self::SignalMismatch,
         Self::WrongStatus,
         Self::StepNotFound,
+        Self::SignalNotFound,
         Self::Diverged,
         Self::NotDurable,
         Self::CellFull,
@@ -144,6 +147,7 @@ impl Code {
             | Self::RunNotFound
             | Self::WorkflowNotFound
             | Self::StepNotFound
+            | Self::SignalNotFound
             | Self::KeyNotFound
             | Self::NamespaceNotFound => 404,
             Self::MethodNotAllowed => 405,
@@ -199,6 +203,7 @@ impl Code {
             Self::SignalMismatch => "signal_mismatch",
             Self::WrongStatus => "wrong_status",
             Self::StepNotFound => "step_not_found",
+            Self::SignalNotFound => "signal_not_found",
             Self::Diverged => "diverged",
             Self::NotDurable => "not_durable",
             Self::CellFull => "cell_full",
@@ -249,6 +254,7 @@ impl Code {
             Self::SignalMismatch => "The run waits for another payload",
             Self::WrongStatus => "Not in this status",
             Self::StepNotFound => "No such step",
+            Self::SignalNotFound => "No such signal",
             Self::Diverged => "The code no longer matches the run's journal",
             Self::NotDurable => "The workflow awaits something that is not durable",
             Self::CellFull => "The cell is nearly full",

@@ -438,8 +438,11 @@ pub struct HistoryEvent<E = crate::Event> {
 #[serde(deny_unknown_fields)]
 pub struct Restart {
     /// Before which step; before all of it, if none is named.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<StepName>,
+    /// Before which signal, by its position in the history; the run goes on as if that one had never come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_signal: Option<Seq>,
 }
 
 /// A step by its name, and which occurrence of that name.

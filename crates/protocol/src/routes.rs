@@ -65,6 +65,8 @@ pub enum Subject {
     Whole,
     /// Neither: it is about what the caller may see, and any key may ask for it.
     Visible,
+    /// Neither: it is about the workflow that the query selects by `workflow`, or about the whole.
+    Selected,
 }
 
 /// One line of the table.
@@ -147,7 +149,7 @@ routes! {
     /// Shows a workflow of the app.
     ShowWorkflow: Get "/api/workflows/{workflow}" Read Workflow [WorkflowNotFound AppUnreachable],
     /// Counts runs, by workflow and status.
-    ShowMetrics: Get "/api/metrics" Read Whole [InvalidRequest],
+    ShowMetrics: Get "/api/metrics" Read Selected [InvalidRequest],
     /// Starts a run of a workflow.
     StartRun: Post "/api/workflows/{workflow}/start" Write Workflow
         [InvalidRequest IdempotencyKeyMissing WorkflowNotFound IdempotencyKeyInFlight
@@ -174,14 +176,14 @@ routes! {
     RetryRun: Post "/api/executions/{id}/retry" Write Run [RunNotFound WrongStatus TooMany RunUnreadable],
     /// Takes a run back to before a step, and lets it go on from there.
     RestartRun: Post "/api/executions/{id}/restart" Write Run
-        [InvalidRequest RunNotFound StepNotFound WrongStatus TooMany RunUnreadable],
+        [InvalidRequest RunNotFound StepNotFound SignalNotFound WrongStatus TooMany RunUnreadable],
     /// Sends a run a signal.
     SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
         [InvalidRequest RunNotFound RunEnded RunUnreadable SignalMismatch TooManySignals CellFull],
     /// Follows a run: what happened, then what happens, until its end.
     FollowRun: Get "/api/executions/{id}/stream" Read Run [InvalidRequest RunNotFound RunUnreadable],
     /// Follows the statuses of all runs.
-    FollowAll: Get "/api/stream" Read Whole [InvalidRequest],
+    FollowAll: Get "/api/stream" Read Selected [InvalidRequest],
     /// Describes these routes for programs, as OpenAPI 3.1.
     ShowApi: Get "/api/openapi.json" Open Whole [],
     /// Describes these routes for people.

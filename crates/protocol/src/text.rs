@@ -2,23 +2,29 @@
 
 /// Whether a character is invisible and can change how the text around it looks.
 ///
-/// These are control characters, line and paragraph separators, bidirectional overrides, zero-width characters and
-/// tag characters. With them, two names that differ look the same, and a name can reorder the line it is shown in.
+/// These are control characters, line and paragraph separators, bidirectional overrides, zero-width and blank
+/// characters, variation selectors (but for the one that makes an emoji of a sign) and tag characters. With them, two names that differ look the same, and a name can reorder the line it is shown in.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(
             c,
             '\u{ad}'
+                | '\u{34f}'
                 | '\u{61c}'
-                | '\u{180e}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{180b}'..='\u{180f}'
                 | '\u{200b}'..='\u{200f}'
                 | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0e}'
                 | '\u{feff}'
+                | '\u{ffa0}'
                 | '\u{fff9}'..='\u{fffb}'
                 | '\u{1bca0}'..='\u{1bca3}'
                 | '\u{1d173}'..='\u{1d17a}'
                 | '\u{e0000}'..='\u{e007f}'
+                | '\u{e0100}'..='\u{e01ef}'
         )
 }
 
@@ -39,6 +45,12 @@ mod tests {
             '\u{7f}',
             '\u{9b}',
             '\u{ad}',
+            '\u{34f}',
+            '\u{115f}',
+            '\u{3164}',
+            '\u{fe00}',
+            '\u{ffa0}',
+            '\u{e0100}',
             '\u{61c}',
             '\u{200b}',
             '\u{200d}',

@@ -99,6 +99,12 @@ async fn a_key_of_one_workflow_sees_and_starts_nothing_else() -> TestResult {
     assert_eq!(code(&mixed.cancel(&other).await?)?, "forbidden");
     let listed = only.get("/api/executions").await?;
     assert!(listed.body.contains(&nap) && !listed.body.contains(&other), "{}", listed.body);
+    for wider in ["", "?workflow=wait", "?workflow=nap&workflow=wait", "?workflow=wait&workflow=nap"] {
+        let refused = only.get(&format!("/api/metrics{wider}")).await?;
+        assert_eq!((refused.status, code(&refused)?.as_str()), (403, "forbidden"), "{wider}");
+    }
+    let counted = only.get("/api/metrics?workflow=nap").await?.json()?;
+    assert_eq!((&counted["total"], &counted["workflows"]["wait"]), (&json!(2), &Value::Null));
     assert_eq!(only.cancel(&nap).await?.status, 200);
     assert_eq!(admin.show(&other, 0).await?.json()?["status"], "waiting");
     Ok(())

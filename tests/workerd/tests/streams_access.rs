@@ -62,9 +62,13 @@ async fn a_key_of_one_workflow_follows_its_runs_and_no_others() -> anyhow::Resul
         ensure!(own.next().await?.is_some(), "it sees nothing");
         let told = refusal(&only, &path(&other), way).await?;
         ensure!(told.contains("run_not_found"), "{told}");
-        let told = refusal(&only, "/api/stream", way).await?;
-        ensure!(told.contains("forbidden"), "{told}");
+        for wider in ["", "?workflow=wait", "?workflow=nap&workflow=wait", "?workflow=wait&workflow=nap"] {
+            let told = refusal(&only, &format!("/api/stream{wider}"), way).await?;
+            ensure!(told.contains("forbidden"), "{wider}: {told}");
+        }
     }
+    let all = only.request("GET", "/api/stream?workflow=nap&cursor=start", "").await?;
+    ensure!(all.body.contains(&nap) && !all.body.contains(&other), "{}", all.body);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `stepwell restart`: takes a run back.
 
 use clap::Args;
-use stepwell_protocol::rest;
+use stepwell_protocol::{Seq, rest};
 
 use super::act::tell;
 use crate::{Global, client::Ask, failure::Result};
@@ -18,15 +18,17 @@ pub struct Restart {
     /// Which one of the steps of that name, from 1.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "from", value_parser = clap::value_parser!(u32).range(1..))]
     occurrence: u32,
+    /// The signal to go back to and to leave out, by its position in the history.
+    #[arg(long, value_name = "POSITION", conflicts_with = "from", value_parser = clap::value_parser!(u32).range(1..))]
+    without_signal: Option<u32>,
 }
 
 impl Restart {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
         let from = self.from.map(|step| rest::StepName { step, occurrence: self.occurrence - 1 });
-        let body = from.map(|from| {
-            serde_json::to_string(&rest::Restart { from: Some(from) }).expect("a name can be written as JSON")
-        });
+        let restart = rest::Restart { from, without_signal: self.without_signal.map(Seq) };
+        let body = Some(serde_json::to_string(&restart).expect("names and numbers can be written as JSON"));
         let answer =
             global.client()?.post(&["executions", &self.id, "restart"], &Ask { body, ..Ask::default() })?;
         tell(global, &answer);

@@ -55,6 +55,8 @@ pub enum Order {
     Arm(Timestamp),
     /// Tell cells what to forget, and say when one has done so.
     Tell(Vec<Word>),
+    /// Let somebody know that this cannot be read.
+    Report(Corrupt),
     /// Tell the catalogs of namespaces that an issuer's word counts no more, and say when one has heard of it.
     Distrust(Vec<Relation>),
 }
@@ -104,7 +106,9 @@ impl Desk {
         if self.catalog.is_none() {
             let (stored, audit) =
                 (rows.load().map_err(Fault::Storage)?, rows.audit_last().map_err(Fault::Storage)?);
-            self.catalog = Some(Catalog::from_rows(&stored, audit)?.with_roots(&self.roots));
+            let catalog = Catalog::from_rows(&stored, audit)?.with_roots(&self.roots);
+            self.orders.extend(catalog.unreadable.iter().cloned().map(Order::Report));
+            self.catalog = Some(catalog);
             // The instance before may have died before everybody was told. Its alarm is armed, but the next one to be
             // set would take its place.
             self.tell(self.latest);
@@ -205,13 +209,14 @@ impl Desk {
         let now = self.now(clock);
         self.use_session(rows, clock, brought)?;
         let grant = self.catalog(rows)?.worth(now, brought, vouched).ok_or_else(not_good)?;
-        grant.check(now, need)?;
+        // What is refused counts too: it has come this far.
         if let Some(limit) = grant.limits.requests_per_second {
             self.requests.take(now, limit.into(), 1).map_err(|seconds| {
                 let detail = format!("The namespace may have {limit} requests a second.");
                 Problem::new(Code::LimitReached, detail).after(seconds)
             })?;
         }
+        grant.check(now, need)?;
         Ok(grant)
     }
 

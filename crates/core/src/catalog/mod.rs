@@ -110,6 +110,8 @@ pub struct Catalog {
     // Shared, because every change is made on a copy; and behind a pointer, because each form of a map is code.
     keys: BTreeMap<String, Rc<Key>>,
     sessions: BTreeMap<String, Rc<Session>>,
+    /// What was left out because it cannot be read.
+    unreadable: Vec<Corrupt>,
     limits: Limits,
     runs: RunSettings,
     workflows: BTreeMap<String, RunSettings>,

@@ -74,30 +74,43 @@ const WATCHER: &str = "watcher";
 
 impl Catalog {
     /// The state that rows stand for. Kinds that this release does not know are left alone.
+    ///
+    /// A key, session, issuer or namespace that cannot be read grants nothing, and the others stay good. Without one of
+    /// the other rows, something could be granted that must not be: then nothing is.
     pub fn from_rows(rows: &[Row], audit: Numbers) -> Result<Self, Corrupt> {
         let mut catalog = Self { audit, ..Self::default() };
         for row in rows {
-            let name = row.name.clone();
-            match row.kind.as_str() {
-                KEY => drop(catalog.keys.insert(name, Rc::new(read(row)?))),
-                SESSION => drop(catalog.sessions.insert(name, Rc::new(read(row)?))),
-                LIMITS => catalog.limits = read(row)?,
-                REFUSED => catalog.refused = read(row)?,
-                RUNS => catalog.runs = read(row)?,
-                WORKFLOW => drop(catalog.workflows.insert(name, read(row)?)),
-                NAMESPACE => drop(catalog.namespaces.insert(name, Rc::new(read(row)?))),
-                ISSUER => drop(catalog.issuers.insert(name, Rc::new(read(row)?))),
-                REVISION => catalog.issuer_revision = read(row)?,
-                RELATION => drop(catalog.relations.insert(relation(row)?, read(row)?)),
-                TRUSTED => drop(catalog.trusted.insert(name, read(row)?)),
-                POOL => catalog.pool = read(row)?,
-                VERSION => catalog.version = read(row)?,
-                STALE => drop(catalog.stale.insert(version(row)?, read(row)?)),
-                WATCHER => drop(catalog.watchers.insert(name, read(row)?)),
-                _ => (),
+            match catalog.take(row) {
+                Err(corrupt) if [KEY, SESSION, ISSUER, NAMESPACE].contains(&row.kind.as_str()) => {
+                    catalog.unreadable.push(corrupt);
+                }
+                taken => taken?,
             }
         }
         Ok(catalog)
+    }
+
+    fn take(&mut self, row: &Row) -> Result<(), Corrupt> {
+        let name = row.name.clone();
+        match row.kind.as_str() {
+            KEY => drop(self.keys.insert(name, Rc::new(read(row)?))),
+            SESSION => drop(self.sessions.insert(name, Rc::new(read(row)?))),
+            LIMITS => self.limits = read(row)?,
+            REFUSED => self.refused = read(row)?,
+            RUNS => self.runs = read(row)?,
+            WORKFLOW => drop(self.workflows.insert(name, read(row)?)),
+            NAMESPACE => drop(self.namespaces.insert(name, Rc::new(read(row)?))),
+            ISSUER => drop(self.issuers.insert(name, Rc::new(read(row)?))),
+            REVISION => self.issuer_revision = read(row)?,
+            RELATION => drop(self.relations.insert(relation(row)?, read(row)?)),
+            TRUSTED => drop(self.trusted.insert(name, read(row)?)),
+            POOL => self.pool = read(row)?,
+            VERSION => self.version = read(row)?,
+            STALE => drop(self.stale.insert(version(row)?, read(row)?)),
+            WATCHER => drop(self.watchers.insert(name, read(row)?)),
+            _ => (),
+        }
+        Ok(())
     }
 
     /// With the fingerprints of the deployment's keys, the current one first.

@@ -67,8 +67,9 @@ impl Cell {
             return Ok(Admission::Unknown);
         };
         let grant = known.grant.clone();
-        grant.check(now, need)?;
+        // What is refused counts too: it has come this far.
         self.gate.take(now, &grant.limits, bytes, shares)?;
+        grant.check(now, need)?;
         Ok(Admission::Granted(grant))
     }
 

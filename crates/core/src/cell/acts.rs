@@ -28,6 +28,11 @@ pub enum Action {
         /// Before which step; before all of it, if none is named.
         from: Option<StepName>,
     },
+    /// Take it back to before a signal, and let it go on as if that one had never come.
+    DropSignal {
+        /// The signal's position in the journal.
+        seq: Seq,
+    },
 }
 
 impl Action {
@@ -35,7 +40,7 @@ impl Action {
     pub fn revives(&self, status: Status) -> bool {
         match self {
             Self::Cancel | Self::Pause | Self::Resume => false,
-            Self::Retry | Self::Restart { .. } => status.is_terminal(),
+            Self::Retry | Self::Restart { .. } | Self::DropSignal { .. } => status.is_terminal(),
         }
     }
 
@@ -45,7 +50,7 @@ impl Action {
             Self::Pause => Deed::Pause,
             Self::Resume => Deed::Resume,
             Self::Retry => Deed::Retry,
-            Self::Restart { .. } => Deed::Restart,
+            Self::Restart { .. } | Self::DropSignal { .. } => Deed::Restart,
         }
     }
 }
@@ -80,6 +85,7 @@ impl Cell {
                 });
                 self.restart(rows, &run, op.as_ref(), act)?;
             }
+            Action::DropSignal { seq } => self.drop_signal(rows, &run, seq, act)?,
         }
         self.dispatch(rows, now);
         Ok(())
@@ -133,13 +139,43 @@ impl Cell {
         let first = first(rows, run, from.map_or(Sought::Any, Sought::Of))?;
         if let (None, Some(op)) = (first, from) {
             let detail = format!(
-                "The run's journal has no step '{}' (occurrence {}). Its history shows the ones it has.",
-                op.name, op.occurrence
+                "The run's journal has no step '{}', or fewer than {} of that name. Its history shows the ones it has.",
+                op.name,
+                op.occurrence.saturating_add(1)
             );
             return Err(Problem::new(Code::StepNotFound, detail).into());
         }
         let cuts = first.map(|seq| Cut { after: Seq(seq.0 - 1), through: run.head }).into_iter().collect();
         self.take_back(rows, run, cuts, false, act)
+    }
+
+    /// Back to before a signal, and on without it. What was recorded after it may have followed from it, so that goes
+    /// too; nobody but the program knows whether it did.
+    fn drop_signal<R: Rows>(
+        &mut self,
+        rows: &R,
+        run: &Run,
+        seq: Seq,
+        act: Act,
+    ) -> Result<(), Fault<R::Error>> {
+        let before = Seq(seq.0.saturating_sub(1));
+        let found = rows.find(run.id.number, &Sought::Signals, before).map_err(Fault::Storage)?;
+        if found.first().is_none_or(|record| record.seq != seq) || !run.counts(seq) {
+            let detail = format!(
+                "The run's journal has no signal at position {}, or has gone back to before it. Its history shows the \
+                 ones it has.",
+                seq.0
+            );
+            return Err(Problem::new(Code::SignalNotFound, detail).into());
+        }
+        self.take_back_without(
+            rows,
+            run,
+            vec![Cut { after: before, through: run.head }],
+            Some(seq),
+            false,
+            act,
+        )
     }
 
     fn take_back<R: Rows>(
@@ -150,11 +186,24 @@ impl Cell {
         keeps_progress: bool,
         act: Act,
     ) -> Result<(), Fault<R::Error>> {
+        self.take_back_without(rows, run, cuts, None, keeps_progress, act)
+    }
+
+    /// Signals in a cut are received again, but for the one that is dropped.
+    fn take_back_without<R: Rows>(
+        &mut self,
+        rows: &R,
+        run: &Run,
+        cuts: Vec<Cut>,
+        dropped: Option<Seq>,
+        keeps_progress: bool,
+        act: Act,
+    ) -> Result<(), Fault<R::Error>> {
         let mut signals = Vec::new();
         if let Some(after) = cuts.iter().map(|cut| cut.after).min() {
             each(rows, run, Sought::Signals, after, |record| {
                 let is_cut = cuts.iter().any(|cut| cut.after < record.seq && record.seq <= cut.through);
-                signals.extend(Signal::of(&record.event).filter(|_| is_cut));
+                signals.extend(Signal::of(&record.event).filter(|_| is_cut && dropped != Some(record.seq)));
             })?;
         }
         let restart = |slot| Input::Restart { cuts, signals, keeps_progress, slot };

@@ -52,7 +52,10 @@ pub use telling::{LINGER_MS, PUBLISHED_BYTES_MAX, TELL_EVERY_MS, TOLD_BYTES_MAX}
 pub use unreadable::unreadable;
 
 use self::{live::Live, queued::Nudges, telling::Telling, watching::Watching};
-use crate::{run::Run, window::Window};
+use crate::{
+    run::{Run, SignalLimits},
+    window::Window,
+};
 
 /// How long a dead cell stays unnoticed at the most, if nobody asks it anything.
 pub const DEAD_MAN_MS: u64 = 5_000;
@@ -79,6 +82,8 @@ pub struct Cell {
     window: Window,
     /// What every activation may do.
     budget: Option<Budget>,
+    /// How many signals each run is sent.
+    signal_limits: SignalLimits,
     /// Programs that were called since the last request or alarm.
     calls_made: u32,
     /// The runs that wait for a consumer of the queue; nothing if the host has no queue.
@@ -167,6 +172,7 @@ impl Cell {
             inputs: BTreeMap::new(),
             window: Window::new(window),
             budget: None,
+            signal_limits: SignalLimits::default(),
             calls_made: 0,
             queue: None,
             armed: None,
@@ -195,6 +201,12 @@ impl Cell {
     #[must_use]
     pub fn with_budget(self, budget: Budget) -> Self {
         Self { budget: Some(budget), ..self }
+    }
+
+    /// Bounds how many signals each run is sent.
+    #[must_use]
+    pub fn with_signal_limits(self, signal_limits: SignalLimits) -> Self {
+        Self { signal_limits, ..self }
     }
 
     /// The same cell on a host that has a queue, or has none.

@@ -152,6 +152,7 @@ impl Cell {
         // One that a run waits for lets it go on, and perhaps end.
         if !run.waits_for(&signal.name) {
             self.check_room(rows, signal.payload.size(), "signals that nobody waits for")?;
+            run.check_inbox(self.signal_limits, signal.payload.size() as u64).map_err(Fault::Rejected)?;
         }
         self.drive(rows, now, to.number, |slot| Input::Signal { signal, slot })?;
         self.dispatch(rows, now);

@@ -7,8 +7,8 @@ use stepwell_protocol::{
 
 use super::{
     CallEnd, Decision, Effect, Entry, Inbox, Input, LEASE_MS, OpenOp, Phase, Rejection, Reply, Run,
-    SIGNAL_BYTES_MAX, SIGNALS_UNREAD_MAX, STRIKES_MAX, SUSPICION_ALONE, Session, Signal, Slot, Spent, Stamps,
-    TROUBLE_BACKOFF_MS_MAX, Trouble,
+    STRIKES_MAX, SUSPICION_ALONE, Session, Signal, SignalLimits, Slot, Spent, Stamps, TROUBLE_BACKOFF_MS_MAX,
+    Trouble,
     retry::{fraction, scaled},
 };
 use crate::window::EXCLUSIVE_MS;
@@ -132,9 +132,6 @@ impl Run {
         if let Phase::Ended { .. } = self.phase {
             return Err(self.ended("receive a signal"));
         }
-        if !self.waits_for(&signal.name) {
-            self.check_inbox(signal.payload.size() as u64)?;
-        }
         // The oldest wait gets the signal; the program's replay follows the same rule.
         let answered = self.open.iter().position(|open| open.signal.as_deref() == Some(&signal.name));
         // Only while it is asleep: a program at work may be past that wait already.
@@ -171,17 +168,21 @@ impl Run {
     }
 
     /// Refuses a signal that nobody waits for if the run has as many as it may.
-    fn check_inbox(&self, bytes: u64) -> Result<(), Rejection> {
+    pub fn check_inbox(&self, limits: SignalLimits, bytes: u64) -> Result<(), Rejection> {
+        if let Phase::Ended { .. } = self.phase {
+            return Err(self.ended("receive a signal"));
+        }
         let Inbox { unread, bytes: before } = self.inbox;
-        let detail = if unread >= SIGNALS_UNREAD_MAX {
+        let detail = if unread >= limits.unread {
             format!(
-                "The run has {unread} signals that its program has not taken; the most is {SIGNALS_UNREAD_MAX}. \
-                 Send more once it has."
+                "The run has {unread} signals that its program has not taken; the most is {}. Send more once it has.",
+                limits.unread
             )
-        } else if before.saturating_add(bytes) > SIGNAL_BYTES_MAX {
+        } else if before.saturating_add(bytes) > limits.bytes {
             format!(
-                "The run was sent {before} bytes of signals, and these are {bytes} more; the most is \
-                 {SIGNAL_BYTES_MAX}. Start another run, or send references to data that you keep elsewhere."
+                "The run was sent {before} bytes of signals, and these are {bytes} more; the most is {}. Start another \
+                 run, or send references to data that you keep elsewhere.",
+                limits.bytes
             )
         } else {
             return Ok(());

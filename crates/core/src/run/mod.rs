@@ -70,11 +70,20 @@ pub const PATCHES_MAX: usize = 1_000;
 /// The longest message about a run's progress, in bytes.
 pub const PROGRESS_MESSAGE_LENGTH_MAX: usize = Progress::MESSAGE_LENGTH_MAX;
 
-/// The most signals that wait for a run to take them.
-pub const SIGNALS_UNREAD_MAX: u32 = 10_000;
+/// How many signals a run is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalLimits {
+    /// The most that wait for it to take them.
+    pub unread: u32,
+    /// The most bytes of all that it is ever sent.
+    pub bytes: u64,
+}
 
-/// The most bytes of all signals that one run is ever sent.
-pub const SIGNAL_BYTES_MAX: u64 = 256 << 20;
+impl Default for SignalLimits {
+    fn default() -> Self {
+        Self { unread: 10_000, bytes: 256 << 20 }
+    }
+}
 
 /// The most things that one run may wait for at once.
 pub const OPEN_MAX: usize = 10_000;

@@ -2,7 +2,7 @@
 
 use stepwell_core::{
     cell::{Cell, Fault},
-    run::{SIGNAL_BYTES_MAX, SIGNALS_UNREAD_MAX, Signal},
+    run::{Signal, SignalLimits},
 };
 use stepwell_protocol::{
     Code, Epoch, Event, Op, OpKind, Outcome, Payload, RunId, Seq, Shape,
@@ -36,7 +36,7 @@ fn code(refused: Result<bool, Fault<Unreadable>>) -> Code {
 fn a_run_keeps_only_so_many_signals_that_nobody_takes_and_still_hears_what_it_waits_for() {
     let (rows, mut cell) = (Memory::default(), Cell::new(4));
     let id = waiting(&mut cell, &rows);
-    for _ in 0..SIGNALS_UNREAD_MAX {
+    for _ in 0..SignalLimits::default().unread {
         send(&mut cell, &rows, &id, "other").expect("there is room");
     }
     assert_eq!(code(send(&mut cell, &rows, &id, "other")), Code::TooManySignals);
@@ -53,11 +53,28 @@ fn a_run_keeps_only_so_many_signals_that_nobody_takes_and_still_hears_what_it_wa
 }
 
 #[test]
+fn the_limits_of_signals_are_those_of_the_deployment() {
+    let limits = SignalLimits { unread: 2, bytes: 9 };
+    let (rows, mut cell) = (Memory::default(), Cell::new(4).with_signal_limits(limits));
+    let id = waiting(&mut cell, &rows);
+    for _ in 0..2 {
+        send(&mut cell, &rows, &id, "other").expect("there is room");
+    }
+    assert_eq!(code(send(&mut cell, &rows, &id, "other")), Code::TooManySignals, "two are unread");
+    let mut cell = Cell::new(4).with_signal_limits(SignalLimits { unread: 3, ..limits });
+    assert_eq!(
+        code(send(&mut cell, &rows, &id, "other")),
+        Code::TooManySignals,
+        "eight bytes, and four more"
+    );
+}
+
+#[test]
 fn the_bytes_of_all_signals_of_a_run_are_bounded() {
     let (rows, mut cell) = (Memory::default(), Cell::new(4));
     let id = waiting(&mut cell, &rows);
     let payload = Payload::encode(&"x".repeat(1_900_000)).expect("a text");
-    let most = SIGNAL_BYTES_MAX / payload.size() as u64;
+    let most = SignalLimits::default().bytes / payload.size() as u64;
     let mut taken = 0;
     let refused = loop {
         match cell.signal(&rows, at(2), &id, Signal::new("other", payload.clone())) {

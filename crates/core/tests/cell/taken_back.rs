@@ -96,6 +96,11 @@ impl Bench {
         code(self.cell.act(&self.rows, at(self.now_ms), &self.id, "root", Action::Restart { from }))
     }
 
+    fn drop_signal(&mut self, seq: u32) -> Result<(), Code> {
+        let action = Action::DropSignal { seq: Seq(seq) };
+        code(self.cell.act(&self.rows, at(self.now_ms), &self.id, "root", action))
+    }
+
     /// The cell dies: the next one knows only rows.
     fn crash(&mut self) {
         self.cell = Cell::new(4);
@@ -309,6 +314,35 @@ fn a_run_is_restarted_from_its_beginning_with_its_signals() {
         .map(|(_, event)| if let Event::SignalReceived { name, .. } = event { name } else { "?".into() })
         .collect();
     assert_eq!(names, ["early", "late"]);
+}
+
+#[test]
+fn a_run_goes_on_as_if_a_dropped_signal_had_never_come() {
+    let mut bench = failed_run();
+    let signals =
+        |bench: &Bench| -> Vec<_> {
+            let events = bench.events().into_iter();
+            events
+                .filter_map(|(seq, event)| {
+                    if let Event::SignalReceived { name, .. } = event { Some((seq, name)) } else { None }
+                })
+                .collect()
+        };
+    let (seq, before) = (signals(&bench)[0].0, bench.rows.get(1));
+    for nothing in [0, seq + 1, u32::MAX] {
+        assert_eq!(bench.drop_signal(nothing), Err(Code::SignalNotFound));
+    }
+    assert_eq!(bench.rows.get(1), before);
+    let earlier: Vec<_> = bench.events().into_iter().take_while(|(at, _)| *at < seq).collect();
+    bench.drop_signal(seq).expect("it has ended");
+    let left: Vec<_> = bench.events();
+    assert_eq!(left[..earlier.len()], earlier, "what came before it stays");
+    assert_eq!(left.len(), earlier.len() + 1, "what may have followed from it is gone: {left:?}");
+    assert_eq!(signals(&bench)[0].1, "late", "the others are kept");
+    assert!(bench.is_called());
+    assert_eq!(bench.drop_signal(seq), Err(Code::SignalNotFound), "it was dropped before");
+    bench.crash();
+    assert_eq!(bench.events(), left);
 }
 
 #[test]

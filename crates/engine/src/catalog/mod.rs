@@ -12,6 +12,7 @@ mod store;
 use std::{
     cell::{Cell as Slot, RefCell},
     panic::{RefUnwindSafe, UnwindSafe},
+    pin::pin,
     rc::Rc,
     time::Duration,
 };
@@ -42,6 +43,18 @@ const TOLD_AT_ONCE: usize = 5;
 
 /// How long whoever has changed something waits until the cells have heard of it. Those that have not are told again.
 const TELL_WAIT_MS: u64 = 800;
+
+/// How long one of them may take to answer. The alarm tells it again.
+const ANSWER_MS_MAX: u64 = 5_000;
+
+/// What somebody answers, unless it takes too long.
+async fn in_time<T>(answer: impl Future<Output = Result<T, JsValue>>) -> Result<T, JsValue> {
+    let time = Delay::from(Duration::from_millis(ANSWER_MS_MAX));
+    match select(pin!(answer), time).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => Err(JsValue::from_str("no answer in time")),
+    }
+}
 
 /// Asks a catalog: a status and a body.
 pub async fn ask(env: &Env, call: &Call) -> Result<(u16, String), JsValue> {
@@ -153,6 +166,7 @@ impl Host {
                     }
                 }
                 Order::Tell(words) => telling.cells = words,
+                Order::Report(corrupt) => worker::console_error!("stepwell: {corrupt}; it is left out"),
                 Order::Distrust(relations) => telling.namespaces = relations,
             }
         }
@@ -186,17 +200,18 @@ impl Host {
         let (Either::Left(_) | Either::Right(_)) = select(heard, time).await;
     }
 
+    /// Tells everybody at once: nobody waits for one that does not answer.
     async fn tell(self: Rc<Self>, Telling { cells, namespaces }: Telling) {
-        self.clone().tell_cells(cells).await;
         let told = stream::iter(namespaces).map(|relation| self.clone().distrust(relation));
-        told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>().await;
+        let distrusted = told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>();
+        futures::join!(self.clone().tell_cells(cells), distrusted);
     }
 
     /// Tells the catalog of a namespace that an issuer's word counts no more.
     async fn distrust(self: Rc<Self>, relation: Relation) {
         let request = Request::Distrust { issuer: relation.issuer.clone() };
         let call = Call { namespace: relation.namespace.clone(), access: None, request };
-        match ask(&self.env, &call).await {
+        match in_time(ask(&self.env, &call)).await {
             Ok((200, _)) => self.record(Input::NamespaceDistrusts(relation)),
             // The alarm tries again.
             Ok((status, _)) => {
@@ -224,7 +239,7 @@ impl Host {
             let (host, namespace) = (self.clone(), namespace.clone());
             let Word { cell, version, ids } = word;
             async move {
-                match host.tell_one(&namespace, &cell, version, ids).await {
+                match in_time(host.tell_one(&namespace, &cell, version, ids)).await {
                     Ok(()) => host.record(Input::Heard { cell, version }),
                     // The alarm tries again.
                     Err(thrown) => {

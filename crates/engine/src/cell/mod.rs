@@ -114,6 +114,7 @@ impl Cell {
                 Machine::new(settings.window)
                     .with_storage(settings.cell_bytes)
                     .with_budget(settings.budget())
+                    .with_signal_limits(settings.signals)
                     .with_queue(has_queue),
             ),
             listeners: RefCell::default(),

@@ -9,6 +9,7 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
 use js_sys::{Array, Promise};
 use serde::{Deserialize, Serialize};
 use stepwell_core::{
+    access::Bucket,
     stream::{Batch, CellCursor, CellReader, Cursor, EVENT_BYTES_MAX, Kinds, Only, Reader},
     token::STREAM_MS_MAX,
 };
@@ -46,6 +47,12 @@ const BROKEN: u16 = 1011;
 
 /// The code by which a socket is closed whose reader may have to be refused from now on.
 const UNCONFIRMED: u16 = 1008;
+
+/// How many messages a second all readers together may send that nobody has asked for. Twice as many may come at once.
+const UNASKED_PER_SECOND: u64 = 20;
+
+/// How many streams one key or session may have open at a cell.
+const STREAMS_MAX: u32 = 1_000;
 
 /// What somebody wants to follow.
 #[derive(Debug, Serialize, Deserialize)]
@@ -96,6 +103,7 @@ enum Follows {
 #[derive(Default)]
 pub struct Readers {
     marked: RefCell<Marked>,
+    unasked: RefCell<Bucket>,
 }
 
 #[derive(Default)]
@@ -147,6 +155,13 @@ impl Host {
                 (Follows::Cell(CellReader::new(cursor, only)), CELL_TAG.to_owned())
             }
         };
+        let state = self.sockets();
+        if let Some(tag) = &credential
+            && state.tagged(tag)?.length() >= STREAMS_MAX
+        {
+            let detail = format!("The key has {STREAMS_MAX} streams open here, and may have no more.");
+            return Err(Problem::new(Code::LimitReached, detail).after(1).into());
+        }
         let tags = Array::of1(&tag.as_str().into());
         if grant.is_some() {
             tags.push(&KEYED_TAG.into());
@@ -154,7 +169,6 @@ impl Host {
         }
         let pair = sockets::new_pair()?;
         let (client, socket) = (pair.get(0), pair.get(1).unchecked_into::<Socket>());
-        let state = self.sockets();
         sockets::answer_pings(&state)?;
         state.accept(&socket, &tags)?;
         let granted = grant.and_then(|grant| grant.expires_at);
@@ -176,6 +190,18 @@ impl Host {
     pub(super) fn hear_reader(self: &Rc<Self>, socket: &JsValue) -> Result<(), Fault> {
         let socket: &Socket = socket.unchecked_ref();
         let mut beside = beside(socket)?;
+        let is_asked = match &beside.follows {
+            Follows::Run(reader) => reader.flow.is_closed(),
+            Follows::Cell(reader) => reader.flow.is_closed(),
+        };
+        if !is_asked {
+            // Some of it is harmless; whoever goes on with it keeps the cell from everybody else.
+            let taken = self.readers.unasked.borrow_mut().take(runtime::clock(), UNASKED_PER_SECOND, 1);
+            if taken.is_err() {
+                close(socket, UNCONFIRMED, "too many messages: only the answers to `ack` are read");
+            }
+            return Ok(());
+        }
         match &mut beside.follows {
             Follows::Run(reader) => {
                 reader.flow.heard();

@@ -14,9 +14,9 @@ use stepwell_protocol::{
     key::{self, Kind, Named},
     routes::{self, Entry, Route, Subject},
 };
-use worker::{Env, Request};
+use worker::{Env, Request, Url};
 
-use super::{error::Refusal, guessing, token, verdicts};
+use super::{error::Refusal, guessing, runs::pairs, token, verdicts};
 use crate::{
     access::{Access, hash},
     keyring::Keyring,
@@ -63,6 +63,10 @@ pub async fn caller(request: &Request, env: &Env, route: Option<Route>) -> Resul
         return Err(Refusal::new(Code::Unauthorized, detail));
     }
     way.check_origin(request, &header)?;
+    // Before the guesses of others behind the same address are counted: nobody guesses 32 characters.
+    if way == Way::Authorization && is_own_key(env, &brought) {
+        return Ok(Caller::Root);
+    }
     if let Err(refusal) = guessing::check(request) {
         // Others behind the same address go on, with keys that were good a moment ago.
         return known(&brought, way).ok_or(refusal);
@@ -93,9 +97,6 @@ fn known(brought: &str, way: Way) -> Option<Caller> {
 }
 
 async fn find(env: &Env, brought: &str, way: Way) -> Result<Caller, Refusal> {
-    if way == Way::Authorization && is_own_key(env, brought) {
-        return Ok(Caller::Root);
-    }
     if way != Way::Cookie && token::is_token(brought) {
         return token::caller(env.clone(), brought).await;
     }
@@ -170,7 +171,7 @@ impl Way {
 }
 
 /// What a route takes. A path that is no route takes a good key, so that nobody else can try them out.
-pub fn need(route: Option<Route>, path: &str) -> Need {
+pub fn need(route: Option<Route>, url: &Url) -> Need {
     let Some(Entry { scope, subject, path: pattern, .. }) = route.map(Route::entry) else {
         return Need { scope: Scope::Read, about: About::Visible };
     };
@@ -178,7 +179,8 @@ pub fn need(route: Option<Route>, path: &str) -> Need {
         Subject::Run => About::Run,
         Subject::Visible => About::Visible,
         Subject::Whole => About::Whole,
-        Subject::Workflow => workflow_of(pattern, path).map_or(About::Whole, About::Workflow),
+        Subject::Workflow => workflow_of(pattern, url.path()).map_or(About::Whole, About::Workflow),
+        Subject::Selected => selected(url.query().unwrap_or_default()).map_or(About::Whole, About::Workflow),
     };
     match scope {
         routes::Scope::Open | routes::Scope::Read => Need { scope: Scope::Read, about },
@@ -219,6 +221,12 @@ pub(super) fn workflow_of(pattern: &str, path: &str) -> Option<String> {
     let mut segments = pattern.split('/').zip(path.split('/'));
     let (_, segment) = segments.find(|(wanted, _)| *wanted == "{workflow}")?;
     percent_decode_str(segment).decode_utf8().ok().map(Into::into)
+}
+
+/// The workflow that a query selects. More than one is none, so that nobody is let in by one and answered by another.
+pub(super) fn selected(query: &str) -> Option<String> {
+    let mut named = pairs(query).filter(|(name, _)| name == "workflow").map(|(_, value)| value);
+    named.next().filter(|_| named.next().is_none())
 }
 
 pub(super) fn bearer(header: &str) -> &str {

@@ -26,14 +26,12 @@ const SPACE: &[u8] = b" \t\r\n";
 /// The body of a request, if it is a text of at most so many bytes. No more than that is ever held.
 pub async fn receive(request: &mut Request, bytes_max: usize) -> Result<String, Refusal> {
     let header = |name| request.headers().get(name).ok().flatten();
-    // The server cuts a body off at the length that was announced, unless it came in chunks.
+    // Only to refuse what is too large before it has come: a Worker with a service binding may announce any length.
     let announced = header("content-length").and_then(|length| length.parse::<usize>().ok());
-    let announced = announced.filter(|_| header("transfer-encoding").is_none());
-    let bytes = match announced {
-        Some(length) if length <= bytes_max => request.bytes().await.map_err(|_| broken_off())?,
-        Some(length) if length > WASTED_BYTES_MAX => return Err(too_large(length, bytes_max)),
-        Some(_) | None => read_by_chunks(request, bytes_max).await?,
-    };
+    if let Some(length) = announced.filter(|length| *length > WASTED_BYTES_MAX) {
+        return Err(too_large(length, bytes_max));
+    }
+    let bytes = read_by_chunks(request, bytes_max).await?;
     String::from_utf8(bytes).map_err(|_| Refusal::new(Code::InvalidRequest, "The body is not UTF-8 text."))
 }
 

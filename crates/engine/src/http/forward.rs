@@ -27,7 +27,7 @@ use super::{
     error::{Refusal, problem_response},
     generations, json,
     known::{self, Workflows},
-    verdicts,
+    namespaces, verdicts,
 };
 use crate::{
     access::Access,
@@ -247,6 +247,11 @@ impl Front {
     /// For how many days a key is looked for where it was before the pool grew.
     pub fn key_days(&self) -> u64 {
         self.deployment.key_days
+    }
+
+    /// Whether this deployment has the namespace, and a cell at a place. Makes neither.
+    pub async fn has_cell(&self, place: &Place) -> Result<bool, Refusal> {
+        Ok(namespaces::has(&self.env, &self.namespace).await? && generations::has(self, place).await?)
     }
 
     /// A run's id, if a cell of this deployment could hold it. No cell is made for any other.

@@ -210,7 +210,7 @@ async fn identify(
     let caller = auth::caller(request, &env, route).await?;
     let is_good = async {
         namespaces::check(&env, &caller).await?;
-        let access = caller.access(auth::need(route, address.url.path()));
+        let access = caller.access(auth::need(route, &address.url));
         let front = Front::of(env, &caller, access)?.over(address.url.scheme());
         front.vouch().await?;
         Ok(front)

@@ -35,30 +35,32 @@ pub async fn check(env: &Env, caller: &Caller) -> Result<(), Refusal> {
         Caller::Bearer { namespace, .. } => namespace,
         Caller::Root | Caller::Nobody => return Ok(()),
     };
-    if KNOWN.with_borrow(|known| known.contains(name)) {
-        return Ok(());
+    // Without a catalog there is no key but the deployment's own.
+    let is_there = Front::new(env.clone())?.has_catalog() && has(env, name).await?;
+    if is_there { Ok(()) } else { Err(Refusal(not_good())) }
+}
+
+/// Whether there is a namespace. Makes none.
+pub async fn has(env: &Env, name: &str) -> Result<bool, Refusal> {
+    if name == DEFAULT_NAMESPACE || KNOWN.with_borrow(|known| known.contains(name)) {
+        return Ok(true);
     }
     let registry = Front::new(env.clone())?;
     if !registry.has_catalog() || verdicts::is_missing(name) {
-        return Err(Refusal(not_good()));
+        return Ok(false);
     }
-    let found = if name == DEFAULT_NAMESPACE {
-        Ok(())
-    } else {
-        registry.ask_catalog::<NamespaceView>(Request::ShowNamespace { name: name.clone() }).await.map(drop)
-    };
-    match found {
-        Ok(()) => {
+    match registry.ask_catalog::<NamespaceView>(Request::ShowNamespace { name: name.to_owned() }).await {
+        Ok(_) => {
             KNOWN.with_borrow_mut(|known| {
                 if known.len() < NAMESPACES_MAX {
-                    known.insert(name.clone());
+                    known.insert(name.to_owned());
                 }
             });
-            Ok(())
+            Ok(true)
         }
         Err(refusal) if refusal.0.code == Code::NamespaceNotFound => {
             verdicts::missing(name);
-            Err(Refusal(not_good()))
+            Ok(false)
         }
         Err(refusal) => Err(refusal),
     }

@@ -20,7 +20,7 @@ thread_local! {
 pub fn check(request: &Request, url: &Url, env: &Env) -> Result<Arc<Deployment>, Refusal> {
     let deployment = forward::deployment(env);
     if let Ok(deployment) = &deployment {
-        check_host(deployment, url)?;
+        check_host(deployment, request, url)?;
     }
     let checked = deployment.and_then(|deployment| {
         check_key(env, deployment.is_dev)?;
@@ -41,8 +41,18 @@ pub fn check(request: &Request, url: &Url, env: &Env) -> Result<Arc<Deployment>,
 
 /// A page that a browser has got from elsewhere can make its own name mean this machine. It cannot change the name that
 /// its requests are sent to.
-fn check_host(deployment: &Deployment, url: &Url) -> Result<(), Refusal> {
-    if !deployment.is_dev || url.host_str().is_some_and(settings::is_loopback) {
+///
+/// The header is looked at besides: a server in between may let a page choose the address.
+fn check_host(deployment: &Deployment, request: &Request, url: &Url) -> Result<(), Refusal> {
+    if !deployment.is_dev {
+        return Ok(());
+    }
+    let named = request.headers().get("host").ok().flatten();
+    let is_named_well = named.is_none_or(|host| {
+        let url = Url::parse(&format!("http://{host}"));
+        url.is_ok_and(|url| url.host_str().is_some_and(settings::is_loopback))
+    });
+    if is_named_well && url.host_str().is_some_and(settings::is_loopback) {
         return Ok(());
     }
     let detail = "This is a development server: STEPWELL_DEV is set. Ask it as localhost, 127.0.0.1 or [::1]; for any \

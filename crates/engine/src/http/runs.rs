@@ -145,12 +145,22 @@ pub async fn restart(
     Path(id): Path<String>,
     body: String,
 ) -> Result<Response, Refusal> {
-    let Restart { from } = if body::is_empty(&body) { Restart::default() } else { body::read(&body)? };
+    let Restart { from, without_signal } =
+        if body::is_empty(&body) { Restart::default() } else { body::read(&body)? };
     if from.as_ref().is_some_and(|from| from.step.len() > Op::NAME_LENGTH_MAX) {
         let detail = format!("The name of a step has up to {} bytes.", Op::NAME_LENGTH_MAX);
         return Err(Refusal::new(Code::InvalidRequest, detail));
     }
-    act(&front, &id, Action::Restart { from }).await
+    let action = match (from, without_signal) {
+        (from, None) => Action::Restart { from },
+        (None, Some(seq)) => Action::DropSignal { seq },
+        (Some(_), Some(_)) => {
+            let detail =
+                "A run goes back to before a step or to before a signal: send `from` or `without_signal`.";
+            return Err(Refusal::new(Code::InvalidRequest, detail));
+        }
+    };
+    act(&front, &id, action).await
 }
 
 async fn act(front: &Front, id: &str, action: Action) -> Result<Response, Refusal> {

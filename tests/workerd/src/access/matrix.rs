@@ -154,7 +154,7 @@ impl Callers {
             (Kind::OtherNamespace, Subject::Whole, _) if target.names_a_key => {
                 target.expect_as_if_never(&self.other, &answer).await?;
             }
-            (Kind::OtherNamespace, Subject::Whole | Subject::Workflow, _) => {
+            (Kind::OtherNamespace, Subject::Whole | Subject::Workflow | Subject::Selected, _) => {
                 target.expect_nothing_of_it(&answer)?;
             }
             (..) => expect(&answer, 401, "unauthorized")?,

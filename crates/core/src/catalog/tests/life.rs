@@ -7,10 +7,10 @@ use stepwell_protocol::{
 
 use super::{
     super::{
-        AUDIT_MAX, AUDIT_MS, Fault, ISSUERS_MAX, Input, KEYS_MAX, Key, Log, Order, STALE_VERSIONS_MAX,
+        AUDIT_MAX, AUDIT_MS, Desk, Fault, ISSUERS_MAX, Input, KEYS_MAX, Key, Log, Order, STALE_VERSIONS_MAX,
         TELL_AGAIN_MS, Word,
     },
-    World, at, create, credential, key,
+    ROOT, World, at, create, credential, key,
 };
 use crate::{
     access::{About, Credential, Need},
@@ -32,7 +32,7 @@ pub(super) fn sign_in(id: &str, with: Option<&str>) -> Input {
 pub(super) fn told(world: &mut World) -> Option<Vec<Word>> {
     world.desk.take_orders().into_iter().find_map(|order| match order {
         Order::Tell(words) => Some(words),
-        Order::Arm(_) | Order::Distrust(_) => None,
+        Order::Arm(_) | Order::Distrust(_) | Order::Report(_) => None,
     })
 }
 
@@ -49,6 +49,32 @@ fn a_key_is_good_with_its_own_hash_and_with_no_other() {
     let other = Credential { id: "a".into(), hash: credential("b").hash };
     assert_eq!(world.catalog().grant(at(1), &other), None);
     assert!(!world.is_good(1, "b"));
+}
+
+#[test]
+fn one_row_that_cannot_be_read_takes_only_its_own_key_with_it() {
+    for (kind, name) in [("session", "s"), ("key", "b"), ("issuer", "i"), ("namespace", "n")] {
+        let mut world = World::default();
+        world.must(0, create(key("a", &["read"])));
+        world.must(0, create(key("b", &["read"])));
+        world.rows.rows.borrow_mut().insert((kind.into(), name.into()), "{".into());
+        world.desk = Desk::new(vec![ROOT.into()]);
+        assert!(world.is_good(1, "a"), "{kind}");
+        assert_eq!(world.is_good(1, "b"), kind != "key", "{kind}");
+        let reported = world.desk.take_orders().into_iter().filter(|order| matches!(order, Order::Report(_)));
+        assert_eq!(reported.count(), 1, "{kind}");
+    }
+}
+
+#[test]
+fn without_the_rows_that_say_what_was_revoked_no_key_is_good() {
+    for (kind, name) in [("version", ""), ("watcher", "default-1-0"), ("stale", "1"), ("limits", "")] {
+        let mut world = World::default();
+        world.must(0, create(key("a", &["read"])));
+        world.rows.rows.borrow_mut().insert((kind.into(), name.into()), "{".into());
+        world.desk = Desk::new(vec![ROOT.into()]);
+        assert!(matches!(world.desk.catalog(&world.rows), Err(Fault::Corrupt(_))), "{kind}");
+    }
 }
 
 #[test]

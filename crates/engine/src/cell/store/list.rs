@@ -76,7 +76,7 @@ impl Store {
         let (query, bindings) = query(&labels, below, scanned);
         let rows = self.tables.rows_of(&query.into(), &bindings)?;
         let is_cut_off = rows.len() == scanned as usize;
-        let (mut numbers, mut next) = (Vec::new(), None);
+        let (mut numbers, mut next, mut shown) = (Vec::new(), None, None);
         for (index, row) in rows.iter().enumerate() {
             let (run_number, created_at) =
                 (row.number(0, "number")?, row.optional_time(3).unwrap_or_default());
@@ -88,12 +88,16 @@ impl Store {
                 None => true,
             };
             if is_seen && fits(filter, labels.len(), row, created_at)? {
+                // There are more: of those that the caller may see, not of any.
+                if numbers.len() == limit as usize {
+                    next = shown;
+                    break;
+                }
                 numbers.push(run_number);
+                shown = Some(Reached { number: run_number, created_at });
             }
-            let is_last = index + 1 == rows.len();
-            if (numbers.len() == limit as usize || is_last) && (is_cut_off || !is_last) {
+            if is_cut_off && index + 1 == rows.len() {
                 next = Some(Reached { number: run_number, created_at });
-                break;
             }
         }
         Ok(Found { numbers, next })

@@ -8,7 +8,8 @@
 //! call, so workflows that are known to hang cannot take all of it again.
 //!
 //! A call that the cell has not heard of for [`SILENCE_MS`] is *silent*: the cell gives up on it, and its place is
-//! free.
+//! free. Only time that the cell itself has lived through counts ([`Window::skip`]): when a machine wakes up after an
+//! hour, the alarm comes first, and the beats of programs that are all alive wait behind it.
 //!
 //! A run under suspicion gets the window to itself until it makes progress or ends, for [`EXCLUSIVE_MS`] at the most.
 //! After that, others have the window for as long as it was kept from them.
@@ -118,6 +119,13 @@ impl Window {
     pub fn hear(&mut self, now: Timestamp, number: u64, epoch: Epoch) {
         if let Some(place) = self.held.get_mut(&(number, epoch)) {
             place.heard = now;
+        }
+    }
+
+    /// So much time has passed in which the cell could not have heard of anybody: it makes no call silent.
+    pub fn skip(&mut self, ms: u64) {
+        for place in self.held.values_mut() {
+            place.heard = place.heard.plus_millis(ms);
         }
     }
 

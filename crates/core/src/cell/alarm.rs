@@ -117,7 +117,8 @@ impl Cell {
         let in_rows = rows.wake_after(self.scanned).map_err(Fault::Storage)?;
         let at_work = self.runs.values().filter_map(|run| next_look(now, run)).min();
         let nudge = self.queue.as_ref().and_then(Nudges::next);
-        let silence = self.window.next_silence();
+        // A cell that holds calls has a turn so often, or it could not tell a silent call from a time that it slept through.
+        let silence = self.window.next_silence().map(|at| at.min(now.plus_millis(DEAD_MAN_MS)));
         if let Some(next) = [in_rows, at_work, nudge, silence].into_iter().flatten().min() {
             self.arm_by(now, next);
         }

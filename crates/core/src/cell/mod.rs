@@ -53,12 +53,16 @@ pub use unreadable::unreadable;
 
 use self::{live::Live, queued::Nudges, telling::Telling, watching::Watching};
 use crate::{
-    run::{Run, SignalLimits},
+    run::{LEASE_MS, Phase, Run, SignalLimits},
     window::Window,
 };
 
 /// How long a dead cell stays unnoticed at the most, if nobody asks it anything.
 pub const DEAD_MAN_MS: u64 = 5_000;
+
+/// The longest time between two turns of a cell whose programs are at work: its alarm fires that often, or a little late.
+/// Whatever is longer, the cell has not lived through.
+pub const TURN_GAP_MS: u64 = 2 * DEAD_MAN_MS;
 
 /// How many due runs one alarm takes up; the next alarm follows at once.
 pub const ALARM_SLICE: usize = 256;
@@ -249,9 +253,24 @@ impl Cell {
         self.window.is_called(number)
     }
 
-    /// The time, which never goes back while this instance lives.
+    /// The time, which never goes back while this instance lives. Each turn begins with it.
     fn now(&mut self, clock: Timestamp) -> Timestamp {
+        let gap_ms = clock.as_millis().saturating_sub(self.latest.as_millis());
+        if gap_ms > TURN_GAP_MS {
+            self.stood_still(clock, gap_ms - TURN_GAP_MS);
+        }
         self.latest = self.latest.max(clock);
         self.latest
+    }
+
+    /// The machine has stood still, or its clock was set forward. Whatever programs have said meanwhile comes after this
+    /// turn, so none of them is silent yet.
+    fn stood_still(&mut self, clock: Timestamp, ms: u64) {
+        self.window.skip(ms);
+        for run in self.runs.values_mut() {
+            if let Phase::Running { lease: Some(until), .. } = &mut run.phase {
+                *until = clock.plus_millis(LEASE_MS).max(*until);
+            }
+        }
     }
 }

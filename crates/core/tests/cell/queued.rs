@@ -184,6 +184,18 @@ fn a_consumer_that_falls_silent_is_replaced_and_refused() {
 }
 
 #[test]
+fn a_consumer_has_another_lease_to_be_heard_of_when_the_machine_stood_still() {
+    let mut bench = Bench::new();
+    let run = bench.start(Dispatch::Queued);
+    let epoch = bench.claimed(run);
+    bench.alarm_after(120_000);
+    assert!(bench.rows.get(run).is_held_by(epoch), "its beat is still on the way");
+    bench.cell.renew(&bench.rows, at(bench.now_ms), run, epoch).expect("it is at work");
+    bench.alarm_after(LEASE_MS);
+    assert!(matches!(bench.rows.get(run).phase, Phase::Pending { .. }), "one that is gone is replaced");
+}
+
+#[test]
 fn an_activation_outlives_its_cell() {
     let mut bench = Bench::new();
     let run = bench.start(Dispatch::Queued);

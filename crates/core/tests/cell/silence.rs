@@ -1,7 +1,7 @@
 //! Calls that nothing is heard of: what becomes of their places and of their runs.
 
 use stepwell_core::{
-    cell::{Action, Cell, Order},
+    cell::{Action, Cell, DEAD_MAN_MS, Order, TURN_GAP_MS},
     run::{CallEnd, STRIKES_MAX},
     window::{SILENCE_MS, SLOW_MS},
 };
@@ -22,6 +22,14 @@ fn gave_up(cell: &mut Cell) -> Vec<(u64, Epoch)> {
         .collect()
 }
 
+/// The alarm fires as often as it does while programs are called: after one time, up to another.
+fn live(cell: &mut Cell, rows: &Memory, from_ms: u64, to_ms: u64) {
+    let step = usize::try_from(DEAD_MAN_MS).expect("small");
+    for ms in (from_ms..to_ms).step_by(step).skip(1).chain([to_ms]) {
+        cell.alarm(rows, at(ms)).expect("the rows can be read");
+    }
+}
+
 fn beat(step: &str) -> Beat {
     let op = Op { kind: OpKind::Step, name: step.into(), occurrence: 0 };
     Beat { steps: vec![StepAtWork { op, attempt: 1, since: at(0) }] }
@@ -32,7 +40,7 @@ fn a_call_that_hangs_without_a_word_gives_its_place_back() {
     let (rows, mut cell) = (Memory::default(), Cell::new(1));
     cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
     assert_eq!(calls(&mut cell), [(1, Epoch(1))]);
-    cell.alarm(&rows, at(SILENCE_MS - 1)).expect("the rows can be read");
+    live(&mut cell, &rows, 0, SILENCE_MS - 1);
     assert_eq!((gave_up(&mut cell), cell.calls()), (vec![], 1));
     cell.alarm(&rows, at(SILENCE_MS)).expect("the rows can be read");
     assert_eq!((gave_up(&mut cell), cell.calls()), (vec![(1, Epoch(1))], 0));
@@ -54,11 +62,46 @@ fn the_alarm_is_set_for_a_call_that_may_fall_silent() {
     // Paused, the run has no wake time of its own; but its program's call is still under way.
     cell.act(&rows, at(10), &run.id, "root", Action::Pause).expect("it is paused");
     let _ = cell.take_orders();
-    cell.alarm(&rows, at(5_000)).expect("the rows can be read");
-    assert!(cell.take_orders().contains(&Order::Arm(at(SILENCE_MS))));
+    for ms in (5_000..SILENCE_MS).step_by(5_000) {
+        cell.alarm(&rows, at(ms)).expect("the rows can be read");
+        assert!(cell.take_orders().contains(&Order::Arm(at(ms + DEAD_MAN_MS))), "at {ms}");
+    }
     cell.alarm(&rows, at(SILENCE_MS)).expect("the rows can be read");
     assert_eq!((gave_up(&mut cell), cell.calls()), (vec![(1, Epoch(1))], 0));
     assert_eq!(rows.get(1).status(), Status::Paused);
+}
+
+/// A laptop sleeps, a virtual machine is paused, a clock is set: the first that the cell hears of it is its alarm.
+#[test]
+fn a_machine_that_stood_still_makes_no_call_silent() {
+    for stood_ms in [TURN_GAP_MS + 1, SILENCE_MS, 120_000, 86_400_000] {
+        let (rows, mut cell) = (Memory::default(), Cell::new(2));
+        cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
+        live(&mut cell, &rows, 0, BEAT_EVERY_MS);
+        let woken_ms = BEAT_EVERY_MS + stood_ms;
+        cell.alarm(&rows, at(woken_ms)).expect("the rows can be read");
+        assert_eq!((gave_up(&mut cell), cell.calls()), (vec![], 1), "{stood_ms} ms");
+        cell.beat(&rows, at(woken_ms + 1), 1, Epoch(1), beat("long")).expect("it is at work");
+        assert_eq!(rows.get(1).trouble.strikes, 0);
+        // After that, silence counts as ever.
+        live(&mut cell, &rows, woken_ms + 1, woken_ms + SILENCE_MS);
+        assert_eq!(gave_up(&mut cell), []);
+        cell.alarm(&rows, at(woken_ms + 1 + SILENCE_MS)).expect("the rows can be read");
+        assert_eq!(gave_up(&mut cell), [(1, Epoch(1))]);
+    }
+}
+
+#[test]
+fn a_silent_call_is_given_up_although_the_machine_stands_still_again_and_again() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(2));
+    cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
+    let mut alarms = 0;
+    while gave_up(&mut cell).is_empty() {
+        alarms += 1;
+        assert!(alarms <= SILENCE_MS / TURN_GAP_MS, "each turn counts for something");
+        cell.alarm(&rows, at(alarms * 3_600_000)).expect("the rows can be read");
+    }
+    assert_eq!(cell.calls(), 0);
 }
 
 #[test]

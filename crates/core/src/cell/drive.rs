@@ -6,9 +6,7 @@ use stepwell_protocol::{
     rest::{Act, RunView},
 };
 
-use super::{
-    CALLS_MAX, Cell, Fault, LOOK_AGAIN_MS, Order, Rows, alarm::next_look, counts::counts_as, queued::Nudges,
-};
+use super::{CALLS_MAX, Cell, Fault, LOOK_AGAIN_MS, Order, Rows, alarm::next_look, counts::counts_as};
 use crate::{
     run::{CallEnd, Decision, Effect, Entry, Input, Phase, Run, Session, Slot, with_result},
     window::Ready,
@@ -132,9 +130,7 @@ impl Cell {
             // The rows are still due: the alarm will find them.
             self.look_again(now);
         }
-        if self.queue.as_mut().is_some_and(Nudges::take_overflow) {
-            self.look_again(now);
-        }
+        self.offer_left_out(now);
         if self.calls_made >= CALLS_MAX && self.window.has_ready() {
             // The alarm goes on with them.
             self.arm_by(now, now);

@@ -24,7 +24,8 @@ use stepwell_protocol::{
 use super::{Cell, Fault, Order, Rows};
 use crate::run::{Input, Phase, Run, Session, Slot};
 
-/// How many runs of a cell wait for a consumer at once; more of them are read from the rows when there is room.
+/// How many runs of a cell wait for a consumer at once. Others that are due wait in memory until there is room, or in the
+/// rows until memory has room ([`super::live`]).
 pub const QUEUED_MAX: usize = 1_000;
 
 /// How long a run waits for a place in the window before it is offered to the queue. Most programs are done
@@ -70,9 +71,10 @@ impl Nudges {
         self.by_time.first().map(|&(at, _)| at)
     }
 
-    /// Whether there is room again for runs that were left out.
-    pub(super) fn take_overflow(&mut self) -> bool {
-        self.waiting.len() <= QUEUED_MAX / 2 && std::mem::take(&mut self.overflowed)
+    /// Whether there is room again for runs that were left out. Only when half of it is free: each time, memory is
+    /// searched for them.
+    fn has_room_again(&self) -> bool {
+        self.overflowed && self.waiting.len() <= QUEUED_MAX / 2
     }
 
     fn wait(&mut self, number: u64, at: Timestamp) {
@@ -121,14 +123,25 @@ impl Cell {
 
     /// A run that is due is offered to consumers: at once if it goes by the queue, else after a while.
     pub(super) fn wait_for_a_consumer(&mut self, now: Timestamp, run: &Run) {
-        let at = match run.dispatch {
-            Dispatch::Queued => now,
-            // It waits until the window is empty, and nowhere else.
-            Dispatch::Direct if run.wants_to_be_alone() => return,
-            Dispatch::Direct => now.plus_millis(OVERFLOW_MS),
-        };
-        let Some(queue) = &mut self.queue else { return };
+        let (Some(queue), Some(at)) = (&mut self.queue, offered_at(now, run)) else { return };
         queue.wait(run.id.number, at);
+        self.nudge_and_arm(now);
+    }
+
+    /// Offers runs that were left out to consumers, once there is room for them. They are in memory: whatever is not is
+    /// offered when it is read.
+    pub(super) fn offer_left_out(&mut self, now: Timestamp) {
+        let Some(queue) = self.queue.as_mut().filter(|queue| queue.has_room_again()) else { return };
+        queue.overflowed = false;
+        for run in self.runs.values().filter(|run| matches!(run.phase, Phase::Pending { .. })) {
+            if let Some(at) = offered_at(now, run) {
+                queue.wait(run.id.number, at);
+            }
+        }
+        self.nudge_and_arm(now);
+    }
+
+    fn nudge_and_arm(&mut self, now: Timestamp) {
         self.nudge_due(now);
         // Should a message be lost, or the run find no place, the alarm is there to send another.
         if let Some(next) = self.queue.as_ref().and_then(Nudges::next) {
@@ -224,5 +237,15 @@ impl Cell {
                  the queue. Message {times} was sent {ago} ms ago."
             ),
         })
+    }
+}
+
+/// When a run that is due is first offered to consumers; never, if it must not be.
+fn offered_at(now: Timestamp, run: &Run) -> Option<Timestamp> {
+    match run.dispatch {
+        Dispatch::Queued => Some(now),
+        // It waits until the window is empty, and nowhere else.
+        Dispatch::Direct if run.wants_to_be_alone() => None,
+        Dispatch::Direct => Some(now.plus_millis(OVERFLOW_MS)),
     }
 }

@@ -28,6 +28,8 @@ pub struct Memory {
     by_wake: RefCell<BTreeSet<(Timestamp, u64)>>,
     /// How many runs were read.
     pub reads: Slot<usize>,
+    /// How many rows were found when it looked for those that are due.
+    pub scanned: Slot<usize>,
     keys: RefCell<BTreeMap<String, StoredKey>>,
     signals: RefCell<BTreeSet<(u64, String)>>,
     last_number: Slot<u64>,
@@ -266,7 +268,9 @@ impl Rows for Memory {
         let (by_wake, quarantined) = (self.by_wake.borrow(), self.quarantined.borrow());
         let due = by_wake.range((Bound::Excluded(after), Bound::Unbounded));
         let due = due.filter(|(_, number)| !quarantined.contains(number));
-        Ok(due.take_while(|(at, _)| *at <= now).take(limit).copied().collect())
+        let due: Vec<_> = due.take_while(|(at, _)| *at <= now).take(limit).copied().collect();
+        self.scanned.set(self.scanned.get() + due.len());
+        Ok(due)
     }
 
     fn due_of(
@@ -282,7 +286,9 @@ impl Rows for Memory {
         let due = due.filter(|(_, number)| !quarantined.contains(number));
         let due = due.take_while(|(at, _)| *at <= now);
         let due = due.filter(|(_, number)| rows.get(number).is_some_and(|row| row.run.workflow == workflow));
-        Ok(due.take(limit).copied().collect())
+        let due: Vec<_> = due.take(limit).copied().collect();
+        self.scanned.set(self.scanned.get() + due.len());
+        Ok(due)
     }
 
     fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Unreadable> {

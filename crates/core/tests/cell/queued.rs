@@ -1,5 +1,7 @@
 //! The queue: who is nudged and when, who may claim, and what becomes of a lease.
 
+use std::collections::VecDeque;
+
 use stepwell_core::{
     cell::{Cell, Claim, NUDGE_AGAIN_MS, NewRun, OVERFLOW_MS, Order, QUEUED_MAX},
     run::{LEASE_MS, Phase, SUSPICION_ALONE},
@@ -160,6 +162,70 @@ fn more_runs_than_may_wait_are_nudged_when_there_is_room() {
         bench.alarm_after(100);
     }
     assert_eq!(bench.orders().0, runs[QUEUED_MAX..]);
+}
+
+/// Lets consumers follow 50 messages every 10 ms, and programs that are called directly end at once, until nothing is
+/// due any more. The alarm fires when it is set for.
+fn consume(Bench { rows, cell, now_ms }: &mut Bench) {
+    let (mut messages, mut alarm_ms) = (VecDeque::new(), Some(*now_ms));
+    let complete = |cell: &mut Cell, now_ms, number, epoch| {
+        let done = said(Seq(0), vec![], Then::Complete { output: Payload::null() });
+        cell.commit(rows, at(now_ms), number, epoch, done, number).expect("it is held");
+    };
+    while alarm_ms.is_some() || !messages.is_empty() {
+        *now_ms += 1;
+        if alarm_ms.take_if(|due_ms| *due_ms <= *now_ms).is_some() {
+            cell.alarm(rows, at(*now_ms)).expect("the rows can be read");
+        }
+        let followed = if now_ms.is_multiple_of(10) { messages.len().min(50) } else { 0 };
+        for number in messages.drain(..followed) {
+            if let Claim::Yours(activation) =
+                cell.claim(rows, at(*now_ms), number, true).expect("it is there")
+            {
+                complete(cell, *now_ms, number, activation.epoch);
+            }
+        }
+        for order in cell.take_orders() {
+            match order {
+                Order::Nudge { number } => messages.push_back(number),
+                Order::Arm(due) => alarm_ms = Some(due.as_millis() - at(0).as_millis()),
+                Order::Call { number, epoch } => {
+                    complete(cell, *now_ms, number, epoch);
+                    let end = stepwell_core::run::CallEnd::Returned;
+                    cell.call_ended(rows, at(*now_ms), number, epoch, end).expect("it is known");
+                }
+                Order::GiveUp { .. }
+                | Order::TellProgram(_)
+                | Order::TellEnd(_)
+                | Order::TellAt(_)
+                | Order::TellReaders(_)
+                | Order::TellCellReaders => {}
+            }
+        }
+    }
+}
+
+/// Memory holds more due runs than may wait for a consumer, and the rows hold more than memory.
+#[test]
+fn a_backlog_is_read_once_on_a_host_with_a_queue() {
+    const RUNS: usize = 20_000;
+    for dispatch in [Dispatch::Queued, Dispatch::Direct] {
+        let mut bench = Bench::new();
+        for _ in 0..RUNS {
+            bench.start(dispatch);
+        }
+        bench.rows.reads.set(0);
+        bench.rows.scanned.set(0);
+        consume(&mut bench);
+        let (reads, scanned) = (bench.rows.reads.get(), bench.rows.scanned.get());
+        println!("{RUNS} runs, {dispatch:?}: {reads} reads, {scanned} rows scanned, {} ms", bench.now_ms);
+        // Once to find that they are due, once when there is room for them.
+        assert!(reads <= 2 * RUNS + 2_000, "{dispatch:?}: {reads} reads");
+        assert!(scanned <= 2 * RUNS + 2_000, "{dispatch:?}: {scanned} rows scanned");
+        for number in 1..=RUNS as u64 {
+            assert_eq!(bench.rows.get(number).status(), Status::Completed, "{dispatch:?}");
+        }
+    }
 }
 
 #[test]

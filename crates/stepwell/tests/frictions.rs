@@ -7,7 +7,7 @@ use stepwell::{
     prelude::*,
     testing::{Test, effect, takes},
 };
-use stepwell_protocol::{Code, Event};
+use stepwell_protocol::{Code, Event, Record};
 
 #[workflow]
 async fn nap(ctx: Ctx, how_long: String) -> Result<u64> {
@@ -182,6 +182,61 @@ fn no_more_steps_run_at_once_than_each_says() {
         MOST.set(0);
         Test::new(App::new().workflow(busy)).run("busy", &at_once).output::<()>();
         assert_eq!(MOST.get(), most);
+    }
+}
+
+/// Six recipients that are busy for an hour, with six places.
+#[test]
+fn steps_that_wait_for_a_retry_keep_no_other_from_running() {
+    #[workflow]
+    async fn send(ctx: Ctx, items: u32) -> Result<Vec<u32>> {
+        let each = ctx.each("send", 0..items, async |n, info| {
+            if n < 6 && info.attempt == 1 {
+                return Err(Error::msg("429").retry_after(Duration::from_secs(3_600)));
+            }
+            effect(&info, &n);
+            takes(Duration::from_secs(1)).await;
+            Ok(n)
+        });
+        each.timeout("2 seconds").await
+    }
+    for items in [7, 1_000] {
+        let outcome = Test::new(App::new().workflow(send)).run("send", &items);
+        assert_eq!(outcome.output::<Vec<u32>>(), (0..items).collect::<Vec<_>>());
+        let first = outcome.history().first().expect("something was recorded").at;
+        let minutes = |record: &Record| (record.at.as_millis() - first.as_millis()) / 60_000;
+        for record in outcome.history() {
+            if let Event::StepFinished { op, attempt, .. } = &record.event {
+                let (expected, expected_attempt) = if op.occurrence < 6 { (60, 2) } else { (0, 1) };
+                assert_eq!((minutes(record) / 60 * 60, *attempt), (expected, expected_attempt), "{op}");
+            }
+        }
+    }
+    let outcome = Test::new(App::new().workflow(send)).crash_everywhere("send", &9);
+    assert_eq!(outcome.output::<Vec<u32>>(), (0..9).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_more_steps_are_announced_at_once_than_may_run() {
+    #[workflow]
+    async fn once(ctx: Ctx) -> Result<Vec<u32>> {
+        let each = ctx.each("send", 0..7, async |n, info| {
+            effect(&info, &n);
+            takes(Duration::from_secs(1)).await;
+            Ok(n)
+        });
+        each.at_once(2).at_most_once().await
+    }
+    let outcome = Test::new(App::new().workflow(once)).run("once", &());
+    assert_eq!(outcome.output::<Vec<u32>>(), (0..7).collect::<Vec<_>>());
+    let mut begun = 0;
+    for record in outcome.history() {
+        match record.event {
+            Event::StepBegun { .. } => begun += 1,
+            Event::StepFinished { .. } => begun -= 1,
+            Event::StepRetrying { .. } | Event::TimerFired { .. } | Event::SignalReceived { .. } => {}
+        }
+        assert!(begun <= 2, "{begun} steps would be cut short by a crash");
     }
 }
 

@@ -12,10 +12,14 @@ use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{Op, program::Retry};
 
 use super::{Policy, Step, StepInfo};
-use crate::{Ctx, Result, Span};
+use crate::{Ctx, Result, Span, vm::Lane};
 
 /// How many steps of one [`Each`] run at once, unless it says otherwise. A Worker has six connections.
 const AT_ONCE: usize = 6;
+
+/// How many steps of one [`Each`] have begun and not ended, at the most. All but [`AT_ONCE`] of them wait for a place or
+/// for their next attempt; each of the latter is in every message that says what the run waits for.
+const BEGUN_MAX: usize = 1_000;
 
 /// Steps over a list of items that were named but not awaited yet, or are under way: see [`Ctx::each`].
 ///
@@ -58,7 +62,8 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Each<'a, T> {
 }
 
 impl<T> Each<'_, T> {
-    /// Sets how many steps run at once, at the most. The default is 6.
+    /// Sets how many steps run at once, at the most. The default is 6. A step that waits for its next attempt does not
+    /// count.
     pub fn at_once(self, steps: usize) -> Self {
         self.settings.borrow_mut().at_once = steps.max(1);
         self
@@ -107,7 +112,8 @@ where
 {
     let (policy, at_once) = {
         let settings = settings.borrow();
-        (settings.policy.clone(), settings.at_once)
+        let lane = Some(Lane::new(settings.at_once));
+        (Policy { lane, ..settings.policy.clone() }, settings.at_once)
     };
     let code = &code;
     let steps = items.into_iter().enumerate().map(|(index, (op, item))| {
@@ -115,7 +121,7 @@ where
             Step::new(ctx.clone(), op, policy.clone(), async move |info| code(item.clone(), info).await);
         async move { (index, step.await) }
     });
-    let mut results: Vec<_> = stream::iter(steps).buffer_unordered(at_once).collect().await;
+    let mut results: Vec<_> = stream::iter(steps).buffer_unordered(BEGUN_MAX.max(at_once)).collect().await;
     results.sort_by_key(|(index, _)| *index);
     results.into_iter().map(|(_, result)| result).collect()
 }

@@ -16,7 +16,10 @@ use stepwell_protocol::{
 };
 
 use super::abort::{Abort, Attempt};
-use crate::{Ctx, EnvError, Error, Result, Span, Terminal, panics, vm::Turn};
+use crate::{
+    Ctx, EnvError, Error, Result, Span, Terminal, panics,
+    vm::{Lane, Turn},
+};
 
 /// A step that was named but not awaited yet, or is under way.
 #[must_use = "a step does nothing until it is awaited"]
@@ -109,11 +112,13 @@ impl<T> Step<'_, T> {
 }
 
 /// How a step is run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Policy {
     pub retry: Retry,
     pub timeout_ms: Option<u64>,
     pub at_most_once: bool,
+    /// Whom it shares places with, if it does.
+    pub lane: Option<Lane>,
 }
 
 async fn run<T, F>(ctx: Ctx, op: Op, policy: Rc<RefCell<Policy>>, code: F) -> Result<T>
@@ -121,11 +126,11 @@ where
     T: Serialize + DeserializeOwned,
     F: AsyncFn(StepInfo) -> Result<T>,
 {
-    let Policy { mut retry, timeout_ms, at_most_once } = policy.borrow().clone();
+    let Policy { mut retry, timeout_ms, at_most_once, lane } = policy.borrow().clone();
     if at_most_once {
         retry.attempts = 1;
     }
-    ctx.state.borrow_mut().begin_step(&op, at_most_once);
+    ctx.state.borrow_mut().begin_step(&op, at_most_once, lane);
     loop {
         let turn = poll_fn(|cx| ctx.state.borrow_mut().poll_step(&op, cx.waker())).await;
         match turn {

@@ -12,6 +12,7 @@ mod allowance;
 mod asides;
 mod bell;
 mod foresight;
+mod lane;
 mod slot;
 mod state;
 mod telling;
@@ -38,6 +39,7 @@ use asides::{Asides, Said};
 pub use asides::{Clock, Hook, Timer};
 use bell::Bell;
 use foresight::Foresight;
+pub(crate) use lane::Lane;
 pub(crate) use slot::{Length, Turn};
 pub(crate) use state::State;
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, task::Waker};
 
 use stepwell_protocol::{Outcome, Payload, Shape, Timestamp};
 
-use super::bell::CodeBell;
+use super::{bell::CodeBell, lane::Pass};
 
 /// Something that was polled and is neither consumed nor dropped.
 pub(super) struct Slot {
@@ -14,9 +14,23 @@ pub(super) struct Slot {
 }
 
 pub(super) enum What {
-    Step { stage: Stage, once: Once, failed_attempts: u32, retry_at: Timestamp },
-    Sleep { length: Length, over: bool },
-    Wait { timeout_ms: Option<u64>, shape: Shape, answer: Answer },
+    /// `pass` is for its lane, if it shares one with others.
+    Step {
+        stage: Stage,
+        once: Once,
+        failed_attempts: u32,
+        retry_at: Timestamp,
+        pass: Option<Pass>,
+    },
+    Sleep {
+        length: Length,
+        over: bool,
+    },
+    Wait {
+        timeout_ms: Option<u64>,
+        shape: Shape,
+        answer: Answer,
+    },
 }
 
 /// How far a step has come that must not run twice.
@@ -80,7 +94,10 @@ impl Slot {
 
     pub fn waits(&self) -> bool {
         match &self.what {
-            What::Step { stage, .. } => matches!(stage, Stage::Idle),
+            // Whoever is in a line is woken by the one before.
+            What::Step { stage, pass, .. } => {
+                matches!(stage, Stage::Idle) && !pass.as_ref().is_some_and(Pass::is_in_line)
+            }
             What::Sleep { over, .. } => !over,
             What::Wait { answer, .. } => matches!(answer, Answer::None),
         }

@@ -16,6 +16,7 @@ use super::{
     allowance::Allowance,
     asides::{Asides, Hook, Timer},
     bell::CodeBell,
+    lane::{Lane, Pass},
     slot::{Answer, Length, Once, Slot, Stage, Turn, What},
     words,
 };
@@ -131,9 +132,11 @@ impl State {
         Op { kind, name, occurrence }
     }
 
-    pub fn begin_step(&mut self, op: &Op, at_most_once: bool) {
+    /// A step begins. In a lane, only so many of them run at once.
+    pub fn begin_step(&mut self, op: &Op, at_most_once: bool, lane: Option<Lane>) {
         let (once, retry_at) = (if at_most_once { Once::Wanted } else { Once::No }, Timestamp::default());
-        self.begin(op, || What::Step { stage: Stage::Idle, once, failed_attempts: 0, retry_at });
+        let pass = lane.map(Pass::new);
+        self.begin(op, || What::Step { stage: Stage::Idle, once, failed_attempts: 0, retry_at, pass });
     }
 
     pub fn poll_step(&mut self, op: &Op, waker: &Waker) -> Poll<Turn> {
@@ -144,12 +147,22 @@ impl State {
         let turn = self.change(op, |slot| {
             slot.waker = Some(waker.clone());
             order = slot.order;
-            let What::Step { stage, once, failed_attempts, retry_at } = &mut slot.what else {
+            let What::Step { stage, once, failed_attempts, retry_at, pass } = &mut slot.what else {
                 unreachable!("an operation named a step is a step");
             };
+            let is_its_time = may_run && *retry_at <= clock;
             let is_covered = once.is_covered(covers_one, covers_two);
+            match (&stage, pass) {
+                (Stage::Idle, Some(pass)) if is_its_time && is_covered => {
+                    if !pass.enter(waker) {
+                        return Poll::Pending;
+                    }
+                }
+                (_, Some(pass)) => pass.give_way(),
+                (_, None) => {}
+            }
             match stage {
-                Stage::Idle if may_run && *retry_at <= clock && !is_covered => {
+                Stage::Idle if is_its_time && !is_covered => {
                     is_held = true;
                     Poll::Pending
                 }
@@ -170,7 +183,7 @@ impl State {
                     };
                     Poll::Ready(Turn::Finished(outcome))
                 }
-                Stage::Idle if may_run && *retry_at <= clock => {
+                Stage::Idle if is_its_time => {
                     *stage = Stage::Running(CodeBell::new(), clock);
                     Poll::Ready(Turn::Attempt(*failed_attempts + 1))
                 }
@@ -318,17 +331,19 @@ impl State {
                     self.failing = Some((record.seq, self.begun));
                 }
                 self.deliver_to(&op, workflow_ended, |what| {
-                    if let What::Step { stage, .. } = what {
+                    if let What::Step { stage, pass, .. } = what {
                         *stage = Stage::Finished(outcome);
+                        pass.iter_mut().for_each(Pass::leave);
                     }
                 });
             }
             Event::StepRetrying { op, attempt, retry_at: at, .. } => {
                 self.deliver_to(&op, workflow_ended, |what| {
-                    if let What::Step { stage, failed_attempts, retry_at, .. } = what {
+                    if let What::Step { stage, failed_attempts, retry_at, pass, .. } = what {
                         *stage = Stage::Idle;
                         *failed_attempts = attempt;
                         *retry_at = at;
+                        pass.iter_mut().for_each(Pass::leave);
                     }
                 });
             }

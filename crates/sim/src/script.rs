@@ -212,6 +212,7 @@ impl Script {
         let mut faults = faults(&mut rng, cells, heal_at_ms, &actions);
         let queue = queue(seed, &mut actions, &mut faults, heal_at_ms);
         deliver_again(seed, cells, &mut faults, heal_at_ms);
+        stand_still(seed, cells, &mut faults, heal_at_ms);
         Self {
             cells,
             window: usize::try_from(rng.between(2, 6)).expect("small"),
@@ -407,6 +408,16 @@ fn special(seed: u64, actions: &mut Vec<(u64, Action)>) {
         }
     }
     actions.extend(more);
+}
+
+/// A machine that sleeps, or whose clock is set: by far more than a call may be silent. Drawn apart, like the queue.
+fn stand_still(seed: u64, cells: usize, faults: &mut Vec<(u64, Fault)>, heal_at_ms: u64) {
+    let mut rng = Rng::new(hash(&format!("still {seed}")));
+    if rng.percent(15) {
+        let cell = usize::try_from(rng.below(cells as u64)).expect("small");
+        faults
+            .push((rng.between(1, heal_at_ms - 1), Fault::ClockForward(cell, rng.between(60_000, 600_000))));
+    }
 }
 
 /// Calls that the platform delivers to the next instance because the last one died before it could answer.

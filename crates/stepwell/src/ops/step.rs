@@ -41,6 +41,11 @@ pub struct StepInfo {
 }
 
 impl StepInfo {
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        Self { idempotency_key: "key".into(), attempt: 1, abort: Rc::new(Abort::new(Rc::default())) }
+    }
+
     /// A signal that fires when the attempt times out or its run is cancelled, for calls that take one.
     /// [`crate::fetch`] uses it. Fails in `cargo test`, where there is no runtime.
     pub fn signal(&self) -> Result<worker::AbortSignal, EnvError> {

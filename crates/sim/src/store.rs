@@ -309,15 +309,15 @@ impl Rows for Store {
         Err(Refused)
     }
 
-    fn tally(&self, after: u64, limit: usize) -> Result<Tally, Refused> {
+    fn tally(&self, before: u64, limit: usize) -> Result<Tally, Refused> {
         self.may_read()?;
         let inner = self.inner.borrow();
-        let numbers = || inner.view.runs.range(after + 1..).map(|(number, _)| *number);
+        let numbers = || inner.view.runs.range(..before).rev().map(|(number, _)| *number);
         let runs = numbers().take(limit).filter_map(|number| inner.view.run(&self.place, number));
         let runs = runs.filter(|run| !run.deleting);
         Ok(Tally {
             counts: runs.map(|run| (run.workflow.clone(), run.status(), 1)).collect(),
-            more_after: numbers().nth(limit).and_then(|_| numbers().nth(limit - 1)),
+            more_before: numbers().nth(limit).and_then(|_| numbers().nth(limit - 1)),
         })
     }
 

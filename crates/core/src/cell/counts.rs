@@ -4,7 +4,9 @@
 //! who asks lets the cell go through its rows, a slice for each request, and from then on every change of a run
 //! that was counted changes its count. An instance that nobody asks counts nothing.
 //!
-//! Invariant: the counts are those of all runs up to [`Counted::through`], as the rows have them.
+//! The newest rows come first: most of those that have not ended are among them, and a limit of them holds soonest.
+//!
+//! Invariant: the counts are those of all runs from [`Counted::from`] on, as the rows have them.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +15,26 @@ use stepwell_protocol::rest::{Counts, Status};
 use super::{Cell, Fault, Rows};
 use crate::run::Run;
 
+/// No run has a larger number: JavaScript could not tell it from others.
+const NUMBER_MAX: u64 = 1 << 53;
+
 /// How many rows one request counts at the most.
 pub const COUNT_SLICE: usize = 10_000;
 
 /// Runs that were counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// The largest number of those that were looked at.
-    through: u64,
-    /// Whether all were: then each new one is counted as it comes.
+    /// The smallest number of those that were looked at. Each new run has a larger one, and is counted as it comes.
+    from: u64,
+    /// Whether there are none before it.
     is_all: bool,
     workflows: BTreeMap<String, Counts>,
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self { from: NUMBER_MAX, is_all: false, workflows: BTreeMap::new() }
+    }
 }
 
 /// A part of the rows, counted.
@@ -31,8 +42,8 @@ pub struct Counted {
 pub struct Tally {
     /// How many runs of a workflow are in a status. Those that are being deleted are gone.
     pub counts: Vec<(String, Status, u64)>,
-    /// The largest number that was looked at; none, if there are no more rows after these.
-    pub more_after: Option<u64>,
+    /// The smallest number that was looked at; none, if there are no more rows before these.
+    pub more_before: Option<u64>,
 }
 
 impl Counted {
@@ -79,13 +90,13 @@ impl Cell {
     pub fn count<R: Rows>(&mut self, rows: &R) -> Result<&Counted, Fault<R::Error>> {
         let counted = self.counted.get_or_insert_default();
         if !counted.is_all {
-            let tally = rows.tally(counted.through, COUNT_SLICE).map_err(Fault::Storage)?;
+            let tally = rows.tally(counted.from, COUNT_SLICE).map_err(Fault::Storage)?;
             for (workflow, status, count) in tally.counts {
                 counted.add(&workflow, status, count);
             }
-            match tally.more_after {
-                Some(number) => counted.through = number,
-                None => counted.is_all = true,
+            match tally.more_before {
+                Some(number) => counted.from = number,
+                None => (counted.from, counted.is_all) = (0, true),
             }
         }
         Ok(counted)
@@ -94,7 +105,7 @@ impl Cell {
     /// A run was stored, changed or deleted: what it counted as before, and what it counts as from here on.
     pub(super) fn recount(&mut self, run: &Run, before: Option<Status>, after: Option<Status>) {
         let Some(counted) = &mut self.counted else { return };
-        if before == after || !counted.is_all && run.id.number > counted.through {
+        if before == after || run.id.number < counted.from {
             return;
         }
         if let Some(status) = before {

@@ -61,8 +61,8 @@ pub trait Rows {
     /// Deletes a run and all that belongs to it. Its number is never used again. Says how many rows it were.
     fn remove(&self, run: &Run) -> Result<usize, Self::Error>;
 
-    /// Counts the runs after a number, in order and up to so many.
-    fn tally(&self, after: u64, limit: usize) -> Result<Tally, Self::Error>;
+    /// Counts the runs before a number, the newest first and up to so many.
+    fn tally(&self, before: u64, limit: usize) -> Result<Tally, Self::Error>;
 
     /// How many bytes are stored.
     fn bytes(&self) -> Result<u64, Self::Error>;

@@ -14,7 +14,7 @@ use crate::{at, memory::Memory, new_run, said};
 /// What the rows say.
 fn in_rows(rows: &Memory) -> BTreeMap<String, Counts> {
     let mut workflows = BTreeMap::<String, Counts>::new();
-    let tally = rows.tally(0, usize::MAX).expect("they can be counted");
+    let tally = rows.tally(u64::MAX, usize::MAX).expect("they can be counted");
     for (workflow, status, count) in tally.counts {
         *workflows.entry(workflow).or_default().entry(status).or_default() += count;
     }
@@ -81,7 +81,7 @@ fn a_large_cell_is_counted_in_slices_and_changes_between_them_count_once() {
     let ids: Vec<_> =
         (0..runs).map(|_| cell.start(&rows, at(0), new_run(None)).expect("it is accepted").run.id).collect();
     assert!(!cell.count(&rows).expect("the rows can be read").is_all());
-    // One that was counted, one that was not, and a new one.
+    // One that was not counted, one that was, and a new one.
     for id in [&ids[3], &ids[runs - 3]] {
         cell.act(&rows, at(1), id, "root", Action::Cancel).expect("it can be cancelled");
     }
@@ -92,4 +92,20 @@ fn a_large_cell_is_counted_in_slices_and_changes_between_them_count_once() {
     cell.commit(&rows, at(2), 1, epoch, end, 1).expect("in turn");
     assert_eq!(in_rows(&rows)["w"][&Status::Completed], 1);
     assert_counted(&mut cell, &rows);
+}
+
+/// A limit of them is about the runs that have not ended, which are the newest.
+#[test]
+fn a_fresh_instance_counts_the_newest_runs_first() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(2));
+    for n in 0..COUNT_SLICE + 500 {
+        let id = cell.start(&rows, at(0), new_run(None)).expect("it is accepted").run.id;
+        if n < COUNT_SLICE {
+            cell.act(&rows, at(0), &id, "root", Action::Cancel).expect("it can be cancelled");
+        }
+    }
+    let mut fresh = Cell::new(2);
+    let counted = fresh.count(&rows).expect("the rows can be read");
+    assert_eq!((counted.is_all(), counted.live()), (false, 500));
+    assert_counted(&mut fresh, &rows);
 }

@@ -220,13 +220,13 @@ impl Rows for Memory {
         Ok(removed)
     }
 
-    fn tally(&self, after: u64, limit: usize) -> Result<Tally, Unreadable> {
-        let numbers: Vec<_> = self.rows.borrow().keys().copied().filter(|number| *number > after).collect();
+    fn tally(&self, before: u64, limit: usize) -> Result<Tally, Unreadable> {
+        let numbers: Vec<_> = self.rows.borrow().range(..before).rev().map(|(number, _)| *number).collect();
         let looked_at = &numbers[..numbers.len().min(limit)];
         let runs = looked_at.iter().map(|number| self.get(*number)).filter(|run| !run.deleting);
         Ok(Tally {
             counts: runs.map(|run| (run.workflow.clone(), run.status(), 1)).collect(),
-            more_after: looked_at.last().copied().filter(|_| numbers.len() > limit),
+            more_before: looked_at.last().copied().filter(|_| numbers.len() > limit),
         })
     }
 

@@ -438,8 +438,8 @@ impl Rows for Store {
         self.remove_run(run)
     }
 
-    fn tally(&self, after: u64, limit: usize) -> Result<Tally, StoreError> {
-        self.tally_runs(after, limit)
+    fn tally(&self, before: u64, limit: usize) -> Result<Tally, StoreError> {
+        self.tally_runs(before, limit)
     }
 
     fn bytes(&self) -> Result<u64, StoreError> {

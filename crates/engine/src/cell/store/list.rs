@@ -131,26 +131,26 @@ impl Store {
     }
 
     /// Counts the runs after a number.
-    pub(super) fn tally_runs(&self, after: u64, limit: usize) -> Result<Tally, StoreError> {
+    pub(super) fn tally_runs(&self, before: u64, limit: usize) -> Result<Tally, StoreError> {
         if !self.has_schema()? {
             return Ok(Tally::default());
         }
         // A quotation mark within a text of the state has a backslash before it.
         let rows = self.tables.rows(
-            "SELECT workflow, status, count(*), max(number), sum(instr(state, '\"deleting\":true') > 0)
-             FROM (SELECT number, workflow, status, state FROM runs WHERE number > ? ORDER BY number LIMIT ?)
+            "SELECT workflow, status, count(*), min(number), sum(instr(state, '\"deleting\":true') > 0)
+             FROM (SELECT number, workflow, status, state FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)
              GROUP BY workflow, status",
-            &[number(after), number(limit as u64)],
+            &[number(before), number(limit as u64)],
         )?;
-        let (mut counts, mut looked_at, mut last) = (Vec::new(), 0, 0);
+        let (mut counts, mut looked_at, mut first) = (Vec::new(), 0, before);
         for row in &rows {
             let (count, deleting) = (row.number(2, "count")?, row.number(4, "count")?);
             counts.push((row.optional_text(0).unwrap_or_default(), status(row, 1), count - deleting));
             looked_at += count;
-            last = last.max(row.number(3, "number")?);
+            first = first.min(row.number(3, "number")?);
         }
         counts.retain(|(_, _, count)| *count > 0);
-        Ok(Tally { counts, more_after: (looked_at == limit as u64).then_some(last) })
+        Ok(Tally { counts, more_before: (looked_at == limit as u64).then_some(first) })
     }
 
     /// What runs look like in a list: all but what they gave, which is shown by the run itself.

@@ -125,6 +125,7 @@ pub fn end(end: &CallEnd) -> &'static str {
         CallEnd::Threw(_) => "threw",
         CallEnd::Lost(_) => "lost",
         CallEnd::Died(_) => "died",
+        CallEnd::Unstored => "unstored",
         CallEnd::Silent => "silent",
         CallEnd::Refused(_) => "refused",
     }

@@ -118,6 +118,9 @@ impl Cell {
         if !waits {
             self.wait_no_more(run.id.number);
         }
+        if !matches!(run.phase, Phase::Running { .. }) {
+            self.unstored.remove(&run.id.number);
+        }
         // Whoever had the window to itself and has made progress lets others in.
         if !run.wants_to_be_alone() {
             self.window.clear(now, run.id.number, run.epoch);
@@ -163,12 +166,19 @@ impl Cell {
         let now = self.now(clock);
         self.window.leave(now, number, epoch);
         self.inputs.remove(&number);
+        let is_unstored = self.unstored.remove(&number) == Some(epoch);
         let end = match end {
+            // A program that got an error for an answer may end in any way.
+            CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Lost(_) | CallEnd::Died(_) if is_unstored => {
+                self.reached.remove(&(number, epoch));
+                CallEnd::Unstored
+            }
             CallEnd::Lost(message) if self.reached.remove(&(number, epoch)) => CallEnd::Died(message),
             CallEnd::Returned
             | CallEnd::Threw(_)
             | CallEnd::Lost(_)
             | CallEnd::Died(_)
+            | CallEnd::Unstored
             | CallEnd::Silent
             | CallEnd::Refused(_) => {
                 self.reached.remove(&(number, epoch));

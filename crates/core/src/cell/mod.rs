@@ -120,6 +120,8 @@ pub struct Cell {
     counted: Option<Counted>,
     /// Calls whose program has said something.
     reached: BTreeSet<(u64, Epoch)>,
+    /// The latest activation of a run whose report the storage did not take.
+    unstored: BTreeMap<u64, Epoch>,
     /// The steps that programs at work were last heard to run. Only for people to see: no row has them.
     steps: BTreeMap<u64, (Epoch, Vec<StepAtWork>)>,
     /// Who may ask.
@@ -193,6 +195,7 @@ impl Cell {
             delete_slice: DELETE_SLICE,
             counted: None,
             reached: BTreeSet::new(),
+            unstored: BTreeMap::new(),
             steps: BTreeMap::new(),
             gate: access::Gate::default(),
             telling: Telling::default(),

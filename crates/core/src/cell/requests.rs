@@ -69,6 +69,7 @@ impl Cell {
             dispatch: new.dispatch,
             workflow: new.workflow,
             seed: new.seed,
+            input_bytes: new.input.size(),
             timeout_ms: new.timeout_ms,
             retention_ms: new.retention_ms,
             key: new.key.as_ref().map(|key| key.key.clone()),

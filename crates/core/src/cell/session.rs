@@ -110,6 +110,24 @@ impl Cell {
         commit: Commit,
         hash: u64,
     ) -> Result<Answer, Fault<R::Error>> {
+        let committed = self.take_commit(rows, clock, number, epoch, commit, hash);
+        if let Err(Fault::Storage(_)) = &committed {
+            self.unstored.insert(number, epoch);
+        } else {
+            self.unstored.remove(&number);
+        }
+        committed
+    }
+
+    fn take_commit<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        number: u64,
+        epoch: Epoch,
+        commit: Commit,
+        hash: u64,
+    ) -> Result<Answer, Fault<R::Error>> {
         let now = self.now(clock);
         self.window.hear(now, number, epoch);
         let head = match self.runs.get(&number) {

@@ -8,8 +8,8 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Decision, Effect, Entry, Mark, OPEN_BYTES_MAX, OPEN_MAX, OpenOp, PATCHES_MAX,
-    PROGRESS_MESSAGE_LENGTH_MAX, PauseWhy, Phase, Rejection, Reply, Run,
+    Decision, Effect, Entry, Mark, OPEN_MAX, OpenOp, PATCHES_MAX, PROGRESS_MESSAGE_LENGTH_MAX, PauseWhy,
+    Phase, Rejection, Reply, Run,
     decide::{check_op, leased, too_large},
     delay_ms,
 };
@@ -189,7 +189,7 @@ impl Run {
         if unread < self.inbox.unread && entries.iter().any(Entry::is_stored) {
             entries.push(Entry::SignalsRead { unread });
         }
-        Decision { entries, effects, reply }
+        self.within_its_row(now, Decision { entries, effects, reply })
     }
 
     /// What a program says beside its steps. `unheard` is what it waits for with a new patch, if that cannot be recorded
@@ -395,15 +395,6 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
         let detail = format!("The run waits for {} things at once; the most is {OPEN_MAX}.", open.len());
         return Err(Problem::new(Code::InvalidRequest, detail));
     }
-    let open_bytes: usize = open.iter().map(open_bytes).sum();
-    if open_bytes > OPEN_BYTES_MAX {
-        let detail = format!(
-            "The names of the {} things that the run waits for have {open_bytes} bytes; the most is {OPEN_BYTES_MAX}. \
-             Give them shorter names, or wait for fewer at once.",
-            open.len()
-        );
-        return Err(Problem::new(Code::PayloadTooLarge, detail));
-    }
     if matches!(&commit.then, Then::Suspend { open } if open.is_empty()) {
         let detail = "A run that waits for nothing would never wake again.";
         return Err(Problem::new(Code::InvalidRequest, detail));
@@ -426,13 +417,4 @@ fn open_of(then: &Then) -> Option<&[Open]> {
         Then::Suspend { open } => Some(open),
         Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => None,
     }
-}
-
-/// What something that a run waits for takes in the run's row, apart from its times.
-fn open_bytes(open: &Open) -> usize {
-    let signal = match open {
-        Open::Wait { signal, .. } => signal.len(),
-        Open::Sleep { .. } | Open::SleepUntil { .. } | Open::Retry { .. } => 0,
-    };
-    open.op().name.len() + signal
 }

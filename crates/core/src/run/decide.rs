@@ -6,9 +6,9 @@ use stepwell_protocol::{
 };
 
 use super::{
-    CallEnd, Decision, Effect, Entry, Inbox, Input, LEASE_MS, OpenOp, Phase, Rejection, Reply, Run,
+    CallEnd, Decision, Effect, Entry, Inbox, Input, LEASE_MS, OpenOp, PauseWhy, Phase, Rejection, Reply, Run,
     STRIKES_MAX, SUSPICION_ALONE, Session, Signal, SignalLimits, Slot, Spent, Stamps, TROUBLE_BACKOFF_MS_MAX,
-    Trouble,
+    Trouble, UNSTORED_MAX,
     retry::{fraction, scaled},
 };
 use crate::window::EXCLUSIVE_MS;
@@ -20,6 +20,8 @@ pub struct Start {
     pub id: RunId,
     /// The workflow to run.
     pub workflow: String,
+    /// How many bytes its input has.
+    pub input_bytes: usize,
     /// Where its random numbers will come from.
     pub seed: u64,
     /// How its program is called.
@@ -52,6 +54,7 @@ impl Run {
             mark: None,
             inbox: Inbox::default(),
             open: Vec::new(),
+            input_bytes: u32::try_from(start.input_bytes).unwrap_or(u32::MAX),
             dispatch: start.dispatch,
             timeout_ms: start.timeout_ms,
             deadline: deadline(now, start.timeout_ms),
@@ -296,6 +299,7 @@ impl Run {
             // A program that hangs without a word would hang again: it must not go on for ever.
             CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Silent => trouble.strikes += 1,
             CallEnd::Lost(_) => trouble.losses += 1,
+            CallEnd::Unstored => trouble.unstored += 1,
             // It goes on by itself once somebody has set the right key.
             CallEnd::Refused(problem) => {
                 trouble.losses += 1;
@@ -310,6 +314,7 @@ impl Run {
         let why = match end {
             CallEnd::Returned => "it returned without saying what it waits for",
             CallEnd::Silent => "nothing was heard of it for a minute",
+            CallEnd::Unstored => "the storage did not take what it reported",
             CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) => message,
             CallEnd::Refused(problem) => &problem.detail,
         };
@@ -381,6 +386,13 @@ impl Run {
                 reply: Reply::Done,
             };
         }
+        if trouble.unstored >= UNSTORED_MAX {
+            // Failing it would lose what it has done, and nobody knows that the next try fails too.
+            return Decision {
+                entries: vec![Entry::Paused(PauseWhy::Problem(unstored()))],
+                ..Decision::default()
+            };
+        }
         let not_before = now.plus_millis(self.backoff_ms(trouble));
         Decision {
             entries: vec![Entry::Troubled(trouble), Entry::Queued { not_before }],
@@ -391,7 +403,7 @@ impl Run {
 
     /// Nothing for the first orphaning (the platform resets cells as it likes), then twice as long each time.
     fn backoff_ms(&self, trouble: Trouble) -> u64 {
-        let deaths = trouble.strikes + trouble.losses;
+        let deaths = trouble.strikes + trouble.losses + trouble.unstored;
         if deaths == 0 {
             return 0;
         }
@@ -429,6 +441,16 @@ impl Decision {
         self.entries.extend(other.entries);
         self.effects.extend(other.effects);
     }
+}
+
+/// The problem of a run whose program's reports the storage does not take.
+fn unstored() -> Problem {
+    let detail = format!(
+        "The storage did not take what the run's program reported, {UNSTORED_MAX} times in a row, so the steps that it \
+         reported may have run as often. The Worker's log says why the storage refused. Once that is mended, resume the \
+         run."
+    );
+    Problem::new(Code::Internal, detail)
 }
 
 pub(super) fn too_large(what: &str, bytes: usize) -> Rejection {

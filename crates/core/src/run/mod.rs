@@ -13,6 +13,7 @@ mod commit;
 mod cuts;
 mod decide;
 mod expiry;
+mod fits;
 mod hex;
 mod mark;
 mod people;
@@ -39,6 +40,7 @@ pub use cuts::{CUTS_MAX, Cut};
 pub use decide::Start;
 pub(crate) use decide::check_op;
 pub use expiry::EXPIRY_ROUND_MS;
+pub use fits::{ROW_BYTES_MAX, ROW_RESERVE_BYTES};
 pub use mark::{Inbox, Mark, Trailer};
 pub use people::{ACTS_MAX, Signal};
 pub use retry::delay_ms;
@@ -59,6 +61,13 @@ pub const SUSPICION_ALONE: u32 = 2;
 
 /// After dying this often without progress, and by nobody else's fault, a run is failed.
 pub const STRIKES_MAX: u32 = 10;
+
+/// After so many activations in a row whose report the storage did not take, a run is paused: each of them may have
+/// run the same steps again. Only those count after which the storage did take a note of that for this very run. So an
+/// outage of the whole storage counts nobody anything: a note that is not taken is not counted, and no program is
+/// called either. With the pauses between them, ten take about a minute, which a disturbance that refuses one run and
+/// spares its notes rarely lasts.
+pub const UNSTORED_MAX: u32 = 10;
 
 /// The longest pause between two activations of a run whose program dies or cannot be reached; on average, where
 /// chance has a say in it, which may make it twice as long. So half a minute after an app is back, all its runs are.
@@ -88,9 +97,6 @@ impl Default for SignalLimits {
 /// The most things that one run may wait for at once.
 pub const OPEN_MAX: usize = 10_000;
 
-/// How many bytes the names of these things may have. They are in the run's row, beside its input.
-pub const OPEN_BYTES_MAX: usize = 512 << 10;
-
 /// What the caller did wrong, with a code.
 pub type Rejection = Problem;
 
@@ -117,6 +123,8 @@ pub struct Run {
     pub inbox: Inbox,
     /// What it waits for.
     pub open: Vec<OpenOp>,
+    /// How many bytes its input has: they are in the same row.
+    pub input_bytes: u32,
     /// How its program is called.
     pub dispatch: Dispatch,
     /// How long it may take.
@@ -334,6 +342,8 @@ pub enum CallEnd {
     Lost(String),
     /// What it ran in died while it ran: its own fault, a neighbour's, or nobody's.
     Died(String),
+    /// The storage did not take what it reported: whatever became of the call after that is not its fault.
+    Unstored,
     /// Nothing was heard of it for too long, and its cell gave up on it: it hangs, and counts as its own fault.
     Silent,
     /// It takes no calls from this deployment, and has done nothing: the deployment's fault, not the run's.

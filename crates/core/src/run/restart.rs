@@ -106,6 +106,7 @@ impl Run {
         // It gets as much time as it had at first.
         decision.entries.push(Entry::Reopened { deadline: deadline(now, self.timeout_ms) });
         decision.extend(self.activate(now, slot));
+        self.check_row(&decision.entries)?;
         Ok(decision)
     }
 }

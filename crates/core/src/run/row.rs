@@ -81,6 +81,8 @@ struct State {
     inbox: Inbox,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     open: Vec<OpenOp>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    input_bytes: u32,
     #[serde(default, skip_serializing_if = "is_none")]
     trouble: Trouble,
     #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
@@ -144,6 +146,11 @@ fn is_start(seq: &Seq) -> bool {
     seq.0 == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
 fn is_none(trouble: &Trouble) -> bool {
     *trouble == Trouble::default()
 }
@@ -176,6 +183,7 @@ impl Run {
             mark: self.mark,
             inbox: self.inbox,
             open: self.open.clone(),
+            input_bytes: self.input_bytes,
             trouble: self.trouble,
             dispatch: self.dispatch,
             timeout_ms: self.timeout_ms,
@@ -245,6 +253,7 @@ impl Run {
             mark: mark.filter(|mark| counts(&state.cuts, mark.through)),
             inbox,
             open: state.open,
+            input_bytes: state.input_bytes,
             trouble: state.trouble,
             dispatch: state.dispatch,
             timeout_ms: state.timeout_ms,

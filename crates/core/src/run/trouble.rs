@@ -21,7 +21,15 @@ pub struct Trouble {
     /// Times that the program could not be reached, or its connection broke, or it refused to be called.
     #[serde(default)]
     pub losses: u32,
+    /// Times that the storage did not take what the program reported.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unstored: u32,
     /// Why it refused, if that is how its latest call ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Code>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }

@@ -91,7 +91,8 @@ impl Run {
             Phase::Running { .. } | Phase::Suspended => self.next_due(),
             Phase::Paused { .. } | Phase::Ended { .. } => None,
         };
-        let Trouble { strikes, suspicion, losses, .. } = self.current_trouble();
+        let Trouble { strikes, suspicion, losses, unstored, .. } = self.current_trouble();
+        let losses = losses + unstored;
         let trouble =
             (strikes + suspicion + losses > 0).then_some(TroubleView { strikes, suspicion, losses });
         let (status, because) = (self.status(), self.because(now));

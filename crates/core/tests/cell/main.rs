@@ -7,6 +7,7 @@ mod growth;
 mod lost;
 mod memory;
 mod queued;
+mod refused;
 mod repeats;
 mod retention;
 mod room;

@@ -16,9 +16,14 @@ use stepwell_protocol::{
     program::{RawPage, RawRecord},
 };
 
-/// What is stored of a run cannot be read.
+/// Why the storage failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreadable;
+pub enum Failed {
+    /// What is stored of a run cannot be read.
+    Unreadable,
+    /// It does not take what is written.
+    Refused,
+}
 
 /// The rows of a cell. Runs are read back from what is stored of them, as after a crash.
 #[derive(Default)]
@@ -45,11 +50,20 @@ pub struct Memory {
     pub quarantined: RefCell<BTreeSet<u64>>,
     /// How often a damaged row was read.
     pub stumbled: Slot<usize>,
+    /// How many bytes a run's row takes; any number, if that is not said.
+    pub row_bytes_max: Slot<Option<usize>>,
+    /// Runs that it takes no commits of.
+    pub refused: RefCell<BTreeSet<u64>>,
+    /// How many commits it did not take.
+    pub refusals: Slot<usize>,
 }
 
 struct Stored {
     run: Run,
     row: RunRow,
+    input: Payload,
+    /// What it gave or failed with, as JSON.
+    result: String,
     journal: Vec<Record>,
     /// What its last event says besides.
     trailer: Trailer,
@@ -63,6 +77,11 @@ impl Memory {
     /// A run that is there.
     pub fn get(&self, number: u64) -> Run {
         self.run(number).expect("it can be read").expect("it was inserted")
+    }
+
+    /// What a run gave or failed with, as JSON.
+    pub fn result(&self, number: u64) -> String {
+        self.rows.borrow().get(&number).map(|stored| stored.result.clone()).unwrap_or_default()
     }
 
     /// How many runs there are.
@@ -101,26 +120,26 @@ impl Memory {
 }
 
 impl Rows for Memory {
-    type Error = Unreadable;
+    type Error = Failed;
 
-    fn is_unreadable(_: &Unreadable) -> bool {
-        true
+    fn is_unreadable(error: &Failed) -> bool {
+        *error == Failed::Unreadable
     }
 
-    fn quarantine(&self, number: u64, _: &Unreadable) -> Result<(), Unreadable> {
+    fn quarantine(&self, number: u64, _: &Failed) -> Result<(), Failed> {
         self.quarantined.borrow_mut().insert(number);
         Ok(())
     }
 
-    fn release(&self, run: &Run) -> Result<bool, Unreadable> {
+    fn release(&self, run: &Run) -> Result<bool, Failed> {
         Ok(self.quarantined.borrow_mut().remove(&run.id.number))
     }
 
-    fn run(&self, number: u64) -> Result<Option<Run>, Unreadable> {
+    fn run(&self, number: u64) -> Result<Option<Run>, Failed> {
         self.reads.set(self.reads.get() + 1);
         if self.damaged.borrow().contains(&number) {
             self.stumbled.set(self.stumbled.get() + 1);
-            return Err(Unreadable);
+            return Err(Failed::Unreadable);
         }
         Ok(self.rows.borrow().get(&number).map(|Stored { run, row, journal, trailer, .. }| {
             let tail = Tail { head: journal.last().map_or(Seq(0), |record| record.seq), trailer: *trailer };
@@ -129,31 +148,46 @@ impl Rows for Memory {
         }))
     }
 
-    fn last_number(&self) -> Result<u64, Unreadable> {
+    fn last_number(&self) -> Result<u64, Failed> {
         Ok(self.rows.borrow().keys().last().copied().unwrap_or_default().max(self.last_number.get()))
     }
 
-    fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, Unreadable> {
+    fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, Failed> {
         let rows = self.rows.borrow();
         let runs = rows.iter().rev().take(limit);
         Ok(runs.map(|(number, stored)| (*number, stored.run.id.suffix.clone())).collect())
     }
 
-    fn insert(&self, run: &Run, _: &Payload, key: Option<&KeyRow>) -> Result<(), Unreadable> {
+    fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), Failed> {
         if let Some(KeyRow { key, fingerprint }) = key.cloned() {
             let stored = StoredRun { number: run.id.number, fingerprint };
             self.keys.borrow_mut().insert(key, StoredKey::Run(stored));
         }
-        let (row, journal, told) = (run.to_row(), Vec::new(), Vec::new());
-        let stored = Stored { run: run.clone(), row, journal, trailer: Trailer::default(), told };
+        let stored = Stored {
+            run: run.clone(),
+            row: run.to_row(),
+            input: input.clone(),
+            result: String::new(),
+            journal: Vec::new(),
+            trailer: Trailer::default(),
+            told: Vec::new(),
+        };
         self.by_wake.borrow_mut().extend(stored.row.wake_at.map(|at| (at, run.id.number)));
         self.rows.borrow_mut().insert(run.id.number, stored);
         Ok(())
     }
 
-    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Unreadable> {
+    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Failed> {
         let mut rows = self.rows.borrow_mut();
         let stored = rows.get_mut(&run.id.number).expect("it was inserted");
+        let result = entries.iter().find_map(result).unwrap_or_else(|| stored.result.clone());
+        let row_bytes = stored.input.size() + run.to_row().state.len() + result.len();
+        let is_too_large = self.row_bytes_max.get().is_some_and(|most| row_bytes > most);
+        if is_too_large || self.refused.borrow().contains(&run.id.number) {
+            self.refusals.set(self.refusals.get() + 1);
+            return Err(Failed::Refused);
+        }
+        stored.result = result;
         for entry in entries {
             if let Entry::Recorded { record, .. } = entry {
                 stored.journal.push(record.clone());
@@ -176,20 +210,20 @@ impl Rows for Memory {
         Ok(())
     }
 
-    fn key(&self, key: &str) -> Result<Option<StoredKey>, Unreadable> {
+    fn key(&self, key: &str) -> Result<Option<StoredKey>, Failed> {
         Ok(self.keys.borrow().get(key).cloned())
     }
 
-    fn reserve(&self, key: &str, to: &Place) -> Result<(), Unreadable> {
+    fn reserve(&self, key: &str, to: &Place) -> Result<(), Failed> {
         self.keys.borrow_mut().insert(key.to_owned(), StoredKey::Moved(to.clone()));
         Ok(())
     }
 
-    fn weight(&self, number: u64) -> Result<u64, Unreadable> {
+    fn weight(&self, number: u64) -> Result<u64, Failed> {
         Ok(self.events(number) as u64 * self.event_bytes.get())
     }
 
-    fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Unreadable> {
+    fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Failed> {
         let mut rows = self.rows.borrow_mut();
         let journal = &mut rows.get_mut(&number).expect("it was inserted").journal;
         let fit = room.bytes.checked_div(self.event_bytes.get());
@@ -207,7 +241,7 @@ impl Rows for Memory {
         Ok(Trimmed { rows: trimmed, is_all: is_all && told.is_empty() && trimmed < room.rows })
     }
 
-    fn remove(&self, run: &Run) -> Result<usize, Unreadable> {
+    fn remove(&self, run: &Run) -> Result<usize, Failed> {
         let number = run.id.number;
         let stored = self.rows.borrow_mut().remove(&number).expect("it was inserted");
         if let Some(at) = stored.row.wake_at {
@@ -220,7 +254,7 @@ impl Rows for Memory {
         Ok(removed)
     }
 
-    fn tally(&self, before: u64, limit: usize) -> Result<Tally, Unreadable> {
+    fn tally(&self, before: u64, limit: usize) -> Result<Tally, Failed> {
         let numbers: Vec<_> = self.rows.borrow().range(..before).rev().map(|(number, _)| *number).collect();
         let looked_at = &numbers[..numbers.len().min(limit)];
         let runs = looked_at.iter().map(|number| self.get(*number)).filter(|run| !run.deleting);
@@ -230,19 +264,19 @@ impl Rows for Memory {
         })
     }
 
-    fn bytes(&self) -> Result<u64, Unreadable> {
+    fn bytes(&self) -> Result<u64, Failed> {
         Ok(self.bytes.get())
     }
 
-    fn has_signal(&self, number: u64, id: &str) -> Result<bool, Unreadable> {
+    fn has_signal(&self, number: u64, id: &str) -> Result<bool, Failed> {
         Ok(self.signals.borrow().contains(&(number, id.to_owned())))
     }
 
-    fn input(&self, _: u64) -> Result<Payload, Unreadable> {
-        Ok(Payload::null())
+    fn input(&self, number: u64) -> Result<Payload, Failed> {
+        Ok(self.rows.borrow().get(&number).map_or_else(Payload::null, |stored| stored.input.clone()))
     }
 
-    fn page(&self, number: u64, after: Seq) -> Result<RawPage, Unreadable> {
+    fn page(&self, number: u64, after: Seq) -> Result<RawPage, Failed> {
         let mut records = self.records(number, after, Seq(u32::MAX));
         let more = records.len() > PAGE_SIZE;
         records.truncate(PAGE_SIZE);
@@ -254,7 +288,7 @@ impl Rows for Memory {
         Ok(RawPage { events: records.collect(), more })
     }
 
-    fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Unreadable> {
+    fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Failed> {
         let records = self.records(number, after, Seq(u32::MAX)).into_iter();
         Ok(records.filter(|record| what.fits(&record.event)).take(PAGE_SIZE).collect())
     }
@@ -264,7 +298,7 @@ impl Rows for Memory {
         after: (Timestamp, u64),
         now: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(Timestamp, u64)>, Unreadable> {
+    ) -> Result<Vec<(Timestamp, u64)>, Failed> {
         let (by_wake, quarantined) = (self.by_wake.borrow(), self.quarantined.borrow());
         let due = by_wake.range((Bound::Excluded(after), Bound::Unbounded));
         let due = due.filter(|(_, number)| !quarantined.contains(number));
@@ -279,7 +313,7 @@ impl Rows for Memory {
         after: (Timestamp, u64),
         now: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(Timestamp, u64)>, Unreadable> {
+    ) -> Result<Vec<(Timestamp, u64)>, Failed> {
         let (rows, by_wake, quarantined) =
             (self.rows.borrow(), self.by_wake.borrow(), self.quarantined.borrow());
         let due = by_wake.range((Bound::Excluded(after), Bound::Unbounded));
@@ -291,22 +325,22 @@ impl Rows for Memory {
         Ok(due)
     }
 
-    fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Unreadable> {
+    fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Failed> {
         Ok(self.due(after, Timestamp::MAX, 1)?.first().map(|&(at, _)| at))
     }
 
-    fn tell(&self, number: u64, row: &ToldRow) -> Result<(), Unreadable> {
+    fn tell(&self, number: u64, row: &ToldRow) -> Result<(), Failed> {
         let mut rows = self.rows.borrow_mut();
         rows.get_mut(&number).expect("it was inserted").told.push(row.clone());
         Ok(())
     }
 
-    fn told_last(&self, number: u64) -> Result<Option<(u32, ToldMark)>, Unreadable> {
+    fn told_last(&self, number: u64) -> Result<Option<(u32, ToldMark)>, Failed> {
         let rows = self.rows.borrow();
         Ok(rows.get(&number).and_then(|stored| stored.told.last()).map(|row| (row.last, row.mark)))
     }
 
-    fn told(&self, number: u64, after: u32) -> Result<ToldPage, Unreadable> {
+    fn told(&self, number: u64, after: u32) -> Result<ToldPage, Failed> {
         let rows = self.rows.borrow();
         let told = rows.get(&number).map(|stored| stored.told.as_slice()).unwrap_or_default();
         let mut rows: Vec<_> = told.iter().filter(|row| row.last > after).cloned().collect();
@@ -315,12 +349,12 @@ impl Rows for Memory {
         Ok(ToldPage { rows, more })
     }
 
-    fn told_weight(&self, number: u64) -> Result<Slice, Unreadable> {
+    fn told_weight(&self, number: u64) -> Result<Slice, Failed> {
         let rows = self.rows.borrow().get(&number).map_or(0, |stored| stored.told.len());
         Ok(Slice { rows, bytes: 0 })
     }
 
-    fn changed(&self, after: u64, from: u64, limit: usize) -> Result<Walked, Unreadable> {
+    fn changed(&self, after: u64, from: u64, limit: usize) -> Result<Walked, Failed> {
         let numbers: Vec<_> = self.rows.borrow().keys().copied().filter(|number| *number > after).collect();
         let looked_at = &numbers[..numbers.len().min(limit)];
         let runs = looked_at.iter().map(|number| self.get(*number)).filter(|run| run.stamps.status >= from);
@@ -332,5 +366,18 @@ impl Rows for Memory {
         };
         let through = looked_at.last().copied().filter(|_| looked_at.len() == limit);
         Ok(Walked { changes: runs.map(change).collect(), through })
+    }
+}
+
+/// What a run gives or fails with, if this is its end.
+fn result(entry: &Entry) -> Option<String> {
+    if let Entry::Completed { output, .. } = entry {
+        Some(output.text().to_owned())
+    } else if let Entry::Failed { failure, .. } = entry {
+        Some(serde_json::to_string(failure).expect("a failure is JSON"))
+    } else if let Entry::Reopened { .. } = entry {
+        Some(String::new())
+    } else {
+        None
     }
 }

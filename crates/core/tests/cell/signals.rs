@@ -9,7 +9,7 @@ use stepwell_protocol::{
     program::{Answer, Commit, News, Open, Then},
 };
 
-use crate::{Memory, at, memory::Unreadable, new_run, said, step};
+use crate::{Memory, at, memory::Failed, new_run, said, step};
 
 /// A run that waits for the signal `go`.
 fn waiting(cell: &mut Cell, rows: &Memory) -> RunId {
@@ -21,11 +21,11 @@ fn waiting(cell: &mut Cell, rows: &Memory) -> RunId {
     run.id
 }
 
-fn send(cell: &mut Cell, rows: &Memory, to: &RunId, name: &str) -> Result<bool, Fault<Unreadable>> {
+fn send(cell: &mut Cell, rows: &Memory, to: &RunId, name: &str) -> Result<bool, Fault<Failed>> {
     cell.signal(rows, at(2), to, Signal::new(name, Payload::null()))
 }
 
-fn code(refused: Result<bool, Fault<Unreadable>>) -> Code {
+fn code(refused: Result<bool, Fault<Failed>>) -> Code {
     match refused {
         Err(Fault::Rejected(problem)) => problem.code,
         other => panic!("{other:?}"),

@@ -112,7 +112,7 @@ impl Bench {
     }
 }
 
-fn code(result: Result<(), Fault<crate::memory::Unreadable>>) -> Result<(), Code> {
+fn code(result: Result<(), Fault<crate::memory::Failed>>) -> Result<(), Code> {
     result.map_err(|fault| match fault {
         Fault::Rejected(problem) => problem.code,
         Fault::Storage(error) => panic!("{error:?}"),

@@ -10,7 +10,7 @@ use stepwell_protocol::{
     rest::Status,
 };
 
-use crate::{Memory, at, calls, memory::Unreadable, new_run, said};
+use crate::{Memory, at, calls, memory::Failed, new_run, said};
 
 /// How long each run sleeps.
 const NAP_MS: u64 = 1_000;
@@ -33,7 +33,7 @@ fn asleep(count: usize) -> (Memory, Vec<RunId>) {
     (rows, ids)
 }
 
-fn code<T: std::fmt::Debug>(refused: Result<T, Fault<Unreadable>>) -> Code {
+fn code<T: std::fmt::Debug>(refused: Result<T, Fault<Failed>>) -> Code {
     match refused {
         Err(Fault::Rejected(problem)) => problem.code,
         other => panic!("{other:?}"),

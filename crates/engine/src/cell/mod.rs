@@ -82,7 +82,8 @@ struct Host {
     readers: Readers,
     /// The calls of programs that are under way: each one ends when it is told to.
     calls: RefCell<BTreeMap<(u64, Epoch), oneshot::Sender<()>>>,
-    /// Calls in which the storage has failed: whatever becomes of them is not their program's fault.
+    /// Calls whose journal could not be read: whatever becomes of them is not their program's fault. What the machine
+    /// could not store, it knows itself.
     blameless: RefCell<BTreeSet<(u64, Epoch)>>,
     /// Whether the number of cells is the one that this cell began with, once that was looked at.
     cells_are_right: std::cell::Cell<bool>,

@@ -166,6 +166,7 @@ pub fn why(end: &CallEnd) -> Option<&str> {
         CallEnd::Returned => None,
         CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) => Some(message),
         CallEnd::Silent => Some("nothing was heard of it"),
+        CallEnd::Unstored => Some("the storage did not take what it reported"),
         CallEnd::Refused(problem) => Some(&problem.detail),
     }
 }

@@ -160,6 +160,8 @@ impl From<CallEnd> for End {
             CallEnd::Died(message) => Self::Died(message),
             // Only a cell gives up on a call, and only on one that it holds itself.
             CallEnd::Silent => Self::Lost("nothing was heard of it".into()),
+            // Its cell knows that by itself.
+            CallEnd::Unstored => Self::Lost("the storage failed".into()),
             CallEnd::Refused(problem) => Self::Refused(problem),
         }
     }

@@ -188,7 +188,7 @@ impl Checker {
             CallEnd::Returned | CallEnd::Threw(_) | CallEnd::Died(_) | CallEnd::Silent => {
                 self.runs.entry((cell, number)).or_default().faults_of_its_own += 1;
             }
-            CallEnd::Lost(_) | CallEnd::Refused(_) => {}
+            CallEnd::Lost(_) | CallEnd::Unstored | CallEnd::Refused(_) => {}
         }
     }
 

@@ -95,6 +95,7 @@ impl Engine {
                 suffix: RunId::suffix_from(7),
             },
             workflow: workflow.into(),
+            input_bytes: input.size(),
             seed: 0xfeed,
             dispatch: Dispatch::Direct,
             timeout_ms,

@@ -392,19 +392,39 @@ fn whoever_foresaw_something_else_is_activated_again() {
 }
 
 #[test]
-fn names_that_would_not_fit_into_the_runs_row_are_refused_with_a_code() {
-    let mut bench = Bench::running();
-    let name = "x".repeat(Op::NAME_LENGTH_MAX);
-    let most = OPEN_BYTES_MAX / name.len();
-    let open = |count: usize| {
-        let sleeps = (0..count).map(|n| Open::Sleep {
-            op: Op { kind: OpKind::Sleep, name: name.clone(), occurrence: u32::try_from(n).expect("few") },
-            ms: 1,
+fn what_a_run_waits_for_has_to_fit_beside_its_input() {
+    let shape = Shape::OneOf { names: vec!["y".repeat(500)] };
+    let open = |count: u32| {
+        let waits = (0..count).map(|n| Open::Wait {
+            op: op(OpKind::Wait, "w", n),
+            signal: "s".into(),
+            timeout_ms: Some(1),
+            shape: shape.clone(),
         });
-        sleeps.collect::<Vec<_>>()
+        Then::Suspend { open: waits.collect() }
     };
-    let (commit, hash) = bench.next_commit(vec![], Then::Suspend { open: open(most + 1) });
-    assert_eq!(bench.refused(&commit, hash), Code::PayloadTooLarge);
-    bench.commit(vec![], Then::Suspend { open: open(most) }).expect("these fit");
-    assert!(bench.row.state.len() < 1 << 20, "{} bytes", bench.row.state.len());
+    for (input_bytes, count, fits) in
+        [(0, 2_500, true), (0, 3_500, false), (1_950_000, 50, true), (1_950_000, 100, false)]
+    {
+        let mut bench = Bench::running();
+        bench.run.input_bytes = input_bytes;
+        bench.row = bench.run.to_row();
+        assert_eq!(bench.commit(vec![succeeded("a")], go_on()), Ok(Reply::Go));
+        assert_eq!(bench.commit(vec![], open(count)), Ok(Reply::Stop));
+        let status = if fits { Status::Waiting } else { Status::Failed };
+        assert_eq!(bench.run.status(), status, "{count} beside {input_bytes} bytes");
+        assert!(bench.row.state.len() + (input_bytes as usize) < 2_000_000 - ROW_RESERVE_BYTES);
+        assert_eq!(bench.run.head, Seq(1), "its step is on record");
+    }
+}
+
+#[test]
+fn the_largest_input_leaves_room_for_a_failure_with_a_long_reason() {
+    let mut bench = Bench::running();
+    bench.run.input_bytes = u32::try_from(PAYLOAD_BYTES_MAX).expect("it is small");
+    bench.row = bench.run.to_row();
+    let failure = Failure::new("x".repeat(Failure::MESSAGE_LENGTH_MAX));
+    let (commit, hash) = bench.next_commit(vec![], Then::Fail { failure: failure.clone() });
+    let decision = bench.give(Input::Commit { commit, hash }).expect("it is recorded");
+    assert!(decision.entries.contains(&Entry::Failed { failure, at: bench.now }), "{:?}", decision.entries);
 }

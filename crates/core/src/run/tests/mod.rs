@@ -61,6 +61,7 @@ impl Bench {
         let start = Start {
             id,
             workflow,
+            input_bytes: 0,
             seed,
             dispatch,
             timeout_ms,

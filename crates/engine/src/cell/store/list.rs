@@ -130,7 +130,7 @@ impl Store {
         rows.first().map_or(Ok(0), |row| row.number(0, "number"))
     }
 
-    /// Counts the runs after a number.
+    /// Counts the runs before a number, the newest first.
     pub(super) fn tally_runs(&self, before: u64, limit: usize) -> Result<Tally, StoreError> {
         if !self.has_schema()? {
             return Ok(Tally::default());

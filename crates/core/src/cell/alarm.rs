@@ -5,30 +5,37 @@
 
 use stepwell_protocol::Timestamp;
 
-use super::{ALARM_SLICE, Cell, DEAD_MAN_MS, Fault, Order, Rows, queued::Nudges};
+use super::{ALARM_SLICE, Cell, DEAD_MAN_MS, Fault, LOOK_AGAIN_MS, Order, Rows, queued::Nudges};
 use crate::run::{Input, Phase, Run, Session};
-
-/// How many runs one alarm may fail to take up before it gives up.
-const FAILURES_MAX: usize = 8;
 
 impl Cell {
     /// The alarm has fired: takes up what is due and arms the next alarm. Programs are called after that,
     /// by the orders: an alarm that waited for one would keep all others waiting.
+    ///
+    /// A run that the storage fails for is tried again later, and is no failure of the alarm. Otherwise the next alarm
+    /// is ordered as well: only a host that cannot set it has to tell its platform that this one has failed.
     pub fn alarm<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
         self.calls_made = 0;
         self.armed = None;
         self.repaired = true;
-        let taken = self.end_silent_calls(rows, now).and(self.take_up_due(rows, now));
+        // What the storage did not take of them was noted with their runs.
+        drop(self.end_silent_calls(rows, now));
+        let taken = self.take_up_due(rows, now);
         self.dispatch(rows, now);
         self.nudge_due(now);
         // After whatever has to go on.
-        let deleted = self.delete_slice(rows, now);
-        let armed = self.arm_next(rows, now);
-        if taken.is_err() || deleted.is_err() || armed.is_err() {
-            self.look_again(now);
+        self.delete_slice(rows, now);
+        let read = taken.and(self.arm_next(rows, now));
+        if read.is_ok() {
+            self.failed_alarms = 0;
+        } else {
+            self.scanned = (Timestamp::default(), 0);
+            let pause_ms = (LOOK_AGAIN_MS << self.failed_alarms.min(16)).min(DEAD_MAN_MS);
+            self.failed_alarms = self.failed_alarms.saturating_add(1);
+            self.arm_by(now, now.plus_millis(pause_ms));
         }
-        taken.and(deleted).and(armed)
+        read
     }
 
     /// A request has come. A fresh instance trusts rows, not alarms: one may have been lost. An instance that an
@@ -43,7 +50,8 @@ impl Cell {
             // A platform that has lost the alarm, and does not know, does nothing about one that is set for the same
             // time again. It may fire a moment early, and is then set for the right time.
             let is_known = self.found.take() == Some(first);
-            let at = if is_known { Timestamp::from_millis(first.as_millis() - 1) } else { first };
+            let at =
+                if is_known { Timestamp::from_millis(first.as_millis().saturating_sub(1)) } else { first };
             self.arm_by(now, at);
         }
         self.repaired = true;
@@ -63,25 +71,43 @@ impl Cell {
     }
 
     fn take_up_due<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+        if self.refusals.take_overflow(now) {
+            self.scanned = (Timestamp::default(), 0);
+        }
         let due = rows.due(self.scanned, now, ALARM_SLICE).map_err(Fault::Storage)?;
         let is_all = due.len() < ALARM_SLICE;
-        let mut failures = Failures::default();
         for (wake_at, number) in due {
-            // One run that the storage fails for must not keep those behind it waiting.
-            failures.note(self.take_up(rows, now, number))?;
+            self.try_to_take_up(rows, now, number);
             self.scanned = (wake_at, number);
         }
         if is_all {
             // Whatever is recorded from now on is due at a later time than this.
             self.scanned = (now, u64::MAX);
         }
+        for number in self.refusals.due(now) {
+            self.try_to_take_up(rows, now, number);
+        }
         // Runs at work are in the rows by when they began; what they wait for besides is only here.
         let at_work: Vec<_> =
             self.runs.iter().filter(|(_, run)| is_due(run, now)).map(|(number, _)| *number).collect();
         for number in at_work {
-            failures.note(self.take_up(rows, now, number))?;
+            self.try_to_take_up(rows, now, number);
         }
-        failures.first.map_or(Ok(()), Err)
+        Ok(())
+    }
+
+    /// Takes up a run, unless the storage has just failed for it: those behind it must not wait for that.
+    fn try_to_take_up<R: Rows>(&mut self, rows: &R, now: Timestamp, number: u64) {
+        if self.refusals.holds_back(now, number) {
+            return;
+        }
+        if self.take_up(rows, now, number).is_err() {
+            self.refusals.note(now, number);
+        } else if self.runs.contains_key(&number) || self.expired.contains(&number) {
+            self.refusals.put_off(now, number);
+        } else {
+            self.refusals.clear(number);
+        }
     }
 
     pub(super) fn take_up<R: Rows>(
@@ -115,38 +141,15 @@ impl Cell {
 
     fn arm_next<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
         let in_rows = rows.wake_after(self.scanned).map_err(Fault::Storage)?;
-        let at_work = self.runs.values().filter_map(|run| next_look(now, run)).min();
+        let at_work = self.runs.iter().filter(|(number, _)| !self.refusals.holds_back(now, **number));
+        let at_work = at_work.filter_map(|(_, run)| next_look(now, run)).min();
         let nudge = self.queue.as_ref().and_then(Nudges::next);
         // A cell that holds calls has a turn so often, or it could not tell a silent call from a time that it slept through.
         let silence = self.window.next_silence().map(|at| at.min(now.plus_millis(DEAD_MAN_MS)));
-        if let Some(next) = [in_rows, at_work, nudge, silence].into_iter().flatten().min() {
+        let refused = self.refusals.next();
+        if let Some(next) = [in_rows, at_work, nudge, silence, refused].into_iter().flatten().min() {
             self.arm_by(now, next);
         }
-        Ok(())
-    }
-}
-
-/// Runs that one alarm could not take up.
-struct Failures<E> {
-    first: Option<Fault<E>>,
-    left: usize,
-}
-
-impl<E> Default for Failures<E> {
-    fn default() -> Self {
-        Self { first: None, left: FAILURES_MAX }
-    }
-}
-
-impl<E> Failures<E> {
-    /// Keeps a failure for later, unless there were too many: then it is not a run's, but the storage's.
-    fn note(&mut self, taken: Result<(), Fault<E>>) -> Result<(), Fault<E>> {
-        let Err(fault) = taken else { return Ok(()) };
-        if self.left == 0 {
-            return Err(fault);
-        }
-        self.left -= 1;
-        self.first.get_or_insert(fault);
         Ok(())
     }
 }

@@ -46,6 +46,22 @@ impl Cell {
         act: Option<Act>,
         input: impl FnOnce(Option<Slot>) -> Input,
     ) -> Result<Decision, Fault<R::Error>> {
+        let number = run.id.number;
+        let driven = self.record(rows, now, run, act, input);
+        if let Err(Fault::Storage(_)) = &driven {
+            self.refusals.note(now, number);
+        }
+        driven
+    }
+
+    fn record<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        run: Run,
+        act: Option<Act>,
+        input: impl FnOnce(Option<Slot>) -> Input,
+    ) -> Result<Decision, Fault<R::Error>> {
         let slot = self.slot(now, &run.workflow, run.dispatch);
         let mut decision = run.decide(now, input(slot))?;
         if !decision.entries.is_empty() {
@@ -63,6 +79,7 @@ impl Cell {
             }
             if decision.entries.iter().any(Entry::is_stored) {
                 rows.commit(&next, before, &decision.entries).map_err(|error| self.lose_count(error))?;
+                self.refusals.clear(next.id.number);
                 self.tell_readers(&next, status);
             }
             self.recount(&next, counted_as, counts_as(&next));

@@ -19,6 +19,7 @@ mod keys;
 mod live;
 mod queued;
 mod recent;
+mod refusals;
 mod requests;
 mod retention;
 mod room;
@@ -110,6 +111,10 @@ pub struct Cell {
     recent: recent::Recent,
     /// The room for new runs.
     room: room::Room,
+    /// Runs that the storage has failed for.
+    refusals: refusals::Refusals,
+    /// How many alarms in a row could not read the rows.
+    failed_alarms: u32,
     /// Runs whose time is over, to be deleted.
     expired: BTreeSet<u64>,
     /// Whether there are more of them in the rows.
@@ -190,6 +195,8 @@ impl Cell {
             last_number: None,
             recent: recent::Recent::default(),
             room: room::Room::default(),
+            refusals: refusals::Refusals::default(),
+            failed_alarms: 0,
             expired: BTreeSet::new(),
             more_expired: false,
             delete_slice: DELETE_SLICE,

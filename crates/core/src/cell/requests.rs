@@ -124,16 +124,6 @@ impl Cell {
         Ok(why)
     }
 
-    /// What to tell whoever is about to send a signal that the run does not wait for.
-    pub fn signal_warning<R: Rows>(
-        &mut self,
-        rows: &R,
-        to: &RunId,
-        signal: &str,
-    ) -> Result<Option<String>, Fault<R::Error>> {
-        Ok(self.find(rows, to)?.warning_about(signal))
-    }
-
     /// Sends a run a signal. Says whether its sender sends it for the first time: a request that is delivered again is
     /// known by its nonce, and changes nothing.
     pub fn signal<R: Rows>(
@@ -143,21 +133,34 @@ impl Cell {
         to: &RunId,
         signal: Signal,
     ) -> Result<bool, Fault<R::Error>> {
+        self.signal_with_warning(rows, clock, to, signal).map(|(is_new, _)| is_new)
+    }
+
+    /// The same; and what to tell whoever has sent a signal that the run did not wait for.
+    pub fn signal_with_warning<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        to: &RunId,
+        signal: Signal,
+    ) -> Result<(bool, Option<String>), Fault<R::Error>> {
         let now = self.now(clock);
         let run = self.find(rows, to)?;
         if let Some(id) = signal.known_by()
             && rows.has_signal(to.number, id).map_err(Fault::Storage)?
         {
-            return Ok(signal.id.is_none());
+            let is_new = signal.id.is_none();
+            return Ok((is_new, run.warning_about(&signal.name).filter(|_| is_new)));
         }
+        let warning = run.warning_about(&signal.name);
         // One that a run waits for lets it go on, and perhaps end.
         if !run.waits_for(&signal.name) {
             self.check_room(rows, signal.payload.size(), "signals that nobody waits for")?;
             run.check_inbox(self.signal_limits, signal.payload.size() as u64).map_err(Fault::Rejected)?;
         }
-        self.drive(rows, now, to.number, |slot| Input::Signal { signal, slot })?;
+        self.drive_run(rows, now, run, None, |slot| Input::Signal { signal, slot })?;
         self.dispatch(rows, now);
-        Ok(true)
+        Ok((true, warning))
     }
 
     /// A number for a new run. One that is not used leaves a hole, which does no harm.

@@ -36,19 +36,16 @@ impl Cell {
     }
 
     /// Deletes a slice of what was put aside.
-    pub(super) fn delete_slice<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+    pub(super) fn delete_slice<R: Rows>(&mut self, rows: &R, now: Timestamp) {
         let mut room = self.delete_slice;
         while room.rows > 0
             && let Some(number) = self.expired.first().copied()
         {
-            match self.load_or_quarantine(rows, number)? {
-                // Somebody may have taken it back to life.
-                Some(run) if run.is_expired(now) => {
-                    if !self.delete(rows, now, &run, &mut room)? {
-                        break;
-                    }
-                }
-                Some(_) | None => {}
+            match self.delete_expired(rows, now, number, &mut room) {
+                Ok(true) => self.refusals.clear(number),
+                Ok(false) => break,
+                // It is put aside again when its time has come. Those behind it must not wait for that.
+                Err(_) => self.refusals.note(now, number),
             }
             self.expired.remove(&number);
         }
@@ -57,7 +54,21 @@ impl Cell {
         } else if std::mem::take(&mut self.more_expired) {
             self.look_again(now);
         }
-        Ok(())
+    }
+
+    /// Deletes as much of a run as there is room for. Says whether nothing of it is to be deleted any more.
+    fn delete_expired<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        number: u64,
+        room: &mut Slice,
+    ) -> Result<bool, Fault<R::Error>> {
+        match self.load_or_quarantine(rows, number)? {
+            Some(run) if run.is_expired(now) => self.delete(rows, now, &run, room),
+            // Somebody may have taken it back to life.
+            Some(_) | None => Ok(true),
+        }
     }
 
     /// Deletes as much of a run as there is room for. Says whether nothing is left of it.

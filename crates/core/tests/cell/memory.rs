@@ -52,6 +52,8 @@ pub struct Memory {
     pub stumbled: Slot<usize>,
     /// How many bytes a run's row takes; any number, if that is not said.
     pub row_bytes_max: Slot<Option<usize>>,
+    /// Whether nobody is told which runs are due.
+    pub hides_due: Slot<bool>,
     /// Runs that it takes no commits of.
     pub refused: RefCell<BTreeSet<u64>>,
     /// How many commits it did not take.
@@ -243,6 +245,10 @@ impl Rows for Memory {
 
     fn remove(&self, run: &Run) -> Result<usize, Failed> {
         let number = run.id.number;
+        if self.refused.borrow().contains(&number) {
+            self.refusals.set(self.refusals.get() + 1);
+            return Err(Failed::Refused);
+        }
         let stored = self.rows.borrow_mut().remove(&number).expect("it was inserted");
         if let Some(at) = stored.row.wake_at {
             self.by_wake.borrow_mut().remove(&(at, number));
@@ -299,6 +305,9 @@ impl Rows for Memory {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<(Timestamp, u64)>, Failed> {
+        if self.hides_due.get() {
+            return Err(Failed::Refused);
+        }
         let (by_wake, quarantined) = (self.by_wake.borrow(), self.quarantined.borrow());
         let due = by_wake.range((Bound::Excluded(after), Bound::Unbounded));
         let due = due.filter(|(_, number)| !quarantined.contains(number));

@@ -162,12 +162,21 @@ impl Cell {
     pub fn web_socket_error(&self, _socket: &JsValue) {}
 
     /// Commits, arms, orders, returns: it never awaits a program, or every timer of the cell would wait with
-    /// it. An error makes the platform try again, which is the last resort when nothing could be written.
+    /// it. An error makes the platform try again, which is the last resort when the alarm could not be set: it drops an
+    /// alarm that has failed about seven times, and whatever else went wrong, the machine comes back to.
     pub fn alarm(&self) -> Promise {
         let host = self.host().clone();
         guard::promise(async move {
-            host.turn(|machine, store, now| Ok(machine.alarm(store, now)?))
-                .map_err(|fault| JsError::new(&fault.to_string()))?;
+            host.turn(|machine, store, now| {
+                if let Err(fault) = machine.alarm(store, now) {
+                    worker::console_error!(
+                        "stepwell: an alarm could not read the rows: {}",
+                        Fault::from(fault)
+                    );
+                }
+                Ok(())
+            })
+            .map_err(|fault| JsError::new(&fault.to_string()))?;
             Ok(JsValue::UNDEFINED)
         })
     }

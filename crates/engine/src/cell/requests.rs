@@ -242,11 +242,9 @@ impl Host {
     }
 
     fn signal(self: &Rc<Self>, to: &RunId, signal: Signal) -> Result<Answered, Fault> {
-        let (is_new, warning) = self.turn(|machine, store, now| {
-            let warning = machine.signal_warning(store, to, &signal.name)?;
-            Ok((machine.signal(store, now, to, signal)?, warning))
-        })?;
-        let receipt = SignalReceipt { duplicate: !is_new, warning: warning.filter(|_| is_new) };
+        let (is_new, warning) =
+            self.turn(|machine, store, now| Ok(machine.signal_with_warning(store, now, to, signal)?))?;
+        let receipt = SignalReceipt { duplicate: !is_new, warning };
         Ok(Answered::new(if is_new { 202 } else { 200 }, &receipt))
     }
 

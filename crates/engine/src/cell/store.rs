@@ -399,10 +399,17 @@ impl Rows for Store {
 
     fn commit(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry]) -> Result<(), StoreError> {
         // A single statement is atomic by itself.
-        if statements(entries) == 1 {
-            return self.write(run, wake_before, entries);
-        }
-        self.tables.transaction(|| self.write(run, wake_before, entries))
+        let written = if statements(entries) == 1 {
+            self.write(run, wake_before, entries)
+        } else {
+            self.tables.transaction(|| self.write(run, wake_before, entries))
+        };
+        written.inspect_err(|error| {
+            worker::console_error!(
+                "stepwell: what happened to run {} was not stored: {error}",
+                run.id.number
+            );
+        })
     }
 
     fn key(&self, key: &str) -> Result<Option<StoredKey>, StoreError> {

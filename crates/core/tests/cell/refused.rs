@@ -119,7 +119,7 @@ fn asleep(count: u64) -> Memory {
 /// When the alarm is set for after these orders.
 fn armed(cell: &mut Cell) -> Option<Timestamp> {
     let orders = cell.take_orders().into_iter();
-    orders.filter_map(|order| if let Order::Arm(at) = order { Some(at) } else { None }).last()
+    orders.filter_map(|order| if let Order::Arm(at) = order { Some(at) } else { None }).next_back()
 }
 
 #[test]

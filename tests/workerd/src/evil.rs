@@ -28,6 +28,7 @@ const CODE: &str = r#"
 import { RpcTarget, WorkerEntrypoint } from "cloudflare:workers";
 
 let tapped;
+let mute = 0;
 
 // Takes every commit and has always another page, as often as it is told, and counts.
 class Session extends RpcTarget {
@@ -47,13 +48,19 @@ class Session extends RpcTarget {
 export default class extends WorkerEntrypoint {
   describe() { return this.env.APP.describe(); }
 
-  activate(activation, session) {
+  async activate(activation, session) {
     tapped = JSON.parse(activation);
+    // Not even a beat. A timer, because the runtime ends a call that nothing can ever answer.
+    if (mute-- > 0) await new Promise((resolve) => setTimeout(resolve, 600_000));
     return this.env.APP.activate(activation, session.dup());
   }
 
   async fetch(request) {
-    const { service, method, activation, most, more } = await request.json();
+    const { service, method, activation, most, more, silences } = await request.json();
+    if (silences !== undefined) {
+      mute = silences;
+      return new Response();
+    }
     const session = new Session(most);
     if (activation.upload) {
       let left = activation.upload.megabytes;
@@ -105,6 +112,13 @@ impl Outcome {
         let answer: Value = serde_json::from_str(self.answer["answer"].as_str()?).ok()?;
         Some(answer["refused"]["code"].as_str()?.to_owned())
     }
+}
+
+/// Lets it be silent about its next calls, so many of them: see [`Engine::start_with_tap`].
+pub async fn silence(engine: &Engine, calls: u32) -> Result<()> {
+    let answer = engine.engine.http_at(1).post("/", json!({ "silences": calls }).to_string()).await?;
+    ensure!(answer.status == 200, "{} {}", answer.status, answer.body);
+    Ok(())
 }
 
 /// Lets it call a program; its session answers `most` times.

@@ -7,10 +7,14 @@ use serde_json::json;
 use stepwell_workerd_tests::{
     TestResult,
     engine::{Client, Engine, Form},
+    evil,
 };
 
 /// How long the engine takes what an app said for what it would say, and some.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long a cell waits to hear of a program.
+const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// Starts runs until one is answered as expected.
 async fn until_answered(client: &Client, workflow: &str, expected: u16) -> Result<serde_json::Value> {
@@ -87,5 +91,27 @@ async fn a_step_times_out_after_what_the_deployment_says() -> TestResult {
     let engine = Engine::start_with(Form::AllInOne, &[("STEPWELL_STEP_TIMEOUT", "soon")]).await?;
     let refused = engine.client().start("ten", &json!(null), None, 0).await?;
     assert!(refused.body.contains("STEPWELL_STEP_TIMEOUT is 'soon'"), "{}", refused.body);
+    Ok(())
+}
+
+/// The first call of the program hangs, and says nothing.
+#[tokio::test]
+async fn a_program_that_says_nothing_is_given_up_and_called_again() -> TestResult {
+    let engine = Engine::start_with_tap().await?;
+    evil::silence(&engine, 1).await?;
+    let (client, began) = (engine.client(), Instant::now());
+    let run = client.start_id("ten", json!(null)).await?;
+    let ended = loop {
+        let view = client.show(&run, 20).await?.json()?;
+        if view["status"] == "completed" {
+            break view;
+        }
+        assert!(began.elapsed() < SILENT_FOR + Duration::from_secs(20), "it is not called again: {view}");
+    };
+    assert!(began.elapsed() >= SILENT_FOR, "it is called again after {:?}", began.elapsed());
+    assert_eq!(ended["activations"], 2);
+    // The host has let the call go, and does not only call the program anew.
+    let log = engine.engine.log();
+    assert!(log.contains("nothing was heard of run 1 for 60 s"), "{log}");
     Ok(())
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use rand::Rng;
-use stepwell_workerd_tests::{Listener, Object, TestResult, Workerd, probe, probe_with_app};
+use stepwell_workerd_tests::{
+    Config, Listener, Object, TestResult, Worker, Workerd, probe, probe_with_app,
+};
 
 #[tokio::test]
 async fn a_session_commits_rows_from_a_second_worker() -> TestResult {
@@ -82,5 +84,54 @@ async fn an_acknowledged_session_commit_survives_sigkill() -> TestResult {
         acknowledged_in_all += acknowledged;
     }
     println!("{acknowledged_in_all} acknowledged commits over {KILLS} kills, none lost");
+    Ok(())
+}
+
+/// An object calls a program that says something every 50 ms and never returns, and disposes the call.
+const CALLER: &str = r#"
+import { DurableObject, RpcTarget } from "cloudflare:workers";
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+class Session extends RpcTarget {
+  heard = 0;
+  hear() { this.heard += 1; }
+}
+export class Caller extends DurableObject {
+  async disposeCall() {
+    const session = new Session();
+    const call = this.env.PROGRAM.talk(session);
+    await pause(500);
+    const before = session.heard;
+    call[Symbol.dispose]();
+    await pause(1_000);
+    return { before, after: session.heard };
+  }
+}
+export default {
+  async fetch(_, env) { return Response.json(await env.CALLER.getByName("a").disposeCall()); },
+};
+"#;
+
+const PROGRAM: &str = r#"
+import { WorkerEntrypoint } from "cloudflare:workers";
+export default class extends WorkerEntrypoint {
+  async talk(session) {
+    while (true) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      await session.hear();
+    }
+  }
+}
+"#;
+
+#[tokio::test]
+async fn a_call_goes_on_when_its_promise_is_disposed() -> TestResult {
+    let caller = Worker::inline("caller", [("main.js", CALLER)])
+        .durable_object("CALLER", "Caller")
+        .service("PROGRAM", "program");
+    let program = Worker::inline("program", [("main.js", PROGRAM)]);
+    let workerd = Workerd::start(&Config::serving("caller").worker(caller).worker(program)).await?;
+    let heard = workerd.http().get("/").await?.json()?;
+    assert!(heard["before"].as_u64() > Some(2), "{heard}");
+    assert!(heard["after"].as_u64() > heard["before"].as_u64().map(|before| before + 5), "{heard}");
     Ok(())
 }

@@ -57,7 +57,8 @@ impl Host {
         });
     }
 
-    /// The machine has given up on a call: nobody waits for its end any more.
+    /// The machine has given up on a call: nobody waits for its end any more. The call itself goes on where the program
+    /// is: the runtime cancels none, even if its promise is disposed (`tests/workerd/tests/sessions.rs`).
     pub(super) fn give_up(&self, number: u64, epoch: Epoch) {
         if let Some(call) = self.calls.borrow_mut().remove(&(number, epoch)) {
             // It may have ended at this very moment.

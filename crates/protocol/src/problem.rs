@@ -90,10 +90,15 @@ pub enum Code {
     RunUnreadable,
     /// Something is wrong in Stepwell itself.
     Internal,
+    /// A code of a newer release. Codes are stored with runs: one that is not known must not make a run unreadable.
+    /// Nobody makes such a problem, so it has no page.
+    #[serde(other)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    Unknown,
 }
 
 impl Code {
-    /// Every code there is.
+    /// Every code that this release knows.
     pub const ALL: [Self; 40] = [
         Self::Unauthorized,
         Self::RouteNotFound,
@@ -174,7 +179,8 @@ impl Code {
             | Self::AppKeyMissing
             | Self::ActivationUnverified
             | Self::Misconfigured
-            | Self::Internal => 500,
+            | Self::Internal
+            | Self::Unknown => 500,
             Self::AppUnreachable => 502,
             // Not 503: it does not pass by itself.
             Self::CellFull => 507,
@@ -224,6 +230,7 @@ impl Code {
             Self::TooManySignals => "too_many_signals",
             Self::RunUnreadable => "run_unreadable",
             Self::Internal => "internal",
+            Self::Unknown => "unknown",
         }
     }
 
@@ -275,6 +282,7 @@ impl Code {
             Self::TooManySignals => "The run has too many signals",
             Self::RunUnreadable => "The stored run cannot be read",
             Self::Internal => "Something is wrong in Stepwell",
+            Self::Unknown => "A problem that this release does not know",
         }
     }
 }
@@ -326,5 +334,18 @@ impl Problem {
     #[must_use]
     pub fn after(self, seconds: u32) -> Self {
         Self { retry_after: Some(seconds), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_with_the_code_of_a_newer_release_can_be_read_and_keeps_its_words() {
+        let text = r#"{"code":"moon_not_full","title":"Wait","detail":"It is waning.","status":503}"#;
+        let problem: Problem = serde_json::from_str(text).expect("an unknown code is no obstacle");
+        assert_eq!((problem.code, problem.detail.as_str()), (Code::Unknown, "It is waning."));
+        assert!(!Code::ALL.contains(&Code::Unknown));
     }
 }

@@ -231,6 +231,7 @@ impl Tables {
         let tail = Tail {
             head: journal.last().map_or(Seq(0), |last| last.seq),
             trailer: journal.last().and_then(|last| last.trailer).unwrap_or_default(),
+            quarantined: false,
         };
         let id = RunId { place: place.clone(), number, suffix: row.suffix.to_string() };
         let run = Run::from_row(id, row.workflow.to_string(), row.created_at, &row.state, tail);

@@ -71,8 +71,6 @@ impl Cell {
         match action {
             Action::Cancel => drop(self.drive_by(rows, now, number, Some(act), |_| Input::Cancel)?),
             Action::Pause => drop(self.drive_by(rows, now, number, Some(act), |_| Input::Pause)?),
-            // Its program goes on from where it was, which is nowhere else than before.
-            Action::Resume if self.release(rows, now, &run)? => {}
             Action::Resume => {
                 drop(self.drive_by(rows, now, number, Some(act), |slot| Input::Resume { slot })?);
             }

@@ -118,7 +118,7 @@ impl Cell {
     ) -> Result<(), Fault<R::Error>> {
         let run = match self.runs.get(&number) {
             Some(run) => run.clone(),
-            None => match self.load_or_quarantine(rows, number)? {
+            None => match self.load_or_quarantine(rows, now, number)? {
                 Some(run) => run,
                 None => return Ok(()),
             },

@@ -62,6 +62,7 @@ impl Cell {
         act: Option<Act>,
         input: impl FnOnce(Option<Slot>) -> Input,
     ) -> Result<Decision, Fault<R::Error>> {
+        let run = self.release(rows, now, run)?;
         let slot = self.slot(now, &run.workflow, run.dispatch);
         let mut decision = run.decide(now, input(slot))?;
         if !decision.entries.is_empty() {

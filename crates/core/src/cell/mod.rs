@@ -50,7 +50,8 @@ pub use retention::DELETE_SLICE;
 pub use room::FULL_PERCENT;
 pub use rows::{Fault, KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed};
 pub use telling::{LINGER_MS, PUBLISHED_BYTES_MAX, TELL_EVERY_MS, TOLD_BYTES_MAX};
-pub use unreadable::unreadable;
+pub(crate) use unreadable::unreadable_journal;
+pub use unreadable::{LOOK_AT_UNREADABLE_MS, readable_again, unreadable};
 
 use self::{live::Live, queued::Nudges, telling::Telling, watching::Watching};
 use crate::{

@@ -64,7 +64,7 @@ impl Cell {
         number: u64,
         room: &mut Slice,
     ) -> Result<bool, Fault<R::Error>> {
-        match self.load_or_quarantine(rows, number)? {
+        match self.load_or_quarantine(rows, now, number)? {
             Some(run) if run.is_expired(now) => self.delete(rows, now, &run, room),
             // Somebody may have taken it back to life.
             Some(_) | None => Ok(true),

@@ -19,13 +19,12 @@ pub trait Rows {
     /// runs are not affected; any other error is the storage's.
     fn is_unreadable(error: &Self::Error) -> bool;
 
-    /// Takes a run that cannot be read out of everyone's way: its status is paused, and it has no wake time. One
-    /// statement that reads and changes nothing else of the row.
-    fn quarantine(&self, number: u64, error: &Self::Error) -> Result<(), Self::Error>;
+    /// Takes a run that cannot be read out of everyone's way until then: its status is paused, and that is its wake
+    /// time. No other row has both. One statement that reads and changes nothing else of the row.
+    fn quarantine(&self, number: u64, error: &Self::Error, until: Timestamp) -> Result<(), Self::Error>;
 
-    /// Undoes that for a run that can be read again: its status and its wake time are those of its state. Says whether
-    /// it was in quarantine.
-    fn release(&self, run: &Run) -> Result<bool, Self::Error>;
+    /// Undoes that for a run that can be read again: its status and its wake time are those of its state.
+    fn release(&self, run: &Run) -> Result<(), Self::Error>;
 
     /// A run's state, from its row and its journal's tail.
     fn run(&self, number: u64) -> Result<Option<Run>, Self::Error>;

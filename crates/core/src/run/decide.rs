@@ -50,6 +50,7 @@ impl Run {
             created_at: now,
             epoch: Epoch(0),
             head: Seq(0),
+            quarantined: false,
             began_at: Seq(0),
             mark: None,
             inbox: Inbox::default(),

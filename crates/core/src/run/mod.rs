@@ -115,6 +115,9 @@ pub struct Run {
     pub epoch: Epoch,
     /// The last position of its journal.
     pub head: Seq,
+    /// Whether it could not be read when its cell last looked at it, and does not go on before the next look. Only the
+    /// row's columns say so: see [`crate::cell::Rows::quarantine`].
+    pub quarantined: bool,
     /// Where its journal ended when its latest activation began.
     pub began_at: Seq,
     /// The last commit of its program.
@@ -530,6 +533,9 @@ pub enum Reply {
 impl Run {
     /// Where it stands, in the word that people see.
     pub fn status(&self) -> Status {
+        if self.quarantined {
+            return Status::Paused;
+        }
         match &self.phase {
             Phase::Pending { .. } => Status::Pending,
             Phase::Running { .. } => Status::Running,

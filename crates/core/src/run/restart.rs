@@ -6,7 +6,7 @@ use super::{
     CUTS_MAX, Cut, Decision, Entry, PauseWhy, Phase, Rejection, Reply, Run, Signal, Slot, Trouble,
     decide::deadline,
 };
-use crate::cell::unreadable;
+use crate::cell::unreadable_journal;
 
 impl Run {
     /// Nothing new is begun. What its program is doing at this moment may still be recorded.
@@ -29,7 +29,7 @@ impl Run {
                 Decision { reply: Reply::Unchanged, ..Decision::default() }
             }
             Phase::Pending { .. } | Phase::Running { .. } | Phase::Suspended => Decision {
-                entries: vec![Entry::Paused(PauseWhy::Problem(unreadable()))],
+                entries: vec![Entry::Paused(PauseWhy::Problem(unreadable_journal()))],
                 effects: vec![],
                 reply: Reply::Done,
             },

@@ -29,13 +29,15 @@ pub struct RunRow {
     pub state: String,
 }
 
-/// What the journal says about its own end.
+/// What is read of a run beside its state: what the journal says about its own end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tail {
     /// Its last position.
     pub head: Seq,
     /// What its last event says besides.
     pub trailer: Trailer,
+    /// Whether the row's columns say that the run is in quarantine.
+    pub quarantined: bool,
 }
 
 /// When a run's states last changed: see [`crate::stream::Stamper`].
@@ -249,6 +251,7 @@ impl Run {
             created_at,
             epoch: state.epoch,
             head: tail.head,
+            quarantined: tail.quarantined,
             began_at: state.began_at,
             mark: mark.filter(|mark| counts(&state.cuts, mark.through)),
             inbox,

@@ -8,7 +8,7 @@ use stepwell_protocol::{
 };
 
 use super::{End, Entry, PauseWhy, Phase, Run, Session, Trouble};
-use crate::access::ROOT;
+use crate::{access::ROOT, cell::readable_again};
 
 /// How many names a warning shows.
 const WARNING_NAMES_MAX: usize = 8;
@@ -34,13 +34,16 @@ impl From<&Run> for RunView {
             Phase::Pending { .. } => problem = run.refusal(),
             Phase::Paused { why: PauseWhy::Request } | Phase::Running { .. } | Phase::Suspended => {}
         }
+        if run.quarantined {
+            problem = Some(readable_again());
+        }
         Self {
             id: run.id.clone(),
             workflow: run.workflow.clone(),
             status: run.status(),
             created_at: run.created_at,
             ended_at,
-            wakes_at: run.next_open(),
+            wakes_at: run.next_open().filter(|_| !run.quarantined),
             waits_for: run.open.iter().filter_map(|open| open.signal.clone()).collect(),
             output: None,
             error: None,
@@ -91,6 +94,7 @@ impl Run {
             Phase::Running { .. } | Phase::Suspended => self.next_due(),
             Phase::Paused { .. } | Phase::Ended { .. } => None,
         };
+        let next_wake = next_wake.filter(|_| !self.quarantined);
         let Trouble { strikes, suspicion, losses, unstored, .. } = self.current_trouble();
         let losses = losses + unstored;
         let trouble =
@@ -117,6 +121,9 @@ impl Run {
     }
 
     fn because(&self, now: Timestamp) -> String {
+        if self.quarantined {
+            return readable_again().detail;
+        }
         let ago = |since: Timestamp| now.as_millis().saturating_sub(since.as_millis());
         if let (Phase::Pending { .. }, Some(problem)) = (&self.phase, self.refusal()) {
             return problem.detail;

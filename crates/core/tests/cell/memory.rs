@@ -46,8 +46,8 @@ pub struct Memory {
     pub deleted: Slot<usize>,
     /// Runs whose rows cannot be read.
     pub damaged: RefCell<BTreeSet<u64>>,
-    /// Runs that were set aside for that.
-    pub quarantined: RefCell<BTreeSet<u64>>,
+    /// Runs that were set aside for that, and until when.
+    pub quarantined: RefCell<BTreeMap<u64, Timestamp>>,
     /// How often a damaged row was read.
     pub stumbled: Slot<usize>,
     /// How many bytes a run's row takes; any number, if that is not said.
@@ -128,13 +128,14 @@ impl Rows for Memory {
         *error == Failed::Unreadable
     }
 
-    fn quarantine(&self, number: u64, _: &Failed) -> Result<(), Failed> {
-        self.quarantined.borrow_mut().insert(number);
+    fn quarantine(&self, number: u64, _: &Failed, until: Timestamp) -> Result<(), Failed> {
+        self.quarantined.borrow_mut().insert(number, until);
         Ok(())
     }
 
-    fn release(&self, run: &Run) -> Result<bool, Failed> {
-        Ok(self.quarantined.borrow_mut().remove(&run.id.number))
+    fn release(&self, run: &Run) -> Result<(), Failed> {
+        self.quarantined.borrow_mut().remove(&run.id.number);
+        Ok(())
     }
 
     fn run(&self, number: u64) -> Result<Option<Run>, Failed> {
@@ -144,7 +145,9 @@ impl Rows for Memory {
             return Err(Failed::Unreadable);
         }
         Ok(self.rows.borrow().get(&number).map(|Stored { run, row, journal, trailer, .. }| {
-            let tail = Tail { head: journal.last().map_or(Seq(0), |record| record.seq), trailer: *trailer };
+            let head = journal.last().map_or(Seq(0), |record| record.seq);
+            let quarantined = self.quarantined.borrow().contains_key(&number);
+            let tail = Tail { head, trailer: *trailer, quarantined };
             let Run { id, workflow, created_at, .. } = run.clone();
             Run::from_row(id, workflow, created_at, &row.state, tail).expect("it was written by a run")
         }))
@@ -310,8 +313,12 @@ impl Rows for Memory {
         }
         let (by_wake, quarantined) = (self.by_wake.borrow(), self.quarantined.borrow());
         let due = by_wake.range((Bound::Excluded(after), Bound::Unbounded));
-        let due = due.filter(|(_, number)| !quarantined.contains(number));
-        let due: Vec<_> = due.take_while(|(at, _)| *at <= now).take(limit).copied().collect();
+        let due = due.filter(|(_, number)| !quarantined.contains_key(number));
+        let mut due: Vec<_> = due.take_while(|(at, _)| *at <= now).take(limit).copied().collect();
+        let set_aside = quarantined.iter().map(|(number, at)| (*at, *number));
+        due.extend(set_aside.filter(|wake| *wake > after && wake.0 <= now));
+        due.sort_unstable();
+        due.truncate(limit);
         self.scanned.set(self.scanned.get() + due.len());
         Ok(due)
     }
@@ -326,7 +333,7 @@ impl Rows for Memory {
         let (rows, by_wake, quarantined) =
             (self.rows.borrow(), self.by_wake.borrow(), self.quarantined.borrow());
         let due = by_wake.range((Bound::Excluded(after), Bound::Unbounded));
-        let due = due.filter(|(_, number)| !quarantined.contains(number));
+        let due = due.filter(|(_, number)| !quarantined.contains_key(number));
         let due = due.take_while(|(at, _)| *at <= now);
         let due = due.filter(|(_, number)| rows.get(number).is_some_and(|row| row.run.workflow == workflow));
         let due: Vec<_> = due.take(limit).copied().collect();

@@ -3,7 +3,7 @@
 //! One row for each run, one for each event of its journal; one more for an idempotency key, a signal's id, a
 //! tag or an attribute, if there is one. The only secondary index finds what is due.
 
-mod list;
+pub(super) mod list;
 mod removal;
 
 use std::cell::Cell as Slot;
@@ -304,18 +304,16 @@ impl Rows for Store {
         }
     }
 
-    fn quarantine(&self, run: u64, error: &StoreError) -> Result<(), StoreError> {
+    fn quarantine(&self, run: u64, error: &StoreError, until: Timestamp) -> Result<(), StoreError> {
         worker::console_error!("stepwell: run {run} is set aside: {error}");
-        let query = "UPDATE runs SET status = ?, wake_at = NULL WHERE number = ?";
-        self.tables.execute(query, &[Status::Paused.as_str().into(), number(run)])
+        let query = "UPDATE runs SET status = ?, wake_at = ? WHERE number = ?";
+        self.tables.execute(query, &[Status::Paused.as_str().into(), time(Some(until)), number(run)])
     }
 
-    fn release(&self, run: &Run) -> Result<bool, StoreError> {
+    fn release(&self, run: &Run) -> Result<(), StoreError> {
         let row = run.to_row();
-        // Only a row in quarantine has another status than its state.
-        let query = "UPDATE runs SET status = ?1, wake_at = ?2 WHERE number = ?3 AND status <> ?1";
-        let values = [row.status.into(), time(row.wake_at), number(run.id.number)];
-        Ok(self.tables.execute_counted(query, &values)? > 0)
+        let query = "UPDATE runs SET status = ?, wake_at = ? WHERE number = ?";
+        self.tables.execute(query, &[row.status.into(), time(row.wake_at), number(run.id.number)])
     }
 
     fn run(&self, run: u64) -> Result<Option<Run>, StoreError> {
@@ -325,7 +323,8 @@ impl Rows for Store {
         let rows = self.tables.rows(
             "SELECT suffix, workflow, created_at, state, (SELECT value FROM meta WHERE key = 'place'),
                (SELECT max(seq) FROM journal WHERE run = number),
-               (SELECT mark FROM journal WHERE run = number ORDER BY seq DESC LIMIT 1)
+               (SELECT mark FROM journal WHERE run = number ORDER BY seq DESC LIMIT 1),
+               status = 'paused' AND wake_at IS NOT NULL
              FROM runs WHERE number = ?",
             &[number(run)],
         )?;
@@ -336,7 +335,7 @@ impl Rows for Store {
             Some(trailer) => parse(&trailer, "mark")?,
             None => Trailer::default(),
         };
-        let tail = Tail { head: row.seq(5), trailer };
+        let tail = Tail { head: row.seq(5), trailer, quarantined: row.number(7, "status")? > 0 };
         let (workflow, state) = (row.text(1, "workflow")?, row.text(3, "state")?);
         Ok(Some(Run::from_row(id, workflow, row.time(2)?, &state, tail)?))
     }

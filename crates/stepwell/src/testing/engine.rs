@@ -453,8 +453,11 @@ impl Engine {
     /// The cell dies and comes back: only rows are left.
     pub fn die(&mut self) {
         clock::reset(self.now.as_millis());
-        let tail =
-            Tail { head: self.journal.last().map_or(Seq(0), |record| record.seq), trailer: self.trailer };
+        let tail = Tail {
+            head: self.journal.last().map_or(Seq(0), |record| record.seq),
+            trailer: self.trailer,
+            quarantined: false,
+        };
         let Run { id, workflow, created_at, .. } = self.run.clone();
         self.run = Run::from_row(id, workflow, created_at, &self.row.state, tail).expect("just written");
         self.give(Input::Reload).expect("it is never refused");

@@ -120,8 +120,11 @@ impl Bench {
 
     /// What the next instance of the cell would read.
     fn reloaded(&self) -> Run {
-        let tail =
-            Tail { head: self.journal.last().map_or(Seq(0), |record| record.seq), trailer: self.trailer };
+        let tail = Tail {
+            head: self.journal.last().map_or(Seq(0), |record| record.seq),
+            trailer: self.trailer,
+            quarantined: false,
+        };
         let Run { id, workflow, created_at, .. } = self.run.clone();
         Run::from_row(id, workflow, created_at, &self.row.state, tail).expect("it was just written")
     }

@@ -158,7 +158,7 @@ impl Store {
         let Some(place) = self.place()? else { return Ok(Vec::new()) };
         let rows = self.tables.rows(
             "SELECT number, suffix, workflow, created_at, state, iif(status = 'failed', result, NULL),
-               (SELECT max(seq) FROM journal WHERE run = number)
+               (SELECT max(seq) FROM journal WHERE run = number), status = 'paused' AND wake_at IS NOT NULL
              FROM runs WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC",
             &[listed(numbers)],
         )?;
@@ -178,7 +178,8 @@ impl Store {
 /// What a run looks like, from its row.
 fn view(row: &Row, id: &RunId) -> Result<RunView, StoreError> {
     // The last commit is not part of what is shown.
-    let tail = Tail { head: row.seq(6), trailer: Trailer::default() };
+    let quarantined = row.number(7, "status")? > 0;
+    let tail = Tail { head: row.seq(6), trailer: Trailer::default(), quarantined };
     let (workflow, state) = (row.text(2, "workflow")?, row.text(4, "state")?);
     let mut view = RunView::from(&Run::from_row(id.clone(), workflow, row.time(3)?, &state, tail)?);
     if let Some(failure) = row.optional_text(5) {
@@ -261,7 +262,7 @@ fn fits(filter: &Filter, labels: usize, row: &Row, created_at: Timestamp) -> Res
 }
 
 /// A status. One that is none is that of a run that cannot be read, which counts as paused.
-fn status(row: &Row, column: u32) -> Status {
+pub(in crate::cell) fn status(row: &Row, column: u32) -> Status {
     row.optional_text(column).and_then(|word| Status::of(&word)).unwrap_or(Status::Paused)
 }
 

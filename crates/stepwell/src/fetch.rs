@@ -113,7 +113,8 @@ impl Fetch {
         let request = Request::new_with_init(&url, &init).map_err(|_| {
             Error::terminal(format!("{what} cannot be sent: check the address, the method and the body"))
         })?;
-        let response = worker::Fetch::Request(request).send_with_signal(&info.signal()?).await?;
+        let sent = worker::Fetch::Request(request).send_with_signal(&info.signal()?).await;
+        let response = sent.map_err(|error| Error::msg(format!("{what} got no answer: {error}")))?;
         Ok(Answer { what, response })
     }
 
@@ -159,14 +160,25 @@ impl Answer {
     pub async fn json<T: DeserializeOwned>(self) -> Result<T> {
         let what = self.what.clone();
         let text = self.text().await?;
-        serde_json::from_str(&text)
-            .map_err(|error| Error::msg(format!("{what} answered something else than expected: {error}")))
+        serde_json::from_str(&text).map_err(|error| {
+            Error::msg(format!("{what} answered something else than expected: {error}: {}", beginning(&text)))
+        })
     }
 
     /// The `worker` crate's own response, for all else.
     pub fn into_response(self) -> worker::Response {
         self.response
     }
+}
+
+/// As much of a body as fits into an error.
+fn beginning(text: &str) -> String {
+    const SHOWN: usize = 120;
+    let mut shown: String = text.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    if text.chars().count() > SHOWN {
+        shown.push('…');
+    }
+    if shown.is_empty() { "the body is empty".into() } else { shown }
 }
 
 /// What people may see of an address, which may carry a password before its host, and a key in its query.

@@ -353,9 +353,19 @@ fn what_is_drawn_within_steps_or_from_the_context_is_sound() {
     crash_everywhere(App::new().workflow(sound), "sound", &());
 }
 
+/// How the run ended says more than what it did not come to.
+#[test]
+fn a_mock_of_a_step_that_the_run_did_not_come_to_hides_no_error() {
+    let outcome = Test::new(app())
+        .mock("charge", |_| Err::<String, _>(Error::terminal("no bank")))
+        .mock("never", |_| Ok(1))
+        .run("order", &7);
+    assert!(outcome.error().message.contains("no bank"), "{:?}", outcome.error());
+}
+
 #[test]
 #[should_panic(
-    expected = "no step 'chagre' ran, so its mock replaced nothing; the steps that ran: {\"charge\""
+    expected = "no step 'chagre' ran, so its mock replaced nothing; the steps that ran without a mock: [\"charge\""
 )]
 fn a_misspelt_mock_fails_the_test() {
     let _ = Test::new(app()).mock("chagre", |_| Ok("mocked")).run("order", &7);

@@ -18,7 +18,8 @@ pub fn run_row(data: &[u8]) {
     json::check::<ToldMark>(text);
     json::check::<Reader>(text);
     let (state, head) = parted(text);
-    let tail = Tail { head: Seq(head.parse().unwrap_or_default()), trailer: Trailer::default() };
+    let tail =
+        Tail { head: Seq(head.parse().unwrap_or_default()), trailer: Trailer::default(), quarantined: false };
     let Some(run) = read(state, tail) else { return };
     let row = run.to_row();
     let again = read(&row.state, tail).expect("it was just written").to_row();

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use rand::Rng;
-use stepwell_workerd_tests::{
-    Config, Listener, Object, TestResult, Worker, Workerd, probe, probe_with_app,
-};
+use stepwell_workerd_tests::{Config, Listener, Object, TestResult, Worker, Workerd, probe, probe_with_app};
 
 #[tokio::test]
 async fn a_session_commits_rows_from_a_second_worker() -> TestResult {

@@ -154,7 +154,11 @@ impl Run {
                     (retries, "for the next attempt of a step"),
                 ];
                 let parts: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(_, what)| *what).collect();
-                format!("It waits {}.", parts.join(" or "))
+                let waits = format!("It waits {}.", parts.join(" or "));
+                match self.last_error.as_ref().filter(|_| retries > 0) {
+                    Some(last) => format!("{waits} Step '{}' failed: {}", last.step, last.message),
+                    None => waits,
+                }
             }
             Phase::Paused { why: PauseWhy::Request } => {
                 format!("{} has paused it. Resume it to go on.", self.who(Deed::Pause))

@@ -83,8 +83,8 @@ fn alarms(cell: &mut Cell, rows: &Memory, mut now: Timestamp, until: Timestamp) 
     loop {
         cell.alarm(rows, now).expect("one row is not the storage");
         let orders = cell.take_orders().into_iter();
-        let armed = orders.filter_map(|order| if let Order::Arm(at) = order { Some(at) } else { None });
-        match armed.last() {
+        let mut armed = orders.filter_map(|order| if let Order::Arm(at) = order { Some(at) } else { None });
+        match armed.next_back() {
             Some(at) if at <= until => now = at,
             Some(_) | None => return,
         }

@@ -46,7 +46,7 @@ pub use people::{ACTS_MAX, Signal};
 pub use retry::delay_ms;
 pub use row::{Corrupt, RunRow, Stamps, Tail};
 pub use spent::Spent;
-pub use trouble::Trouble;
+pub use trouble::{STRIKES_MAX, SUSPICION_ALONE, Trouble, UNSTORED_MAX};
 pub(crate) use why::with_result;
 
 /// How long a cell waits to hear of an activation that it does not hold the call of. Longer than two beats
@@ -55,19 +55,6 @@ pub const LEASE_MS: u64 = 6_000;
 
 /// How often whoever holds the call of such an activation says that it is alive.
 pub const BEAT_MS: u64 = 2_000;
-
-/// After being orphaned this often without progress, a run is activated alone.
-pub const SUSPICION_ALONE: u32 = 2;
-
-/// After dying this often without progress, and by nobody else's fault, a run is failed.
-pub const STRIKES_MAX: u32 = 10;
-
-/// After so many activations in a row whose report the storage did not take, a run is paused: each of them may have
-/// run the same steps again. Only those count after which the storage did take a note of that for this very run. So an
-/// outage of the whole storage counts nobody anything: a note that is not taken is not counted, and no program is
-/// called either. With the pauses between them, ten take about a minute, which a disturbance that refuses one run and
-/// spares its notes rarely lasts.
-pub const UNSTORED_MAX: u32 = 10;
 
 /// The longest pause between two activations of a run whose program dies or cannot be reached; on average, where
 /// chance has a say in it, which may make it twice as long. So half a minute after an app is back, all its runs are.

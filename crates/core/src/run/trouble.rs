@@ -5,6 +5,19 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{Code, Seq};
 
+/// After being orphaned this often without progress, a run is activated alone.
+pub const SUSPICION_ALONE: u32 = 2;
+
+/// After dying this often without progress, and by nobody else's fault, a run is failed.
+pub const STRIKES_MAX: u32 = 10;
+
+/// After so many activations in a row whose report the storage did not take, a run is paused: each of them may have
+/// run the same steps again. Only those count after which the storage did take a note of that for this very run. So an
+/// outage of the whole storage counts nobody anything: a note that is not taken is not counted, and no program is
+/// called either. With the pauses between them, ten take about a minute, which a disturbance that refuses one run and
+/// spares its notes rarely lasts.
+pub const UNSTORED_MAX: u32 = 10;
+
 /// What went wrong since the program last wrote something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {

@@ -4,6 +4,7 @@
 //! tag or an attribute, if there is one. The only secondary index finds what is due.
 
 pub(super) mod list;
+mod quarantine;
 mod removal;
 
 use std::cell::Cell as Slot;
@@ -150,12 +151,6 @@ impl Store {
     /// Keeps where a sweep has stopped.
     pub fn keep_sweep_cursor(&self, cursor: &str) -> Result<(), StoreError> {
         self.tables.execute("INSERT OR REPLACE INTO meta VALUES('sweep', ?)", &[cursor.into()])
-    }
-
-    /// A run whose state cannot be read, as far as it can be shown.
-    pub fn unreadable_view(&self, id: &RunId) -> Result<Option<RunView>, StoreError> {
-        let found = self.views(&[id.number])?.pop();
-        Ok(found.filter(|view| view.id == *id))
     }
 
     /// Adds what a run gave to its view.
@@ -305,15 +300,11 @@ impl Rows for Store {
     }
 
     fn quarantine(&self, run: u64, error: &StoreError, until: Timestamp) -> Result<(), StoreError> {
-        worker::console_error!("stepwell: run {run} is set aside: {error}");
-        let query = "UPDATE runs SET status = ?, wake_at = ? WHERE number = ?";
-        self.tables.execute(query, &[Status::Paused.as_str().into(), time(Some(until)), number(run)])
+        self.quarantine_run(run, error, until)
     }
 
     fn release(&self, run: &Run) -> Result<(), StoreError> {
-        let row = run.to_row();
-        let query = "UPDATE runs SET status = ?, wake_at = ? WHERE number = ?";
-        self.tables.execute(query, &[row.status.into(), time(row.wake_at), number(run.id.number)])
+        self.release_run(run)
     }
 
     fn run(&self, run: u64) -> Result<Option<Run>, StoreError> {

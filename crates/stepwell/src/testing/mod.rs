@@ -175,7 +175,7 @@ impl Test {
     /// Runs a workflow to its end, or until it waits for something that will not come.
     ///
     /// # Panics
-    /// If the run completes, a mock has replaced nothing, and a step ran without a mock: the mock has the wrong name.
+    /// If a mock has replaced nothing and a step ran without one, unless the run failed: the mock has the wrong name.
     #[track_caller]
     pub fn run<I: Serialize + ?Sized>(self, workflow: &str, input: &I) -> Outcome {
         let scenario = self.scenario(workflow, input);
@@ -238,8 +238,8 @@ impl Scenario {
         }
         let start = engine.now;
         let ended = engine.run_to_end();
-        // One that ends early, or waits, may not have come to all of them: how it ended says more.
-        if matches!(death, Death::Never) && matches!(ended, Ended::Completed(_)) {
+        // One that failed may not have come to all of them, and its error says more.
+        if matches!(death, Death::Never) && !matches!(ended, Ended::Failed(_) | Ended::Paused(_)) {
             self.check_mocks(&engine.ran);
         }
         Outcome::new(ended, start, engine, effects::take())

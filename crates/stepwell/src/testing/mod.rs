@@ -175,7 +175,7 @@ impl Test {
     /// Runs a workflow to its end, or until it waits for something that will not come.
     ///
     /// # Panics
-    /// If a mock has replaced nothing and a step ran without one, unless the run failed: the mock has the wrong name.
+    /// If a mock has replaced nothing and a step ran without one: the mock has the wrong name.
     #[track_caller]
     pub fn run<I: Serialize + ?Sized>(self, workflow: &str, input: &I) -> Outcome {
         let scenario = self.scenario(workflow, input);
@@ -238,23 +238,23 @@ impl Scenario {
         }
         let start = engine.now;
         let ended = engine.run_to_end();
-        // One that failed may not have come to all of them, and its error says more.
-        if matches!(death, Death::Never) && !matches!(ended, Ended::Failed(_) | Ended::Paused(_)) {
-            self.check_mocks(&engine.ran);
+        if matches!(death, Death::Never) {
+            self.check_mocks(&engine.ran, &ended);
         }
         Outcome::new(ended, start, engine, effects::take())
     }
 
     /// A mock that replaces nothing has the wrong name: the step's own code ran instead.
     #[track_caller]
-    fn check_mocks(&self, ran: &[String]) {
+    fn check_mocks(&self, ran: &[String], ended: &Ended) {
         let steps: BTreeSet<_> = ran.iter().filter_map(|op| op.splitn(3, ':').nth(2)).collect();
         let unused = self.mocks.keys().find(|mock| !steps.contains(mock.as_str()));
         let own: Vec<_> = steps.into_iter().filter(|step| !self.mocks.contains_key(*step)).collect();
         // Where every step that ran had a mock, the others are for runs that go further.
         assert!(
             unused.is_none() || own.is_empty(),
-            "no step '{}' ran, so its mock replaced nothing; the steps that ran without a mock: {own:?}",
+            "no step '{}' ran, so its mock replaced nothing; the steps that ran without a mock: {own:?}; the \
+             run: {ended:?}",
             unused.map_or("", String::as_str)
         );
     }

@@ -1,5 +1,7 @@
 //! What the VM and the futures of [`crate::ops`] share.
 
+mod open;
+
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -9,7 +11,7 @@ use std::{
 
 use stepwell_protocol::{
     Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Seq, Shape, Timestamp,
-    program::{Budget, Command, Open, Retry, StepAtWork},
+    program::{Budget, Command, Retry, StepAtWork},
 };
 
 use super::{
@@ -462,49 +464,6 @@ impl State {
 
     pub fn take_outbox(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.outbox)
-    }
-
-    /// All that the workflow waits for, in the order in which it began to.
-    pub fn open(&self) -> Vec<Open> {
-        let open = self.outside().map(|(op, what)| {
-            let op = op.clone();
-            match what {
-                What::Step { retry_at, .. } => Open::Retry { op, at: *retry_at },
-                What::Sleep { length: Length::Ms(ms), .. } => Open::Sleep { op, ms: *ms },
-                What::Sleep { length: Length::Until(at), .. } => Open::SleepUntil { op, at: *at },
-                What::Wait { timeout_ms, shape, .. } => {
-                    let (signal, shape) = (op.name.clone(), shape.clone());
-                    Open::Wait { op, signal, timeout_ms: *timeout_ms, shape }
-                }
-            }
-        });
-        open.collect()
-    }
-
-    /// Whether this is what [`Self::open`] would give.
-    pub fn is_open(&self, told: &[Open]) -> bool {
-        let mut told = told.iter();
-        let mut outside = self.outside();
-        loop {
-            match (told.next(), outside.next()) {
-                (None, None) => return true,
-                (Some(Open::Retry { op, at }), Some((actual, What::Step { retry_at, .. })))
-                    if op == actual && at == retry_at => {}
-                (
-                    Some(Open::Sleep { op, .. } | Open::SleepUntil { op, .. } | Open::Wait { op, .. }),
-                    Some((actual, _)),
-                ) if op == actual => {}
-                (Some(_) | None, _) => return false,
-            }
-        }
-    }
-
-    /// What waits for something from outside. A step that could run at once does not: nobody polls it.
-    fn outside(&self) -> impl Iterator<Item = (&Op, &What)> {
-        self.waiting.values().filter_map(|op| match &self.slots.get(op)?.what {
-            What::Step { retry_at, .. } if *retry_at <= self.clock => None,
-            what @ (What::Step { .. } | What::Sleep { .. } | What::Wait { .. }) => Some((op, what)),
-        })
     }
 
     pub fn asides(&mut self) -> &mut Asides {

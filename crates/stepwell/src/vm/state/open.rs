@@ -1,0 +1,53 @@
+//! What a workflow waits for from outside: all that the engine has to know of it.
+
+use stepwell_protocol::{Op, program::Open};
+
+use super::{
+    super::slot::{Length, What},
+    State,
+};
+
+impl State {
+    /// All that the workflow waits for, in the order in which it began to.
+    pub fn open(&self) -> Vec<Open> {
+        let open = self.outside().map(|(op, what)| {
+            let op = op.clone();
+            match what {
+                What::Step { retry_at, .. } => Open::Retry { op, at: *retry_at },
+                What::Sleep { length: Length::Ms(ms), .. } => Open::Sleep { op, ms: *ms },
+                What::Sleep { length: Length::Until(at), .. } => Open::SleepUntil { op, at: *at },
+                What::Wait { timeout_ms, shape, .. } => {
+                    let (signal, shape) = (op.name.clone(), shape.clone());
+                    Open::Wait { op, signal, timeout_ms: *timeout_ms, shape }
+                }
+            }
+        });
+        open.collect()
+    }
+
+    /// Whether this is what [`Self::open`] would give.
+    pub fn is_open(&self, told: &[Open]) -> bool {
+        let mut told = told.iter();
+        let mut outside = self.outside();
+        loop {
+            match (told.next(), outside.next()) {
+                (None, None) => return true,
+                (Some(Open::Retry { op, at }), Some((actual, What::Step { retry_at, .. })))
+                    if op == actual && at == retry_at => {}
+                (
+                    Some(Open::Sleep { op, .. } | Open::SleepUntil { op, .. } | Open::Wait { op, .. }),
+                    Some((actual, _)),
+                ) if op == actual => {}
+                (Some(_) | None, _) => return false,
+            }
+        }
+    }
+
+    /// What waits for something from outside. A step that could run at once does not: nobody polls it.
+    fn outside(&self) -> impl Iterator<Item = (&Op, &What)> {
+        self.waiting.values().filter_map(|op| match &self.slots.get(op)?.what {
+            What::Step { retry_at, .. } if *retry_at <= self.clock => None,
+            what @ (What::Step { .. } | What::Sleep { .. } | What::Wait { .. }) => Some((op, what)),
+        })
+    }
+}

@@ -106,7 +106,7 @@ impl Cell {
         } else if self.runs.contains_key(&number) || self.expired.contains(&number) {
             self.refusals.put_off(now, number);
         } else {
-            self.refusals.clear(number);
+            let _ = self.refusals.clear(number);
         }
     }
 

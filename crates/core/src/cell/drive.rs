@@ -80,7 +80,10 @@ impl Cell {
             }
             if decision.entries.iter().any(Entry::is_stored) {
                 rows.commit(&next, before, &decision.entries).map_err(|error| self.lose_count(error))?;
-                self.refusals.clear(next.id.number);
+                if self.refusals.clear(next.id.number) {
+                    // Alarms have passed it over; whatever it waits for may be due since.
+                    self.look_again(now);
+                }
                 self.tell_readers(&next, status);
             }
             self.recount(&next, counted_as, counts_as(&next));

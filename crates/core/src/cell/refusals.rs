@@ -65,12 +65,10 @@ impl Refusals {
         }
     }
 
-    /// The storage has taken something of a run, or the run is gone.
-    pub(super) fn clear(&mut self, number: u64) {
+    /// The storage has taken something of a run, or the run is gone. Says whether it was in here.
+    pub(super) fn clear(&mut self, number: u64) -> bool {
         // Nearly always there is none.
-        if !self.runs.is_empty() {
-            self.runs.remove(&number);
-        }
+        !self.runs.is_empty() && self.runs.remove(&number).is_some()
     }
 
     /// Whether a run is not to be tried yet.

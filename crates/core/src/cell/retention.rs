@@ -42,7 +42,7 @@ impl Cell {
             && let Some(number) = self.expired.first().copied()
         {
             match self.delete_expired(rows, now, number, &mut room) {
-                Ok(true) => self.refusals.clear(number),
+                Ok(true) => drop(self.refusals.clear(number)),
                 Ok(false) => break,
                 // It is put aside again when its time has come. Those behind it must not wait for that.
                 Err(_) => self.refusals.note(now, number),

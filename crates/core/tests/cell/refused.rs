@@ -2,10 +2,10 @@
 
 use stepwell_core::{
     cell::{Action, Cell, DEAD_MAN_MS, Fault, NewRun, Order},
-    run::{CallEnd, UNSTORED_MAX},
+    run::{CallEnd, Signal, UNSTORED_MAX},
 };
 use stepwell_protocol::{
-    Code, Epoch, Op, OpKind, Payload, Seq, Timestamp,
+    Code, Epoch, Event, Op, OpKind, Payload, Record, Seq, Timestamp,
     program::{Command, Open, Then},
     rest::{RunView, Status},
 };
@@ -148,6 +148,30 @@ fn runs_that_the_storage_refuses_keep_no_timer_waiting_and_cost_a_bounded_number
     }
     let late: Vec<_> = (1..=10).filter(|number| rows.get(*number).head == Seq(0)).collect();
     assert!(late.is_empty(), "their timers have not fired: {late:?}");
+}
+
+/// What the storage takes next of a run need not be what is due.
+#[test]
+fn a_run_whose_timer_was_refused_still_wakes_after_something_else_of_it_was_stored() {
+    for name in ["other", "go"] {
+        let rows = asleep(2);
+        rows.refused.borrow_mut().extend([1, 2]);
+        let mut cell = Cell::new(4);
+        let mut now = at(NAP_MS + 10);
+        cell.alarm(&rows, now).expect("one run is not the storage");
+        rows.refused.borrow_mut().clear();
+        let id = rows.get(1).id;
+        cell.signal(&rows, now, &id, Signal::new(name, Payload::null())).expect("it is kept");
+        let until = now.plus_millis(2 * DEAD_MAN_MS);
+        while now < until {
+            now = armed(&mut cell).expect("there is more to do");
+            cell.alarm(&rows, now).expect("the rows can be read");
+        }
+        for number in [1, 2] {
+            let fired = |record: &Record| matches!(record.event, Event::TimerFired { .. });
+            assert!(rows.history(number).iter().any(fired), "the timer of run {number} has not fired");
+        }
+    }
 }
 
 #[test]

@@ -101,7 +101,6 @@ impl Serving {
 
     /// Takes over the bundles that were just built: what a later build leaves half done does not matter then.
     pub fn adopt(&self) -> Result {
-        check_engine(&self.project.front.folder.join("build").join(MODULES[0]))?;
         for (name, worker) in self.project.named() {
             let folder = self.bundle(name);
             private::create_folder(&folder)
@@ -214,17 +213,6 @@ impl Runtime {
         let (node, miniflare) = (tools::node(&project.root)?, tools::miniflare(&project.root)?);
         Ok(Self::Miniflare { workerd, node, miniflare })
     }
-}
-
-/// Refuses a Worker without the engine's classes: it would listen, and answer nobody.
-fn check_engine(code: &Path) -> Result {
-    // A build that left nothing is told of below.
-    let has_engine = fs::read_to_string(code).map_or(true, |text| text.contains("stepwell-engine"));
-    if has_engine {
-        return Ok(());
-    }
-    Err(Failure::local("the Worker has no engine: nothing refers to the crate stepwell-engine")
-        .next("Add `use stepwell_engine as _;` to src/lib.rs."))
 }
 
 fn variables_of(project: &Project) -> Result<BTreeMap<PathBuf, Vec<(String, String)>>> {

@@ -46,8 +46,8 @@ pub async fn soon(plan: &Plan) -> Result<Latency> {
     for number in 0..plan.streams as usize {
         let (http, run, way) = (http.clone(), runs[number % runs.len()].clone(), Way::ALL[number % 2]);
         followers.spawn(async move {
-            let opened_at = now_ms();
             let mut follower = Follower::open(&http, &path(&run), way, None).await?;
+            let opened_at = now_ms();
             let events = timeout(PATIENCE, follower.rest()).await.context("the run never ended")??;
             anyhow::Ok((run, opened_at, events))
         });

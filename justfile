@@ -46,7 +46,7 @@ audit:
     scripts/audit
 
 test:
-    source scripts/env.sh && cargo nextest run --workspace --all-features --locked --exclude stepwell-workerd-tests
+    source scripts/env.sh && cargo nextest run --workspace --all-features --locked --exclude stepwell-workerd-tests -E 'not (package(stepwell-sim) & binary(explore))'
     cargo test --workspace --all-features --locked --doc --quiet
 
 # Writes the API's description anew, from the protocol.
@@ -117,11 +117,19 @@ hardening *ARGUMENTS:
 
 # Runs SEEDS small worlds in which everything breaks. Half of the seeds are new for each change of the sources; `--first S` runs them from S on.
 sim SEEDS *ARGUMENTS:
-    cargo run --quiet --locked --release -p stepwell-sim -- run --seeds {{SEEDS}} --tree "$(scripts/source-hash)" {{ARGUMENTS}}
+    cargo run --quiet --locked --profile quick -p stepwell-sim -- run --seeds {{SEEDS}} --tree "$(scripts/source-hash)" {{ARGUMENTS}}
 
 # Runs one world again and prints what happened in it; a world that breaks a rule is made smaller first.
 sim-seed SEED:
-    cargo run --quiet --locked --release -p stepwell-sim -- seed {{SEED}}
+    cargo run --quiet --locked --profile quick -p stepwell-sim -- seed {{SEED}}
+
+# Looks at every world of a small size, with up to FAULTS faults on one way; more arguments: `--help`.
+explore FAULTS="1" *ARGUMENTS:
+    cargo run --quiet --locked --profile quick -p stepwell-sim -- explore {{FAULTS}} {{ARGUMENTS}}
+
+# Looks at every world of a small size with one fault, and for a counterexample to every planted bug that concerns them.
+explore-check: explore
+    source scripts/env.sh && cargo nextest run --locked --cargo-profile quick -p stepwell-sim --test explore
 
 # Lets libFuzzer try a TARGET of tests/fuzz that often, from its corpus on; more arguments are libFuzzer's own.
 fuzz TARGET EXECUTIONS *ARGUMENTS:

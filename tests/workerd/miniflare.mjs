@@ -23,7 +23,7 @@ const options = {
     modules: [module(bundle, "ESModule", "index.js"), module(bundle, "CompiledWasm", "index_bg.wasm")],
     bindings: texts,
     serviceBindings: services,
-    durableObjects: cells ? { CELL: { className: "Cell", useSQLite: true }, CATALOG: { className: "Catalog", useSQLite: true } } : {},
+    durableObjects: cells ? { CELL: { className: "Cell", useSQLite: true }, STATION: { className: "Station", useSQLite: true } } : {},
     queueProducers: queue ? { DISPATCH: { queueName: queue } } : {},
     queueConsumers: queue ? { [queue]: { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 3 } } : {},
   })),

@@ -78,7 +78,7 @@ pub struct Journal {
     pub replay: Option<Payload>,
     /// All events that count.
     pub events: Vec<Record>,
-    /// How many do not: a retry or restart took the run back to before them.
+    /// How many do not: a retry or restart took the run back to before them, or it has begun anew since.
     pub cut: usize,
     /// The same as they came.
     pub raw: Vec<Payload>,

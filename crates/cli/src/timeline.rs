@@ -65,9 +65,11 @@ pub struct Timeline {
 impl Timeline {
     /// The lines of a run, as it stands at this time.
     pub fn new(run: &RunView, events: &[Record], why: Option<&Why>, now: Timestamp) -> Self {
-        let mut timeline =
-            Self { begins: run.created_at, ends: run.ended_at.unwrap_or(now), lines: Vec::new() };
-        let mut edge = run.created_at;
+        // A life begins with the signals that the one before it has not taken.
+        let began = run.life.map_or(run.created_at, |life| life.began_at);
+        let begins = events.first().map_or(began, |record| record.at.min(began));
+        let mut timeline = Self { begins, ends: run.ended_at.unwrap_or(now), lines: Vec::new() };
+        let mut edge = begins;
         for record in events {
             timeline.add(record, edge);
             edge = edge.max(record.at);

@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use jiff::{SpanRelativeTo, Timestamp as Instant, Unit};
-use stepwell_protocol::{Payload, Timestamp, rest::Status, text::is_hidden};
+use stepwell_protocol::{Life, Payload, Timestamp, rest::Status, text::is_hidden};
 
 /// Text that others wrote, without what a terminal would take for a command.
 pub fn plain(text: &str) -> String {
@@ -97,6 +97,11 @@ pub fn distance(at: Timestamp, now: Timestamp) -> String {
     } else {
         format!("{} ago", length(between(at, now)))
     }
+}
+
+/// Which life a run is in, and since when.
+pub fn life(life: &Life, now: Timestamp) -> String {
+    format!("{}, began {}, {}", life.number, date(life.began_at), distance(life.began_at, now))
 }
 
 /// A point in time that a person gave: `2026-11-15`, `2026-11-15T08:00:00Z`, milliseconds since 1970, or how long ago,

@@ -13,6 +13,7 @@ pub mod cell;
 pub mod guesses;
 pub mod issuer_keys;
 mod line;
+pub mod object;
 pub mod pools;
 pub mod recent;
 pub mod run;

@@ -22,7 +22,7 @@ pub struct Ready {
 pub(crate) struct Turn(u64);
 
 /// The runs that wait, in order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
     runs: BTreeMap<Turn, Ready>,
     /// The turn of each run by its number: a run waits once.

@@ -38,7 +38,7 @@ pub const SLOW_TIMES: usize = 4;
 pub const SILENCE_MS: u64 = 60_000;
 
 /// The places of one cell.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Window {
     size: usize,
     held: BTreeMap<(u64, Epoch), Place>,
@@ -47,7 +47,7 @@ pub struct Window {
     shared_until: Timestamp,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Place {
     workflow: String,
     since: Timestamp,

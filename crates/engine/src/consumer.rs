@@ -21,8 +21,12 @@ use wasm_bindgen::prelude::*;
 use worker::{Delay, Env, MessageBatch, MessageExt as _, RawMessage};
 
 use crate::{
-    cell::{Ask, Claimed, End, LISTEN_MS, Nudge, Operation, end_of, why},
-    http::Front,
+    calls::{
+        cell::Operation,
+        queue::{Ask, Claimed, End, LISTEN_MS, Nudge},
+    },
+    http::{Front, has_cell},
+    program::{end_of, why},
     runtime,
 };
 
@@ -83,7 +87,7 @@ async fn take(front: &Front, message: &RawMessage, alone: bool) -> Taken {
     let (place, number) = (nudge.place(), nudge.number);
     let front = &front.within(&nudge.namespace);
     // Whoever can send to the queue may name any cell; the platform makes one of whatever name it is asked for.
-    match front.has_cell(&place).await {
+    match has_cell(front, &place).await {
         Ok(true) => {}
         Ok(false) => {
             worker::console_error!(

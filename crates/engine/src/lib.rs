@@ -5,17 +5,21 @@
 //! thin: decisions are the machines', durability is the platform's.
 
 mod access;
+mod bulk_program;
+mod calls;
 mod catalog;
 mod cell;
 mod consumer;
 mod guard;
 mod http;
 mod keyring;
-mod own;
+mod object;
+mod program;
 mod rpc;
 mod runtime;
 mod settings;
 mod sockets;
+mod station;
 mod sweep;
 
 use js_sys::Promise;
@@ -28,12 +32,21 @@ use worker::{
     },
 };
 
-pub use catalog::Catalog;
 pub use cell::Cell;
 #[cfg(not(target_arch = "wasm32"))]
 #[doc(hidden)]
 pub use http::reading;
 pub use rpc::WorkflowsRpc;
+pub use station::Station;
+
+/// When the module is loaded, before the runtime looks at its classes.
+// Private: what is exported, any Worker with a service binding can call.
+#[wasm_bindgen(start, private)]
+fn extend_classes() {
+    rpc::extend_worker_entrypoint();
+    cell::extend_durable_object();
+    station::extend_durable_object();
+}
 
 /// Everything that comes from outside. Not by the `worker` crate's attribute: what that promises is lost with the
 /// instance that has promised it.

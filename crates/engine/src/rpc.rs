@@ -1,7 +1,7 @@
 //! What other Workers call through a service binding: the entrypoint `WorkflowsRPC`.
 //!
-//! Each method is a route: it goes through the same router and the same checks as a request over HTTP, but for the
-//! key. Whoever may bind this Worker is trusted by whoever deploys it.
+//! Each method is a route: it is answered by the same handler, after the same checks as a request over HTTP, but for
+//! the key. Whoever may bind this Worker is trusted by whoever deploys it.
 //!
 //! What is not there gives `null`; any other refusal is thrown as an `Error` whose message begins with the problem's
 //! code.
@@ -12,10 +12,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use form_urlencoded::Serializer;
 use js_sys::{JSON, Promise};
-use stepwell_protocol::{
-    Code, Problem,
-    routes::{Entry, Route},
-};
+use stepwell_protocol::{Code, Problem, routes::Route};
 use wasm_bindgen::prelude::*;
 use worker::Env;
 
@@ -49,12 +46,12 @@ impl WorkflowsRpc {
 
     #[wasm_bindgen(js_name = listWorkflows)]
     pub fn list_workflows(&self) -> Promise {
-        self.ask(Route::ListWorkflows, &[], "", String::new(), Answer::Field("workflows"))
+        self.ask(Route::ListWorkflows, &[], String::new(), String::new(), Answer::Field("workflows"))
     }
 
     #[wasm_bindgen(js_name = getWorkflow)]
     pub fn get_workflow(&self, id: &JsValue) -> Promise {
-        self.ask(Route::ShowWorkflow, &[("workflow", id)], "", String::new(), Answer::OrNull)
+        self.ask(Route::ShowWorkflow, &[("workflow", id)], String::new(), String::new(), Answer::OrNull)
     }
 
     /// `options`: `idempotencyKey`, `tags`, `wait` in seconds.
@@ -66,19 +63,19 @@ impl WorkflowsRpc {
                 query.append_pair("tag", &tag);
             }
         }
-        self.send(Route::StartRun, &[("workflow", id)], &query.finish(), json(input), options, Answer::Whole)
+        self.send(Route::StartRun, &[("workflow", id)], query.finish(), json(input), options, Answer::Whole)
     }
 
     /// `options`: `wait` in seconds.
     #[wasm_bindgen(js_name = getExecution)]
     pub fn get_execution(&self, id: &JsValue, options: &JsValue) -> Promise {
-        self.send(Route::ShowRun, &[("id", id)], "", String::new(), options, Answer::OrNull)
+        self.send(Route::ShowRun, &[("id", id)], String::new(), String::new(), options, Answer::OrNull)
     }
 
     /// `options`: the parameters of `GET /api/executions`; `attributes` is an object.
     #[wasm_bindgen(js_name = listExecutions)]
     pub fn list_executions(&self, options: &JsValue) -> Promise {
-        self.ask(Route::ListRuns, &[], &list_query(options), String::new(), Answer::Whole)
+        self.ask(Route::ListRuns, &[], list_query(options), String::new(), Answer::Whole)
     }
 
     #[wasm_bindgen(js_name = pauseExecution)]
@@ -98,28 +95,28 @@ impl WorkflowsRpc {
 
     #[wasm_bindgen(js_name = retryExecution)]
     pub fn retry_execution(&self, id: &JsValue) -> Promise {
-        self.ask(Route::RetryRun, &[("id", id)], "", String::new(), Answer::Whole)
+        self.ask(Route::RetryRun, &[("id", id)], String::new(), String::new(), Answer::Whole)
     }
 
     /// `from`: `{step, occurrence}`; its beginning, if there is none.
     #[wasm_bindgen(js_name = restartExecution)]
     pub fn restart_execution(&self, id: &JsValue, from: &JsValue) -> Promise {
         let body = if from.is_undefined() { String::new() } else { format!(r#"{{"from":{}}}"#, json(from)) };
-        self.ask(Route::RestartRun, &[("id", id)], "", body, Answer::Whole)
+        self.ask(Route::RestartRun, &[("id", id)], String::new(), body, Answer::Whole)
     }
 
     /// `options`: `idempotencyKey`.
     #[wasm_bindgen(js_name = sendSignal)]
     pub fn send_signal(&self, id: &JsValue, name: &JsValue, payload: &JsValue, options: &JsValue) -> Promise {
         let names = [("id", id), ("name", name)];
-        self.send(Route::SendSignal, &names, "", json(payload), options, Answer::Whole)
+        self.send(Route::SendSignal, &names, String::new(), json(payload), options, Answer::Whole)
     }
 
     /// All events, or those after a position.
     #[wasm_bindgen(js_name = getHistory)]
     pub fn get_history(&self, id: &JsValue, after: &JsValue) -> Promise {
         let query = after.as_f64().map_or_else(String::new, |after| format!("after={after}"));
-        self.ask(Route::History, &[("id", id)], &query, String::new(), Answer::OrNull)
+        self.ask(Route::History, &[("id", id)], query, String::new(), Answer::OrNull)
     }
 
     #[wasm_bindgen(js_name = getMetrics)]
@@ -128,13 +125,13 @@ impl WorkflowsRpc {
         if let Some(workflow) = workflow.as_string() {
             query.append_pair("workflow", &workflow);
         }
-        self.ask(Route::ShowMetrics, &[], &query.finish(), String::new(), Answer::Whole)
+        self.ask(Route::ShowMetrics, &[], query.finish(), String::new(), Answer::Whole)
     }
 
     /// `bulk`: `{action, filter}`; `options`: `idempotencyKey`, `wait` in seconds.
     #[wasm_bindgen(js_name = startBulk)]
     pub fn start_bulk(&self, bulk: &JsValue, options: &JsValue) -> Promise {
-        self.send(Route::StartBulk, &[], "", json(bulk), options, Answer::Whole)
+        self.send(Route::StartBulk, &[], String::new(), json(bulk), options, Answer::Whole)
     }
 }
 
@@ -153,14 +150,14 @@ enum Answer {
 
 impl WorkflowsRpc {
     fn act(&self, route: Route, id: &JsValue) -> Promise {
-        self.ask(route, &[("id", id)], "", String::new(), Answer::Done)
+        self.ask(route, &[("id", id)], String::new(), String::new(), Answer::Done)
     }
 
     fn ask(
         &self,
         route: Route,
-        names: &[(&str, &JsValue)],
-        query: &str,
+        names: &[(&'static str, &JsValue)],
+        query: String,
         body: String,
         answer: Answer,
     ) -> Promise {
@@ -170,24 +167,14 @@ impl WorkflowsRpc {
     fn send(
         &self,
         route: Route,
-        names: &[(&str, &JsValue)],
-        query: &str,
+        names: &[(&'static str, &JsValue)],
+        query: String,
         body: String,
         options: &JsValue,
         answer: Answer,
     ) -> Promise {
-        let Entry { method, path, .. } = route.entry();
-        let mut path = path.to_owned();
-        for (name, value) in names {
-            let value = value.as_string().unwrap_or_default();
-            path = path.replace(
-                &format!("{{{name}}}"),
-                &js_sys::encode_uri_component(&value).as_string().unwrap_or_default(),
-            );
-        }
-        if !query.is_empty() {
-            path = format!("{path}?{query}");
-        }
+        let names =
+            names.iter().map(|(name, value)| (*name, value.as_string().unwrap_or_default())).collect();
         let mut headers = Vec::new();
         if let Some(key) = runtime::property(options, "idempotencyKey").as_string() {
             headers.push(("idempotency-key", key));
@@ -199,7 +186,7 @@ impl WorkflowsRpc {
         guard::promise(async move {
             let env = env.ok_or_else(|| JsError::new("this entrypoint has no bindings"))?;
             let front = Front::new(env).map_err(|refusal| thrown(&refusal.0))?;
-            let (status, body) = http::call(front, method, &path, headers, body).await;
+            let (status, body) = http::call(&front, route, names, query, headers, body).await;
             given(status, &body, answer)
         })
     }

@@ -75,16 +75,19 @@ extern "C" {
     pub type Objects;
 
     #[wasm_bindgen(method, catch, js_name = getByName)]
-    pub fn get_by_name(this: &Objects, name: &str) -> Result<CellStub, JsValue>;
+    pub fn get_by_name(this: &Objects, name: &str) -> Result<ObjectStub, JsValue>;
 
-    /// A cell, seen from a Worker.
-    pub type CellStub;
-
-    #[wasm_bindgen(method, catch)]
-    pub fn ask(this: &CellStub, call: &str) -> Result<JsValue, JsValue>;
+    /// An object, seen from outside.
+    pub type ObjectStub;
 
     #[wasm_bindgen(method, catch)]
-    pub fn fetch(this: &CellStub, url: &str, init: &JsValue) -> Result<Promise, JsValue>;
+    pub fn ask(this: &ObjectStub, call: &str) -> Result<JsValue, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = ask)]
+    pub fn ask_station(this: &ObjectStub, to: &str, call: &str) -> Result<JsValue, JsValue>;
+
+    #[wasm_bindgen(method, catch)]
+    pub fn fetch(this: &ObjectStub, url: &str, init: &JsValue) -> Result<Promise, JsValue>;
 
     /// A program: the default entrypoint of a Worker that has the SDK.
     pub type Program;
@@ -92,7 +95,7 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     pub fn activate(this: &Program, activation: &str, session: &JsValue) -> Result<JsValue, JsValue>;
 
-    /// The engine's own program, which its Worker has besides: see `own.rs`.
+    /// The engine's own program, which its Worker has besides: see `bulk_program.rs`.
     #[wasm_bindgen(method, catch, js_name = stepwellActivate)]
     pub fn activate_own(this: &Program, activation: &str, session: &JsValue) -> Result<JsValue, JsValue>;
 

@@ -1,6 +1,6 @@
 //! What the deployment says: variables and secrets of the Worker.
 
-use std::{collections::BTreeSet, net::Ipv4Addr};
+use std::{cell::RefCell, collections::BTreeSet, net::Ipv4Addr, rc::Rc};
 
 use stepwell_core::{pools::Pool, run::SignalLimits};
 use stepwell_protocol::program::{Budget, STEP_TIMEOUT_MS};
@@ -21,7 +21,7 @@ pub const KEY: &str = stepwell_protocol::signature::KEY;
 pub const CELL_BINDING: &str = "CELL";
 
 /// The binding of the catalogs' class. Without it, there is only the deployment's own key.
-pub const CATALOG_BINDING: &str = "CATALOG";
+pub const STATION_BINDING: &str = "STATION";
 
 /// The binding of the app, when engine and app are two Workers.
 pub const APP_BINDING: &str = "APP";
@@ -64,6 +64,11 @@ const DAYS_MAX: u64 = 36_500;
 /// How long an activation goes on beginning steps. Where an invocation ends after 15 minutes, the last step has
 /// five of them.
 const ACTIVATION_MS: u64 = 600_000;
+
+thread_local! {
+    // Variables stay as they are for as long as this isolate lives.
+    static DEPLOYMENT: RefCell<Option<Rc<Deployment>>> = const { RefCell::new(None) };
+}
 
 /// What the deployment says to its cells.
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +158,16 @@ pub struct Deployment {
 }
 
 impl Deployment {
+    /// The same as [`Self::of`], read once for each isolate.
+    pub fn known(env: &Env) -> Result<Rc<Self>, String> {
+        if let Some(known) = DEPLOYMENT.with_borrow(Clone::clone) {
+            return Ok(known);
+        }
+        let read = Rc::new(Self::of(env)?);
+        DEPLOYMENT.set(Some(read.clone()));
+        Ok(read)
+    }
+
     /// Reads it, or says what is wrong with it.
     pub fn of(env: &Env) -> Result<Self, String> {
         let profile = variable(env, "STEPWELL_PROFILE");
@@ -165,10 +180,10 @@ impl Deployment {
         let cells = variable(env, "STEPWELL_CELLS").unwrap_or_else(|| profile.cells.to_string());
         let pool = Pool::parse(DEFAULT_POOL, &cells)
             .map_err(|error| format!("The variable STEPWELL_CELLS is '{cells}'. {error}"))?;
-        if pool.has_grown() && runtime::property(env, CATALOG_BINDING).is_undefined() {
+        if pool.has_grown() && runtime::property(env, STATION_BINDING).is_undefined() {
             return Err(format!(
-                "The variable STEPWELL_CELLS is '{cells}'. A pool that grows takes a catalog: bind the class Catalog \
-                 as {CATALOG_BINDING}."
+                "The variable STEPWELL_CELLS is '{cells}'. A pool that grows takes a catalog: bind the class Station \
+                 as {STATION_BINDING}."
             ));
         }
         cell_bytes(env)?;

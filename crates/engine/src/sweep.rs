@@ -10,7 +10,11 @@ use stepwell_core::sweep::{Part, Target, part};
 use stepwell_protocol::{Place, access::NamespaceList};
 use worker::Env;
 
-use crate::{catalog::Request, cell::Operation, http::Front, settings::DEFAULT_NAMESPACE};
+use crate::{
+    calls::{catalog::Request, cell::Operation},
+    http::Front,
+    settings::DEFAULT_NAMESPACE,
+};
 
 /// How many objects are touched at once: what one invocation may have under way.
 const AT_ONCE: usize = 5;
@@ -23,7 +27,8 @@ pub async fn sweep(env: Env) {
     };
     let places: Vec<_> = front.cells().collect();
     let names = namespaces(&front).await;
-    let plan = |after| part(names.clone(), &places, front.has_catalog(), after, front.sweep_calls());
+    let plan =
+        |after| part(names.clone(), &places, front.has_catalog(), after, front.deployment().sweep_calls);
     let first = plan(None);
     let Part { targets, next } = match (&first.next, places.first()) {
         (Some(_), Some(keeper)) => plan(cursor(&front, keeper).await.as_ref()),
@@ -49,9 +54,7 @@ pub async fn sweep(env: Env) {
 async fn touch(front: &Front, Target { place, .. }: Target) -> bool {
     match place {
         // A cell that cannot read its rows answers, too.
-        Some(place) => {
-            front.ask(&place, Operation::Touch).await.is_ok_and(|answer| answer.status().is_success())
-        }
+        Some(place) => front.ask(&place, Operation::Touch).await.is_ok_and(|answer| answer.is_success()),
         None => front.ask_catalog::<()>(Request::Check).await.is_ok(),
     }
 }

@@ -2,7 +2,13 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
-use syn::{Error, FnArg, ItemFn, LitStr, ReturnType, parse::Parser, spanned::Spanned};
+use syn::{
+    Error, ExprMethodCall, FnArg, Item, ItemFn, LitStr, ReturnType,
+    parse::Parser,
+    parse_quote_spanned,
+    spanned::Spanned,
+    visit_mut::{self, VisitMut},
+};
 
 pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let function: ItemFn = syn::parse2(item)?;
@@ -30,6 +36,9 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
             (quote!(::stepwell::__private::NoInput), quote!({ let _ = input; #ident(ctx) }))
         }
     };
+    // A workflow without an input has nothing to go on with either.
+    let own = if function.sig.inputs.len() > 1 { input.clone() } else { quote!(()) };
+    OwnInput(own).visit_block_mut(&mut inner.block);
     Ok(quote! {
         #(#attrs)*
         #visibility fn #ident() -> ::stepwell::Workflow<#input> {
@@ -45,6 +54,23 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
             #idempotency
         }
     })
+}
+
+/// Names the workflow's own input wherever its code continues as new, so that anything else does not compile: the next
+/// life would fail as soon as it begins.
+struct OwnInput(TokenStream);
+
+impl VisitMut for OwnInput {
+    fn visit_expr_method_call_mut(&mut self, call: &mut ExprMethodCall) {
+        if call.method == "continue_as_new" && call.turbofish.is_none() {
+            let input = &self.0;
+            call.turbofish = Some(parse_quote_spanned!(call.method.span() => ::<#input>));
+        }
+        visit_mut::visit_expr_method_call_mut(self, call);
+    }
+
+    // A function within the workflow may be called by others.
+    fn visit_item_mut(&mut self, _: &mut Item) {}
 }
 
 /// What stands in the attribute.

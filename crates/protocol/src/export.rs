@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Payload, Record, Seq, rest::RunView};
+use crate::{Life, Payload, Record, Seq, rest::RunView};
 
 /// The form of the file. A later form is only ever one that this one's readers can read, or has another number.
 pub const FORMAT: u32 = 1;
@@ -14,7 +14,7 @@ pub struct Export {
     pub format: u32,
     /// The run, as it stood.
     pub run: RunView,
-    /// What it was started with.
+    /// What it, or its present life, was started with.
     pub input: Payload,
     /// What its program was given besides. An engine that does not say it leaves chance and patches to guesses.
     #[serde(default)]
@@ -44,6 +44,9 @@ pub struct ReplayFacts {
     /// The parts of the history that do not count any more, because the run was taken back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cuts: Vec<CutView>,
+    /// The run's present life; absent in the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<Life>,
 }
 
 /// A part of a history that does not count any more.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize, de::Error as _};
 
 /// Which activation of a run may write: raised by one at every activation, so whoever holds an older
 /// one is refused.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u32);

@@ -13,6 +13,7 @@ pub mod export;
 pub mod ids;
 pub mod journal;
 pub mod key;
+pub mod life;
 pub mod payload;
 pub mod problem;
 pub mod program;
@@ -29,6 +30,7 @@ pub mod time;
 
 pub use ids::{Epoch, Place, RunId, Seq};
 pub use journal::{Event, Failure, Op, OpKind, Outcome, Record};
+pub use life::Life;
 pub use payload::Payload;
 pub use problem::{Code, Problem};
 pub use shape::Shape;

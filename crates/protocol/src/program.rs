@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp, signature::Signature,
+    Epoch, Failure, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp, signature::Signature,
     stream::Published,
 };
 
@@ -40,7 +40,10 @@ pub struct Activation<P = Page> {
     pub now: Timestamp,
     /// When the run was accepted.
     pub started_at: Timestamp,
-    /// What the run was started with.
+    /// Its present life; absent in the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<Life>,
+    /// What the run, or its present life, was started with.
     pub input: Payload,
     /// The patches that the run's code has said it applies: see [`Commit::patches`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -279,6 +282,11 @@ fn is_uncounted(count: &u32) -> bool {
     *count == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_nothing(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
 /// Something that a program did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
@@ -346,6 +354,20 @@ pub enum Then {
         /// commit's base: the next activation sees that news, and says it again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         open: Option<Vec<Open>>,
+    },
+    /// It begins anew, in a new life of the same run: with this input, and a journal of which only the signals are left
+    /// that nobody in it has taken. Not recorded when there is news after the commit's base: the answer has that news,
+    /// and the program says it again.
+    #[serde(rename = "anew")]
+    Anew {
+        /// What the new life is started with.
+        input: Payload,
+        /// Where the signals are that nobody has taken, in order: they count in the new life.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        keeps: Vec<Seq>,
+        /// How many bytes their payloads have.
+        #[serde(default, skip_serializing_if = "is_nothing")]
+        keeps_bytes: u64,
     },
     /// The workflow returned.
     #[serde(rename = "complete")]

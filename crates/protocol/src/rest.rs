@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Code, Failure, Payload, Problem, RunId, Seq, Timestamp,
+    Code, Failure, Life, Payload, Problem, RunId, Seq, Timestamp,
     export::ReplayFacts,
     program::{Progress, WorkflowDescription},
 };
@@ -118,6 +118,9 @@ pub struct RunView {
     pub expires_at: Option<Timestamp>,
     /// The last position of its journal.
     pub head: Seq,
+    /// Its present life, if it has begun anew; absent in the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<Life>,
     /// How often its program was called.
     pub activations: u32,
     /// Its tags.
@@ -358,6 +361,9 @@ pub struct Why {
     pub status: Status,
     /// The reason in a sentence.
     pub because: String,
+    /// Its present life, if it has begun anew; absent in the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<Life>,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<WaitsFor>,
@@ -404,9 +410,12 @@ pub struct TroubleView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct History<E = crate::Event> {
-    /// What the run was started with; on the first page only.
+    /// What the run, or its present life, was started with; on the first page only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Payload>,
+    /// The run's present life, if it has begun anew; on the first page only. What came before it is deleted by and by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<Life>,
     /// Events in order.
     pub events: Vec<HistoryEvent<E>>,
     /// Where to go on, with `?after=`; absent at the end.
@@ -427,7 +436,7 @@ pub struct HistoryEvent<E = crate::Event> {
     pub at: Timestamp,
     /// What happened.
     pub event: E,
-    /// Whether a retry or restart took the run back to before it: it no longer counts.
+    /// Whether it no longer counts: a retry or restart took the run back to before it, or the run has begun anew since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
 }

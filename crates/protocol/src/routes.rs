@@ -1,8 +1,8 @@
 //! The routes of the REST interface, as plain data.
 //!
-//! Owns: which routes there are, what they are about, and who may ask them. The engine builds its router from
-//! this table, and whatever is said about routes elsewhere (who is let in, the description for clients, the
-//! tests of both) goes through it, so that a route without an entry cannot be.
+//! Owns: which routes there are, what they are about, and who may ask them. The engine finds the
+//! handler of a request by this table, and whatever is said about routes elsewhere (who is let in, the description for
+//! clients, the tests of both) goes through it, so that a route without an entry cannot be.
 
 use crate::{Code, program::PAYLOAD_BYTES_MAX};
 

@@ -266,6 +266,7 @@ mod tests {
             seed: String::new(),
             now: SIGNED,
             started_at: SIGNED,
+            life: None,
             input: Payload::null(),
             patches: Vec::new(),
             attributes: std::collections::BTreeMap::new(),

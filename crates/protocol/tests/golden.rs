@@ -48,13 +48,13 @@ fn every_form_of_an_event_reads_as_it_was_written() {
 fn every_form_of_a_commit_reads_as_it_was_written() {
     let commits = golden::<Commit>("commit");
     let then = tags(commits.iter().map(|commit| &commit.then));
-    assert_eq!(then, names(&["continue", "suspend", "yield", "complete", "fail", "pause"]));
+    assert_eq!(then, names(&["continue", "suspend", "yield", "anew", "complete", "fail", "pause"]));
     let commands = tags(commits.iter().flat_map(|commit| &commit.commands));
     assert_eq!(commands, names(&["step_begun", "step_succeeded", "step_failed"]));
     let open = tags(commits.iter().flat_map(|commit| match &commit.then {
         Then::Suspend { open } => open.as_slice(),
         Then::Continue { open } | Then::Yield { open } => open.as_deref().unwrap_or_default(),
-        Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => &[],
+        Then::Anew { .. } | Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => &[],
     }));
     assert_eq!(open, names(&["sleep", "sleep_until", "wait", "retry"]));
     assert!(commits.iter().any(|commit| !commit.patches.is_empty() && commit.progress.is_some()));

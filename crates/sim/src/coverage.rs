@@ -12,9 +12,9 @@ pub const PHASES: [&str; 7] =
     ["pending", "running", "suspended", "paused", "completed", "failed", "cancelled"];
 
 /// The inputs, by name.
-pub const INPUTS: [&str; 18] = [
-    "activate", "continue", "suspend", "yield", "complete", "fail", "pause", "signal", "cancel", "wake",
-    "returned", "threw", "lost", "reload", "hold", "resume", "restart", "heard",
+pub const INPUTS: [&str; 19] = [
+    "activate", "continue", "suspend", "yield", "anew", "complete", "fail", "pause", "signal", "cancel",
+    "wake", "returned", "threw", "lost", "reload", "hold", "resume", "restart", "heard",
 ];
 
 /// Pairs that cannot happen, and why.
@@ -112,6 +112,7 @@ pub fn then(then: &Then) -> &'static str {
         Then::Continue { .. } => "continue",
         Then::Suspend { .. } => "suspend",
         Then::Yield { .. } => "yield",
+        Then::Anew { .. } => "anew",
         Then::Complete { .. } => "complete",
         Then::Fail { .. } => "fail",
         Then::Pause { .. } => "pause",

@@ -26,6 +26,9 @@ pub struct Job {
     pub ms: u64,
     /// How many attempts fail.
     pub fails: u32,
+    /// What earlier lives of the run have taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken: Vec<u64>,
 }
 
 /// How many builds of the app there are.
@@ -55,6 +58,9 @@ pub const NAMES: [&str; 16] = [
 /// side by side.
 pub const SPECIAL: [&str; 4] = ["payment", "impatient", "upgraded", "ruined"];
 
+/// The workflow that continues as new.
+pub const LIVES: &str = "lives";
+
 /// One build of the app.
 pub fn build(number: usize) -> App {
     let app = App::new()
@@ -74,7 +80,8 @@ pub fn build(number: usize) -> App {
         .workflow(thrower)
         .workflow(payment)
         .workflow(impatient)
-        .workflow(ruined);
+        .workflow(ruined)
+        .workflow(lives);
     match number {
         0 => app.workflow(sequential).workflow(looping).workflow(upgraded),
         1 => app.workflow(sequential_2).workflow(looping_2).workflow(upgraded_2),
@@ -347,6 +354,22 @@ async fn both(ctx: &Ctx, job: &Job, way: impl Future<Output = Result<u64>>) -> R
     let wait = ctx.wait::<u64>("go").timeout(Duration::from_millis(job.ms * 60));
     let (answer, value) = join(wait, way).await;
     Ok(format!("{:?} {}", answer.ok(), value?))
+}
+
+/// Continues as new, again and again. Every second life takes a signal, if one is there or comes: the others are kept,
+/// beside steps and timers that are not.
+#[workflow]
+async fn lives(ctx: Ctx, mut job: Job) -> Result<Vec<u64>> {
+    one(&ctx, "live", Work { ms: job.ms, fails: job.fails.min(1), ..Work::default() }).await?;
+    if job.n.is_multiple_of(2) {
+        let wait = ctx.wait::<u64>("item").timeout(Duration::from_millis(job.ms * 4));
+        job.taken.extend(wait.await.ok());
+    }
+    if job.n == 0 {
+        return Ok(job.taken);
+    }
+    job.n -= 1;
+    ctx.continue_as_new(&job).await
 }
 
 /// Two steps fail side by side, and one between them does not.

@@ -6,11 +6,14 @@
 //! what breaks. Beside the world stands a model of what must be true of it, asked after every transition and
 //! once more when everything has come to rest.
 //!
-//! Owns: worlds, faults, the model, planted bugs, the command.
+//! Beside it stands the explorer ([`explore`]), which looks at every world of a small size.
+//!
+//! Owns: worlds, faults, the model, planted bugs, the explorer, the command.
 //! Does not own: any decision of the engine; what it finds out is fixed where it is.
 
 pub mod check;
 pub mod coverage;
+pub mod explore;
 pub mod flows;
 pub mod outside;
 pub mod rng;

@@ -3,9 +3,11 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use anyhow::bail;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use stepwell_sim::{
-    Sabotage, Script, World, coverage, shrink, simulate,
+    Sabotage, Script, World, coverage,
+    explore::{Bounds, OneRun, Report, Start, explore},
+    shrink, simulate,
     sweep::{Seeds, Sweep, sweep},
 };
 
@@ -56,6 +58,39 @@ enum Command {
         #[arg(long)]
         whole: bool,
     },
+    /// Looks at every world of a small size.
+    Explore {
+        /// How many faults there may be on one way.
+        #[arg(default_value_t = 1)]
+        faults: u8,
+        /// What is looked at; everything, if nothing is named.
+        #[arg(long)]
+        model: Option<ModelName>,
+        /// How many states to look at, at the most.
+        #[arg(long, default_value_t = 10_000_000)]
+        states: usize,
+        /// Plants each bug in turn instead, and says how it shows; many concern none of the models.
+        #[arg(long)]
+        planted: bool,
+    },
+}
+
+/// The models of the explorer.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ModelName {
+    /// One run that is started with an idempotency key, and gets a signal with an id.
+    OneRunByKey,
+    /// The same without either: only the nonces of requests tell that one comes again.
+    OneRunByNonce,
+}
+
+impl ModelName {
+    fn explore(self, bounds: Bounds, sabotage: Option<Sabotage>, states: usize) -> Report {
+        match self {
+            Self::OneRunByKey => explore(&OneRun::new(Start::ByKey, bounds, sabotage), states),
+            Self::OneRunByNonce => explore(&OneRun::new(Start::ByNonce, bounds, sabotage), states),
+        }
+    }
 }
 
 fn main() -> anyhow::Result<()> {
@@ -72,6 +107,48 @@ fn main() -> anyhow::Result<()> {
         Command::Survey { seeds, first } => {
             survey(first, seeds);
             Ok(())
+        }
+        Command::Explore { faults, model, states, planted: false } => {
+            explore_all(Bounds::of(faults), model, states)
+        }
+        Command::Explore { faults, model, states, planted: true } => {
+            explore_planted(Bounds::of(faults), model.unwrap_or(ModelName::OneRunByKey), states);
+            Ok(())
+        }
+    }
+}
+
+fn explore_all(bounds: Bounds, only: Option<ModelName>, states: usize) -> anyhow::Result<()> {
+    println!("{bounds}");
+    for model in ModelName::value_variants().iter().filter(|model| only.is_none_or(|only| only == **model)) {
+        let report = model.explore(bounds, None, states);
+        let name = model.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        println!(
+            "{name}: {} states, {} of them at rest; {} transitions; depth {}; {:.1} s",
+            report.states, report.at_rest, report.transitions, report.depth, report.seconds
+        );
+        if let Some(found) = report.found {
+            println!("a shortest way to break a rule has {} events:", found.events);
+            for line in &found.transcript {
+                println!("{line}");
+            }
+            println!("{name} breaks a rule: {}\n  {}", found.rule, found.detail);
+            bail!("a rule is broken");
+        }
+        if report.cut_short {
+            bail!("there are more than {states} states: allow fewer faults, or more states");
+        }
+    }
+    Ok(())
+}
+
+fn explore_planted(bounds: Bounds, model: ModelName, states: usize) {
+    println!("{bounds}");
+    for sabotage in Sabotage::ALL {
+        let report = model.explore(bounds, Some(sabotage), states);
+        match report.found {
+            Some(found) => println!("{sabotage:?}: {} events: {}", found.events, found.rule),
+            None => println!("{sabotage:?}: not noticed in {} states", report.states),
         }
     }
 }

@@ -92,11 +92,15 @@ pub enum Sabotage {
     PatchLost,
     /// The last event of a journal does not say which commit was the last.
     TrailerLost,
+    /// A run that begins anew forgets the signals that nobody has taken.
+    UnreadSignalLost,
+    /// Signals that nobody has taken are deleted with what an earlier life has left behind.
+    KeptSignalErased,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 45] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -140,5 +144,7 @@ impl Sabotage {
         Self::StepTimerLost,
         Self::PatchLost,
         Self::TrailerLost,
+        Self::UnreadSignalLost,
+        Self::KeptSignalErased,
     ];
 }

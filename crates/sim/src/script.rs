@@ -4,7 +4,7 @@
 use stepwell_protocol::program::Dispatch;
 
 use crate::{
-    flows::{BUILDS, Job, NAMES, SPECIAL},
+    flows::{BUILDS, Job, LIVES, NAMES, SPECIAL},
     rng::{Rng, hash},
 };
 
@@ -208,6 +208,7 @@ impl Script {
         let heal_at_ms = rng.between(15_000, 30_000);
         let mut actions = actions(&mut rng, cells, heal_at_ms);
         special(seed, &mut actions);
+        lives(seed, &mut actions);
         let delete_slice = keep_for_a_while(seed, &mut actions);
         let mut faults = faults(&mut rng, cells, heal_at_ms, &actions);
         let queue = queue(seed, &mut actions, &mut faults, heal_at_ms);
@@ -245,7 +246,8 @@ fn actions(rng: &mut Rng, cells: usize, heal_at_ms: u64) -> Vec<(u64, Action)> {
             Some(_) | None => (at, NAMES[usize::try_from(rng.below(14)).expect("small")]),
         };
         let tag = format!("r{n}");
-        let job = Job { tag, n: 1 + small(rng, 7), ms: rng.between(1, 120), fails: small(rng, 6) };
+        let (count, ms, fails) = (1 + small(rng, 7), rng.between(1, 120), small(rng, 6));
+        let job = Job { tag, n: count, ms, fails, taken: Vec::new() };
         let key = rng.percent(50).then(|| format!("k{n}"));
         let cell = match &key {
             Some(key) => home(key, cells),
@@ -405,6 +407,29 @@ fn special(seed: u64, actions: &mut Vec<(u64, Action)>) {
         }
         if rng.percent(if *workflow == "ruined" { 80 } else { 10 }) {
             more.push((later, Action::Manage { start: index, how }));
+        }
+    }
+    actions.extend(more);
+}
+
+/// In some worlds, some runs begin anew, with signals in between. Drawn apart, so that all other worlds stay as they are.
+fn lives(seed: u64, actions: &mut Vec<(u64, Action)>) {
+    if !Rng::new(hash(&format!("lives {seed}"))).percent(40) {
+        return;
+    }
+    let mut more = Vec::new();
+    for (index, (at, action)) in actions.iter_mut().enumerate() {
+        let Action::Start { workflow, job, .. } = action else { continue };
+        let mut rng = Rng::new(hash(&format!("lives {seed} {}", job.tag)));
+        if !rng.percent(25) || NAMES[14..].contains(workflow) || SPECIAL.contains(workflow) {
+            continue;
+        }
+        *workflow = LIVES;
+        let end = *at + (u64::from(job.n) + 1) * job.ms * 4;
+        for n in 0..rng.between(2, 9) {
+            let id = rng.percent(60).then(|| format!("l{index}.{n}"));
+            let payload = rng.below(1_000_000);
+            more.push((rng.between(*at, end), Action::Signal { start: index, name: "item", id, payload }));
         }
     }
     actions.extend(more);

@@ -7,7 +7,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use stepwell_core::{
     cell::{KeyRow, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
-    run::{Entry, Run},
+    run::{Cut, Entry, Run},
     stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
 use stepwell_protocol::{
@@ -25,7 +25,7 @@ use crate::{
 pub struct Refused;
 
 /// What one instance sees.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Store {
     place: Place,
     sabotage: Option<Sabotage>,
@@ -34,7 +34,7 @@ pub struct Store {
     inner: RefCell<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fault of its own, and they go together in any way"
@@ -116,6 +116,11 @@ impl Store {
         inner.may_write()?;
         inner.batch.alarm = Some(at);
         Ok(())
+    }
+
+    /// All that this instance sees.
+    pub fn with_view<T>(&self, look: impl FnOnce(&Tables) -> T) -> T {
+        look(&self.inner.borrow().view)
     }
 
     /// A run as its rows say, past everything that could fail.
@@ -270,6 +275,7 @@ impl Rows for Store {
     fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Refused> {
         let number = run.id.number;
         let (mut records, mut signal_ids, mut result) = (Vec::new(), Vec::new(), None);
+        let mut anew = None;
         for entry in entries {
             if let Entry::Recorded { record, .. } = entry {
                 records.push(journal_row(record));
@@ -283,6 +289,8 @@ impl Rows for Store {
             } else if let Entry::Failed { failure, .. } = entry {
                 let failure = serde_json::to_string(failure).expect("a failure is JSON");
                 result = Some(failure.into());
+            } else if let Entry::BegunAnew { input, .. } = entry {
+                anew = Some(Rc::new(input.clone()));
             }
         }
         if let Some(last) = records.last_mut()
@@ -294,7 +302,10 @@ impl Rows for Store {
         let mut inner = self.inner.borrow_mut();
         let row =
             changes_row.then(|| inner.view.runs.get(&number).map(|row| self.row(run, row, result, entries)));
-        let row = row.flatten();
+        let mut row = row.flatten();
+        if let (Some(row), Some(input)) = (&mut row, anew) {
+            row.input = input;
+        }
         let entries = entries.to_vec();
         inner.write(Write { number, row, records, signal_ids, entries, ..Write::default() })
     }
@@ -332,6 +343,23 @@ impl Rows for Store {
         let rows = all.min(room.rows);
         inner.write(Write { number, deleted: Some(Deleted::Trimmed(rows)), ..Write::default() })?;
         Ok(Trimmed { rows, is_all: all < room.rows })
+    }
+
+    fn sizes(&self, number: u64, part: Cut, limit: usize) -> Result<Vec<(Seq, u64)>, Refused> {
+        self.may_read()?;
+        let inner = self.inner.borrow();
+        let rows = inner.view.journal_after(number, part.after).iter();
+        let rows = rows.take_while(|row| row.seq <= part.through).take(limit);
+        Ok(rows.map(|row| (row.seq, row.event.len() as u64)).collect())
+    }
+
+    fn erase(&self, number: u64, part: Cut) -> Result<usize, Refused> {
+        let mut inner = self.inner.borrow_mut();
+        let part = if self.is(Sabotage::KeptSignalErased) { Cut { after: Seq(0), ..part } } else { part };
+        let rows = inner.view.journal_after(number, part.after).iter();
+        let erased = rows.take_while(|row| row.seq <= part.through).count();
+        inner.write(Write { number, deleted: Some(Deleted::Erased(part)), ..Write::default() })?;
+        Ok(erased)
     }
 
     fn remove(&self, run: &Run) -> Result<usize, Refused> {

@@ -10,7 +10,7 @@ use std::{
 
 use stepwell_core::{
     cell::{KeyRow, StoredRun},
-    run::{Entry, Run, Tail, Trailer},
+    run::{Cut, Entry, Run, Tail, Trailer},
 };
 use stepwell_protocol::{Event, Payload, Place, Record, RunId, Seq, Timestamp};
 
@@ -61,6 +61,8 @@ impl JournalRow {
 pub enum Deleted {
     /// So many of the first rows of the journal, and after those of the ids of signals.
     Trimmed(usize),
+    /// A part of its journal, which an earlier life has left behind.
+    Erased(Cut),
     /// The run, and whatever is left of it.
     Removed,
     /// The run's row alone: what a planted bug does.
@@ -119,6 +121,8 @@ pub struct Tables {
     pub runs: BTreeMap<u64, Row>,
     /// Journals by run.
     pub journal: BTreeMap<u64, Vec<JournalRow>>,
+    /// The last position of each journal that was erased.
+    pub erased: BTreeMap<u64, Seq>,
     /// Keys and what they have started.
     pub keys: BTreeMap<String, StoredRun>,
     /// Ids of signals by run.
@@ -159,7 +163,9 @@ impl Tables {
         if !write.records.is_empty() {
             let journal = self.journal.entry(write.number).or_default();
             for record in &write.records {
-                let next = journal.last().map_or(Seq(1), |last| last.seq.next());
+                // What was deleted leaves its position behind: none is used twice.
+                let last = journal.last().map_or(Seq(0), |last| last.seq);
+                let next = last.max(self.erased.get(&write.number).copied().unwrap_or_default()).next();
                 if record.seq != next {
                     refused = Some(format!(
                         "the journal of run {} goes on with {} and not with {}",
@@ -174,6 +180,12 @@ impl Tables {
         }
         match write.deleted {
             Some(Deleted::Trimmed(limit)) => self.trim(write.number, limit),
+            Some(Deleted::Erased(part)) => {
+                let journal = self.journal.entry(write.number).or_default();
+                journal.retain(|row| row.seq <= part.after || row.seq > part.through);
+                let erased = self.erased.entry(write.number).or_default();
+                *erased = part.through.max(*erased);
+            }
             Some(Deleted::Removed) => self.remove(write.number),
             Some(Deleted::OnlyRow) => self.remove_row(write.number),
             None => {}

@@ -1,17 +1,17 @@
 //! What a workflow does durable things with.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, convert::Infallible, rc::Rc};
 
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
-    OpKind, Payload, RunId, Timestamp,
+    Life, Op, OpKind, Payload, RunId, Timestamp,
     program::{Progress, Units},
     stream::{Chunk, Item, Level, LogLine},
 };
 use uuid::Uuid;
 
 use crate::{
-    Env, Result, Span, env,
+    Env, Error, Result, Span, env,
     ops::{Each, Policy, Sleep, Step, StepInfo, Wait},
     random,
     vm::{Length, State},
@@ -24,16 +24,23 @@ pub struct Ctx {
     run: Rc<Identity>,
 }
 
-/// What never changes about a run.
-struct Identity {
+/// What never changes about a life of a run.
+pub(crate) struct Identity {
     run: RunId,
     seed: String,
     started_at: Timestamp,
+    life: u32,
+}
+
+impl Identity {
+    pub(crate) fn new(run: RunId, seed: String, started_at: Timestamp, life: Option<Life>) -> Self {
+        Self { run, seed, started_at, life: life.map_or(1, |life| life.number) }
+    }
 }
 
 impl Ctx {
-    pub(crate) fn new(state: Rc<RefCell<State>>, run: RunId, seed: String, started_at: Timestamp) -> Self {
-        Self { state, run: Rc::new(Identity { run, seed, started_at }) }
+    pub(crate) fn new(state: Rc<RefCell<State>>, identity: Identity) -> Self {
+        Self { state, run: Rc::new(identity) }
     }
 
     /// Runs code and records its result: `ctx.step("charge", async || charge(&order).await).await?`.
@@ -167,12 +174,57 @@ impl Ctx {
         Wait::new(self.clone(), op)
     }
 
+    /// Ends this life of the run and begins the next one, with a new input and an empty history: what a loop without
+    /// end does now and then. Nothing after it runs:
+    ///
+    /// ```
+    /// # use stepwell::prelude::*;
+    /// #[workflow]
+    /// async fn poll_feed(ctx: Ctx, mut seen: u64) -> Result<()> {
+    ///     for _ in 0..100 {
+    ///         seen = ctx.step("read", async || Ok(seen + 1)).await?;
+    ///         ctx.sleep("until the next look", "1 minute").await;
+    ///     }
+    ///     ctx.continue_as_new(&seen).await
+    /// }
+    /// # let _ = poll_feed;
+    /// ```
+    ///
+    /// The run keeps its id, key, tags and attributes. Steps that are under way are dropped, as at a return. Signals that
+    /// nobody has taken are kept for the next life. The workflow's time-out, and what its steps draw and count, begin
+    /// anew. A life that has done nothing at all is paused for a moment before the next; ten of them in a row fail the
+    /// run.
+    ///
+    /// Within a `#[workflow]` function, the input has to be of the workflow's own type; anything else does not compile.
+    pub async fn continue_as_new<I: Serialize + ?Sized>(&self, input: &I) -> ! {
+        let encoded = Payload::encode(input);
+        match encoded {
+            Ok(input) => self.state.borrow_mut().begin_anew(input),
+            Err(error) => {
+                let text = format!("the input of the next life cannot be written as JSON: {error}");
+                self.state.borrow_mut().fail(Error::terminal(text));
+            }
+        }
+        match std::future::pending::<Infallible>().await {}
+    }
+
+    /// Which life of the run this is, from 1: see [`Self::continue_as_new`].
+    pub fn life(&self) -> u32 {
+        self.run.life
+    }
+
+    /// What a step passes to whatever it calls: the same for all its attempts, and for no other step of any life.
+    pub(crate) fn idempotency_key(&self, op: &Op) -> String {
+        let Identity { run, life, .. } = &*self.run;
+        if *life == 1 { format!("{run}/{op}") } else { format!("{run}/{life}/{op}") }
+    }
+
     /// The time, the same on every replay: when the latest thing that this run knows of was recorded.
     pub fn now(&self) -> Timestamp {
         self.state.borrow().now()
     }
 
-    /// When the run was accepted.
+    /// When the run was accepted, whichever life this is.
     pub fn started_at(&self) -> Timestamp {
         self.run.started_at
     }

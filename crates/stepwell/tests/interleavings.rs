@@ -146,6 +146,7 @@ fn activation(seed: u64, events: &[Record], more: bool, commits: Option<u32>) ->
         seed: format!("{seed:016x}"),
         now: start,
         started_at: start,
+        life: None,
         input: Payload::encode(&seed).expect("a number is JSON"),
         patches: Vec::new(),
         attributes: [].into(),
@@ -227,6 +228,7 @@ impl Sequencer {
             Then::Continue { .. }
             | Then::Suspend { .. }
             | Then::Yield { .. }
+            | Then::Anew { .. }
             | Then::Complete { .. }
             | Then::Fail { .. }
             | Then::Pause { .. } => {}
@@ -249,7 +251,7 @@ fn first_run(app: &App, seed: u64, commits: Option<u32>) -> (Vec<Record>, Then, 
     for _ in 0..10_000 {
         match vm.poll(&mut cx) {
             Poll::Ready(Order::Commit(commit)) => match commit.then {
-                Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => {
+                Then::Anew { .. } | Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => {
                     return (sequencer.journal, commit.then, cuts);
                 }
                 Then::Yield { .. } => {

@@ -62,6 +62,7 @@ fn exported(outcome: &Outcome) -> Export {
         deadline: None,
         expires_at: None,
         head: outcome.history().last().expect("it has events").seq,
+        life: None,
         activations: 2,
         tags: Vec::new(),
         attributes: [].into(),

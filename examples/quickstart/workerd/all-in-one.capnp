@@ -17,12 +17,12 @@ const main :Workerd.Worker = (
   compatibilityDate = "2026-04-01",
   durableObjectNamespaces = [
     (className = "Cell", uniqueKey = "stepwell-cell", enableSql = true),
-    (className = "Catalog", uniqueKey = "stepwell-catalog", enableSql = true),
+    (className = "Station", uniqueKey = "stepwell-station", enableSql = true),
   ],
   durableObjectStorage = (localDisk = "disk"),
   bindings = [
     (name = "CELL", durableObjectNamespace = "Cell"),
-    (name = "CATALOG", durableObjectNamespace = "Catalog"),
+    (name = "STATION", durableObjectNamespace = "Station"),
     (name = "STEPWELL_KEY", fromEnvironment = "STEPWELL_KEY"),
     # Only requests for a loopback host are answered.
     (name = "STEPWELL_DEV", text = "1"),

@@ -1,7 +1,8 @@
 //! What programs say to a cell: the real machine on rows in memory, which are read back after each word.
 
 use stepwell_core::{
-    cell::{Action, Cell, Fault, NewRun, Order, Rows as _},
+    cell::{Action, Cell, NewRun, Order, Rows as _},
+    object::{Fault, Hosted as _, Machine as _},
     run::{CallEnd, Phase, Run, Signal},
 };
 use stepwell_protocol::{
@@ -165,7 +166,7 @@ impl Bench {
         if let Err(Fault::Rejected(problem)) = &told {
             assert_eq!(problem.code, Code::InvalidRequest);
         }
-        for order in self.cell.take_orders() {
+        for order in self.cell.take_orders().own {
             if let Order::TellAt(at) = order {
                 self.now = self.now.max(at);
                 let Ok(()) = self.cell.tell(&self.rows, self.now) else { panic!("memory takes it") };
@@ -194,11 +195,15 @@ impl Bench {
     }
 
     fn check(&mut self) {
-        for order in self.cell.take_orders() {
-            if let Order::Arm(at) | Order::TellAt(at) = order {
-                assert!(at <= Timestamp::MAX, "no alarm can be set so late");
-            }
-        }
+        let orders = self.cell.take_orders();
+        let told = orders
+            .own
+            .iter()
+            .filter_map(|order| if let Order::TellAt(at) = order { Some(*at) } else { None });
+        assert!(
+            orders.arm.into_iter().chain(told).all(|at| at <= Timestamp::MAX),
+            "no alarm can be set so late"
+        );
         let mut run = self.run();
         let stored = self.rows.get(self.id.number);
         // The bill is an estimate: what a lost instance had counted for it is not worth a row.

@@ -161,6 +161,7 @@ fn exported(input: &Value, outcome: &Outcome) -> Export {
         deadline: None,
         expires_at: None,
         head: events.last().expect("it has events").seq,
+        life: None,
         activations: 2,
         tags: Vec::new(),
         attributes: [].into(),

@@ -75,3 +75,14 @@ fn the_npm_packages_are_pinned_by_hash_and_name_no_registry() {
         assert!(package["integrity"].is_string() || is_elsewhere, "{name} has no hash");
     }
 }
+
+#[test]
+fn the_page_about_new_objects_shows_the_code_that_runs() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let read = |path: &str| fs::read_to_string(root.join(path)).expect("it is there");
+    let (page, test) = (read("docs/new-object.md"), read("crates/core/tests/counter.rs"));
+    let counter = test.split("// [counter]\n").nth(1).and_then(|rest| rest.split("// [/counter]").next());
+    let counter = counter.expect("the toy is marked").trim_end();
+    assert!(page.contains(&format!("```rust\n{counter}\n```")), "docs/new-object.md differs from the test");
+    assert!(counter.lines().count() < 150, "a new kind of object has become work");
+}

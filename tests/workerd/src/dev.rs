@@ -93,7 +93,7 @@ impl Project {
     pub fn configure(&self, more: &str) -> Result<()> {
         let objects = if self.path("bundle").is_symlink() {
             "[[durable_objects.bindings]]\nname = \"CELL\"\nclass_name = \"Cell\"\n\
-             [[durable_objects.bindings]]\nname = \"CATALOG\"\nclass_name = \"Catalog\"\n"
+             [[durable_objects.bindings]]\nname = \"STATION\"\nclass_name = \"Station\"\n"
         } else {
             ""
         };

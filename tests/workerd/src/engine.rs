@@ -211,7 +211,7 @@ impl Engine {
         let own_key = variables.iter().find(|(name, _)| *name == "STEPWELL_KEY");
         let worker = Worker::bundle("engine", &build.bundle(bundle)?)
             .durable_object("CELL", "Cell")
-            .durable_object("CATALOG", "Catalog")
+            .durable_object("STATION", "Station")
             .text("STEPWELL_KEY", own_key.map_or(KEY, |(_, key)| key));
         let others = variables.iter().filter(|(name, _)| *name != "STEPWELL_KEY");
         Ok(others.fold(worker, |worker, (name, value)| worker.text(name, value)))

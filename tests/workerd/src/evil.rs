@@ -158,6 +158,7 @@ pub fn forged(workflow: &str, input: &Value) -> Result<Activation> {
         run: "default-1-0-1-000000000000".parse().context("it is an id")?,
         workflow: workflow.into(),
         epoch: Epoch(1),
+        life: None,
         seed: "00000000000000ff".into(),
         now,
         started_at: now,

@@ -38,6 +38,7 @@ mod paths;
 mod probe;
 mod process;
 pub mod readme;
+mod server;
 pub mod size;
 pub mod sqlite;
 pub mod streams;

@@ -130,9 +130,10 @@ async fn an_alarm_waits_for_the_running_one_and_requests_do_not() -> TestResult 
 /// Arms an alarm, lets it arm its successor by `plan`, and answers the firings and what `getAlarm()`
 /// shows when all is over. `{at}` in the plan stands for the time of the first alarm.
 async fn arm_inside(object: Object, plan: &str) -> Result<(f64, Vec<Fired>, Option<f64>)> {
-    let at = arm_in(&object, 300).await?;
+    // Long enough for the plan to be there in time on a busy machine too.
+    let at = arm_in(&object, 1_500).await?;
     on_alarm(&object, &plan.replace("{at}", &at.to_string())).await?;
-    sleep(Duration::from_millis(1500)).await;
+    sleep(Duration::from_millis(2_700)).await;
     Ok((at, firings(&object).await?, object.alarm().await?))
 }
 

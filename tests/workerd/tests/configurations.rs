@@ -16,7 +16,7 @@ const CPU_MS: i64 = 300_000;
 /// Stands in for the bundle: what wrangler looks at is what it exports.
 const BUNDLE: &str = "import { DurableObject } from 'cloudflare:workers';
 export class Cell extends DurableObject {}
-export class Catalog extends DurableObject {}
+export class Station extends DurableObject {}
 export default { fetch() { return new Response(''); } };";
 
 /// Checks one configuration in the folder: no environment, and each that it has. An engine has cells.

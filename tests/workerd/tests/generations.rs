@@ -187,13 +187,13 @@ async fn a_single_number_that_was_changed_is_refused() -> TestResult {
 #[tokio::test]
 async fn a_pool_does_not_grow_without_a_catalog() -> TestResult {
     let mut engine = Engine::start_with(Form::AllInOne, &[("STEPWELL_CELLS", "2")]).await?;
-    rewrite(&mut engine, "name = \"CATALOG\"", "name = \"OTHER\"").await?;
+    rewrite(&mut engine, "name = \"STATION\"", "name = \"OTHER\"").await?;
     let client = engine.client();
     assert_eq!(client.start("ten", &Value::Null, None, 5).await?.status, 201);
     assert_eq!(client.show("default-2-0-1-0123456789ab", 0).await?.status, 404);
     redeploy(&mut engine, "2", "2,3").await?;
     let refused = client.start("ten", &Value::Null, None, 0).await?;
-    let why = "A pool that grows takes a catalog: bind the class Catalog as CATALOG.";
+    let why = "A pool that grows takes a catalog: bind the class Station as STATION.";
     assert_eq!((refused.status, refused.body.contains(why)), (500, true), "{}", refused.body);
     Ok(())
 }

@@ -61,7 +61,8 @@ impl Show {
         if journal.cut > 0 {
             let (dim, count) = (Style::new().dimmed(), words::count(journal.cut, "earlier event"));
             anstream::println!(
-                "{dim}A retry or restart took back {count}; `--json` marks them as `cut`.{dim:#}"
+                "{dim}{count} no longer count: a retry or restart took them back, or the run has begun anew since; \
+                 `--json` marks them as `cut`.{dim:#}"
             );
         }
         Ok(())
@@ -86,6 +87,9 @@ fn heading(run: &RunView, input: Option<&Payload>) {
         "started",
         &format!("{}, {}{by}", words::date(run.created_at), words::distance(run.created_at, now)),
     );
+    if let Some(life) = &run.life {
+        field("life", &words::life(life, now));
+    }
     for Act { at, by, what } in &run.acts {
         let done = match what {
             Deed::Cancel => "cancelled",

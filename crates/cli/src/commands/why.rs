@@ -48,6 +48,9 @@ impl Why {
                 anstream::println!("  send it: stepwell signal {} {name}{value}", self.id);
             }
         }
+        if let Some(life) = why.life {
+            anstream::println!("  life {}", words::life(&life, now));
+        }
         if let Some(trouble) = why.trouble {
             anstream::println!(
                 "  trouble since it last got on: its program died {} times, its cell {} times, and it was out of \

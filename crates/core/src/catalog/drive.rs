@@ -10,6 +10,7 @@ use stepwell_protocol::{
 use super::{Catalog, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND};
 use crate::{
     access::{Bucket, Credential, Grant, Need, not_good},
+    object::{Fault, Hosted, Machine, Object},
     token::Vouched,
 };
 
@@ -28,16 +29,11 @@ const TIDY_MS: u64 = 86_400_000;
 /// A catalog and its storage's rows, put together.
 #[derive(Debug, Default)]
 pub struct Desk {
+    object: Object<Order>,
     /// Nothing until the rows were read.
     catalog: Option<Catalog>,
     /// The fingerprints of the deployment's keys, the current one first.
     roots: Vec<String>,
-    /// The latest time that was seen: the clock may be set back.
-    latest: Timestamp,
-    /// When the alarm is set for, as far as this instance knows.
-    armed: Option<Timestamp>,
-    /// Whether an alarm could not be set: the next turn sets one, and tells the cells that are behind.
-    arm_again: bool,
     /// How much of the namespace's requests were made here.
     requests: Bucket,
     /// How often each key has signed in. Never more than the keys that there are, and the deployment's.
@@ -45,14 +41,11 @@ pub struct Desk {
     /// Refusals that are not stored yet. They are lost with the instance: a count of about a minute.
     refused: Refusals,
     refusals_stored_at: Option<Timestamp>,
-    orders: Vec<Order>,
 }
 
-/// What the host has to do, in the same turn.
+/// What the host has to do for a catalog, in the same turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Set the alarm.
-    Arm(Timestamp),
     /// Tell cells what to forget, and say when one has done so.
     Tell(Vec<Word>),
     /// Let somebody know that this cannot be read.
@@ -72,20 +65,6 @@ pub struct Word {
     pub ids: Option<Vec<String>>,
 }
 
-/// Why a catalog did not do what it was asked. Nothing was recorded.
-#[derive(Debug, thiserror::Error)]
-pub enum Fault<E> {
-    /// The caller's fault.
-    #[error(transparent)]
-    Rejected(#[from] Problem),
-    /// The storage's.
-    #[error("the storage failed")]
-    Storage(E),
-    /// Nobody's who is here.
-    #[error(transparent)]
-    Corrupt(#[from] Corrupt),
-}
-
 /// What a cell may remember of a key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Confirmation {
@@ -93,6 +72,31 @@ pub struct Confirmation {
     pub grant: Grant,
     /// As of which version: a cell that has heard of a later one asks again.
     pub version: u64,
+}
+
+impl Hosted for Desk {
+    type Order = Order;
+
+    fn object(&mut self) -> &mut Object<Order> {
+        &mut self.object
+    }
+}
+
+impl<R: Rows> Machine<R> for Desk {
+    type Error = R::Error;
+
+    /// Whoever is behind is told again, and what is over is forgotten.
+    fn due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
+        let tidied = self.drive(rows, now, "", Input::Tidy);
+        self.tell(now);
+        tidied.map(|()| None)
+    }
+
+    /// The instance before may have died before everybody was told.
+    fn first_due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
+        self.catalog(rows)?;
+        Ok(self.tell(now).then(|| now.plus_millis(TELL_AGAIN_MS)))
+    }
 }
 
 impl Desk {
@@ -106,25 +110,14 @@ impl Desk {
         if self.catalog.is_none() {
             let (stored, audit) =
                 (rows.load().map_err(Fault::Storage)?, rows.audit_last().map_err(Fault::Storage)?);
-            let catalog = Catalog::from_rows(&stored, audit)?.with_roots(&self.roots);
-            self.orders.extend(catalog.unreadable.iter().cloned().map(Order::Report));
+            let catalog = Catalog::from_rows(&stored, audit);
+            let catalog = catalog.map_err(|corrupt| Fault::Storage(corrupt.into()))?.with_roots(&self.roots);
+            for corrupt in &catalog.unreadable {
+                self.object.order(Order::Report(corrupt.clone()));
+            }
             self.catalog = Some(catalog);
-            // The instance before may have died before everybody was told. Its alarm is armed, but the next one to be
-            // set would take its place.
-            self.tell(self.latest);
-        }
-        if std::mem::take(&mut self.arm_again) {
-            self.tell(self.latest);
-            // What is over may have to be forgotten too: the alarm sees to both.
-            self.arm_by(self.latest, self.latest.plus_millis(TELL_AGAIN_MS));
         }
         Ok(self.catalog.as_ref().expect("it was just read"))
-    }
-
-    /// The time, which never goes back while this instance lives.
-    pub fn now(&mut self, clock: Timestamp) -> Timestamp {
-        self.latest = self.latest.max(clock);
-        self.latest
     }
 
     /// Lets an input happen, on somebody's behalf.
@@ -159,7 +152,7 @@ impl Desk {
             self.tell(now);
         }
         // A day is soon enough for what nobody is granted anything for any more.
-        self.arm_by(now, now.plus_millis(TIDY_MS));
+        self.object.arm_by(now, now.plus_millis(TIDY_MS));
         Ok(())
     }
 
@@ -252,27 +245,6 @@ impl Desk {
         Ok(())
     }
 
-    /// The alarm has fired: whoever is behind is told again, and what is over is forgotten.
-    pub fn alarm<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
-        let now = self.now(clock);
-        self.armed = None;
-        let tidied = self.drive(rows, clock, "", Input::Tidy);
-        self.tell(now);
-        tidied
-    }
-
-    /// The alarm could not be set: what was ordered does not hold.
-    pub fn not_armed(&mut self) {
-        self.armed = None;
-        self.arm_again = true;
-    }
-
-    /// What the host has to do now. To be asked for after every call, whether it failed or not.
-    #[must_use = "orders that are not performed are lost"]
-    pub fn take_orders(&mut self) -> Vec<Order> {
-        std::mem::take(&mut self.orders)
-    }
-
     /// Lines of the audit log below a number, newest first; those of the registry too, or not.
     pub fn audit<R: Rows>(
         &self,
@@ -331,27 +303,21 @@ impl Desk {
         result
     }
 
-    fn tell(&mut self, now: Timestamp) {
-        let Some(catalog) = &self.catalog else { return };
+    /// Tells whoever is behind. Says whether anybody is.
+    fn tell(&mut self, now: Timestamp) -> bool {
+        let Some(catalog) = &self.catalog else { return false };
         let (words, over) =
             (catalog.words(), catalog.over().take(DISTRUSTED_AT_ONCE).cloned().collect::<Vec<_>>());
         if words.is_empty() && over.is_empty() {
-            return;
+            return false;
         }
         if !words.is_empty() {
-            self.orders.push(Order::Tell(words));
+            self.object.order(Order::Tell(words));
         }
         if !over.is_empty() {
-            self.orders.push(Order::Distrust(over));
+            self.object.order(Order::Distrust(over));
         }
-        self.arm_by(now, now.plus_millis(TELL_AGAIN_MS));
-    }
-
-    fn arm_by(&mut self, now: Timestamp, at: Timestamp) {
-        let at = at.max(now.plus_millis(1));
-        if self.armed.is_none_or(|armed| at < armed || armed <= now) {
-            self.armed = Some(at);
-            self.orders.push(Order::Arm(at));
-        }
+        self.object.arm_by(now, now.plus_millis(TELL_AGAIN_MS));
+        true
     }
 }

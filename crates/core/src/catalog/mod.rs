@@ -30,7 +30,7 @@ use stepwell_protocol::{
 };
 
 use crate::{access::Credential, token::Vouched};
-pub use drive::{Confirmation, Desk, Fault, Order, TELL_AGAIN_MS, Word};
+pub use drive::{Confirmation, Desk, Order, TELL_AGAIN_MS, Word};
 pub use rows::{Corrupt, Row, Rows, Trim};
 
 /// The namespace that is there without being made: that of the deployment's own key.

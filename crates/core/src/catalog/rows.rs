@@ -31,8 +31,8 @@ pub struct Trim {
 
 /// The rows of one catalog.
 pub trait Rows {
-    /// Why the storage failed.
-    type Error;
+    /// Why the storage failed, or cannot be read.
+    type Error: From<Corrupt>;
 
     /// All rows but the audit log's.
     fn load(&self) -> Result<Vec<Row>, Self::Error>;

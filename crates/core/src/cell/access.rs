@@ -12,10 +12,11 @@ use stepwell_protocol::{
     access::{Limits, RunSettings},
 };
 
-use super::{Cell, Fault, Rows};
+use super::{Cell, Rows};
 use crate::{
     access::{Bucket, Credential, Grant, Need},
     catalog::Confirmation,
+    object::{Fault, Hosted as _},
 };
 
 /// How many keys a cell remembers; the catalog is asked about others again.
@@ -25,7 +26,7 @@ pub const REMEMBERED_MAX: usize = 1_000;
 pub const REMEMBERED_MS: u64 = 900_000;
 
 /// What a cell knows of its callers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Gate {
     remembered: BTreeMap<String, Remembered>,
     /// The latest version of the catalog that this cell has heard of.
@@ -34,7 +35,7 @@ pub(super) struct Gate {
     bytes: Bucket,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Remembered {
     hash: String,
     grant: Rc<Grant>,

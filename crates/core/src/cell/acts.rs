@@ -8,8 +8,11 @@ use stepwell_protocol::{
     rest::{Act, Deed, Status, StepName},
 };
 
-use super::{Cell, Fault, Rows, Sought, rows::op_of};
-use crate::run::{Cut, Input, Run, Signal};
+use super::{Cell, Rows, Sought, rows::op_of};
+use crate::{
+    object::{Fault, Hosted as _},
+    run::{Cut, Input, Run, Signal},
+};
 
 /// What somebody wants to be done to a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

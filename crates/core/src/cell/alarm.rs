@@ -1,24 +1,18 @@
-//! The cell's one alarm: never later than the earliest time at which a run is due.
-//!
-//! It is only ever armed earlier, and looks for the next time when it fires. While a program is called it is
-//! also the dead man's switch: if the instance dies, the alarm wakes the next one, which finds the calls gone.
+//! What a cell does when its alarm fires: it takes up the runs that are due.
 
 use stepwell_protocol::Timestamp;
 
-use super::{ALARM_SLICE, Cell, DEAD_MAN_MS, Fault, LOOK_AGAIN_MS, Order, Rows, queued::Nudges};
-use crate::run::{Input, Phase, Run, Session};
+use super::{ALARM_SLICE, Cell, Rows, queued::Nudges};
+use crate::{
+    object::{DEAD_MAN_MS, Fault, Machine},
+    run::{Input, Phase, Run, Session},
+};
 
-impl Cell {
-    /// The alarm has fired: takes up what is due and arms the next alarm. Programs are called after that,
-    /// by the orders: an alarm that waited for one would keep all others waiting.
-    ///
-    /// A run that the storage fails for is tried again later, and is no failure of the alarm. Otherwise the next alarm
-    /// is ordered as well: only a host that cannot set it has to tell its platform that this one has failed.
-    pub fn alarm<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
-        let now = self.now(clock);
-        self.calls_made = 0;
-        self.armed = None;
-        self.repaired = true;
+impl<R: Rows> Machine<R> for Cell {
+    type Error = R::Error;
+
+    /// A run that the storage fails for is tried again later, and is no failure of the alarm.
+    fn due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
         // What the storage did not take of them was noted with their runs.
         drop(self.end_silent_calls(rows, now));
         let taken = self.take_up_due(rows, now);
@@ -26,50 +20,19 @@ impl Cell {
         self.nudge_due(now);
         // After whatever has to go on.
         self.delete_slice(rows, now);
-        let read = taken.and(self.arm_next(rows, now));
-        if read.is_ok() {
-            self.failed_alarms = 0;
-        } else {
+        let next = taken.and_then(|()| self.next_due(rows, now));
+        if next.is_err() {
             self.scanned = (Timestamp::default(), 0);
-            let pause_ms = (LOOK_AGAIN_MS << self.failed_alarms.min(16)).min(DEAD_MAN_MS);
-            self.failed_alarms = self.failed_alarms.saturating_add(1);
-            self.arm_by(now, now.plus_millis(pause_ms));
         }
-        read
+        next
     }
 
-    /// A request has come. A fresh instance trusts rows, not alarms: one may have been lost. An instance that an
-    /// alarm has loaded looks at all rows anyway.
-    pub fn repair<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
-        self.calls_made = 0;
-        if self.repaired {
-            return Ok(());
-        }
-        let now = self.now(clock);
-        if let Some(first) = rows.wake_after((Timestamp::default(), 0)).map_err(Fault::Storage)? {
-            // A platform that has lost the alarm, and does not know, does nothing about one that is set for the same
-            // time again. It may fire a moment early, and is then set for the right time.
-            let is_known = self.found.take() == Some(first);
-            let at =
-                if is_known { Timestamp::from_millis(first.as_millis().saturating_sub(1)) } else { first };
-            self.arm_by(now, at);
-        }
-        self.repaired = true;
-        Ok(())
+    fn first_due(&mut self, rows: &R, _now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
+        rows.wake_after((Timestamp::default(), 0)).map_err(Fault::Storage)
     }
+}
 
-    /// Makes sure that the alarm fires by then.
-    pub(super) fn arm_by(&mut self, now: Timestamp, at: Timestamp) {
-        // An alarm armed from within an alarm for the very millisecond that fires would be lost.
-        let soonest = now.plus_millis(1);
-        // After an alarm that could not be set, an earlier one of another run must not be replaced.
-        let at = if std::mem::take(&mut self.arm_at_once) { soonest } else { at.max(soonest) };
-        if self.armed.is_none_or(|armed| at < armed) {
-            self.armed = Some(at);
-            self.orders.push(Order::Arm(at));
-        }
-    }
-
+impl Cell {
     fn take_up_due<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
         if self.refusals.take_overflow(now) {
             self.scanned = (Timestamp::default(), 0);
@@ -123,6 +86,9 @@ impl Cell {
                 None => return Ok(()),
             },
         };
+        if run.remains.is_some() {
+            self.set_aside(number);
+        }
         match run.phase {
             Phase::Running { session: Session::Capability, .. } if !self.window.holds(number, run.epoch) => {
                 self.drive_run(rows, now, run, None, |_| Input::Reload)?;
@@ -139,7 +105,7 @@ impl Cell {
         Ok(())
     }
 
-    fn arm_next<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+    fn next_due<R: Rows>(&self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
         let in_rows = rows.wake_after(self.scanned).map_err(Fault::Storage)?;
         let at_work = self.runs.iter().filter(|(number, _)| !self.refusals.holds_back(now, **number));
         let at_work = at_work.filter_map(|(_, run)| next_look(now, run)).min();
@@ -147,10 +113,7 @@ impl Cell {
         // A cell that holds calls has a turn so often, or it could not tell a silent call from a time that it slept through.
         let silence = self.window.next_silence().map(|at| at.min(now.plus_millis(DEAD_MAN_MS)));
         let refused = self.refusals.next();
-        if let Some(next) = [in_rows, at_work, nudge, silence, refused].into_iter().flatten().min() {
-            self.arm_by(now, next);
-        }
-        Ok(())
+        Ok([in_rows, at_work, nudge, silence, refused].into_iter().flatten().min())
     }
 }
 

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use stepwell_protocol::rest::{Counts, Status};
 
-use super::{Cell, Fault, Rows};
-use crate::run::Run;
+use super::{Cell, Rows};
+use crate::{object::Fault, run::Run};
 
 /// No run has a larger number: JavaScript could not tell it from others.
 const NUMBER_MAX: u64 = 1 << 53;

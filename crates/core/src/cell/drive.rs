@@ -6,8 +6,9 @@ use stepwell_protocol::{
     rest::{Act, RunView},
 };
 
-use super::{CALLS_MAX, Cell, Fault, LOOK_AGAIN_MS, Order, Rows, alarm::next_look, counts::counts_as};
+use super::{CALLS_MAX, Cell, Order, Rows, alarm::next_look, counts::counts_as};
 use crate::{
+    object::{Fault, Hosted as _, LOOK_AGAIN_MS},
     run::{CallEnd, Decision, Effect, Entry, Input, Phase, Run, Session, Slot, with_result},
     window::Ready,
 };
@@ -85,6 +86,7 @@ impl Cell {
                     self.look_again(now);
                 }
                 self.tell_readers(&next, status);
+                self.look_after_remains(&next, &decision.entries);
             }
             self.recount(&next, counted_as, counts_as(&next));
         }
@@ -95,7 +97,7 @@ impl Cell {
     /// After a commit: memory, alarm, orders.
     pub(super) fn settle(&mut self, now: Timestamp, run: &Run, decision: &Decision) {
         if let Some(at) = next_look(now, run) {
-            self.arm_by(now, at);
+            self.object.arm_by(now, at);
         }
         self.remember(now, run);
         let number = run.id.number;
@@ -106,7 +108,7 @@ impl Cell {
                 Effect::Activate { epoch } => {
                     self.calls_made += 1;
                     self.window.enter(now, number, *epoch, &run.workflow, run.wants_to_be_alone());
-                    self.orders.push(Order::Call { number, epoch: *epoch });
+                    self.object.order(Order::Call { number, epoch: *epoch });
                 }
                 Effect::Enqueue => {
                     // One that is not due yet waits for the alarm, one that found no room for its turn.
@@ -114,10 +116,10 @@ impl Cell {
                         self.wait_for_a_place(now, run);
                     }
                 }
-                Effect::TellProgram => self.orders.push(Order::TellProgram(number)),
+                Effect::TellProgram => self.object.order(Order::TellProgram(number)),
                 Effect::TellEnd => {
                     let view = with_result(RunView::from(run), &decision.entries);
-                    self.orders.push(Order::TellEnd(Box::new(view)));
+                    self.object.order(Order::TellEnd(Box::new(view)));
                 }
             }
         }
@@ -157,9 +159,9 @@ impl Cell {
         self.offer_left_out(now);
         if self.calls_made >= CALLS_MAX && self.window.has_ready() {
             // The alarm goes on with them.
-            self.arm_by(now, now);
+            self.object.arm_by(now, now);
         } else if let Some(at) = self.window.next_change(now) {
-            self.arm_by(now, at);
+            self.object.arm_by(now, at);
         }
     }
 
@@ -207,7 +209,7 @@ impl Cell {
             }
         };
         // A listener of that call would wait for ever.
-        self.orders.push(Order::TellProgram(number));
+        self.object.order(Order::TellProgram(number));
         // What this instance has called is in memory for as long as somebody has to be at work on it: a run that is
         // not has ended or sleeps, and need not be read again to find that out.
         let ended = if self.runs.contains_key(&number) {
@@ -230,7 +232,7 @@ impl Cell {
     ) -> Result<(), Fault<R::Error>> {
         let mut ended = Ok(());
         for (number, epoch) in self.window.silent(now) {
-            self.orders.push(Order::GiveUp { number, epoch });
+            self.object.order(Order::GiveUp { number, epoch });
             ended = ended.and(self.call_ended(rows, now, number, epoch, CallEnd::Silent));
         }
         ended
@@ -239,7 +241,7 @@ impl Cell {
     /// Looks at all due rows anew.
     pub(super) fn look_again(&mut self, now: Timestamp) {
         self.scanned = (Timestamp::default(), 0);
-        self.arm_by(now, now.plus_millis(LOOK_AGAIN_MS));
+        self.object.arm_by(now, now.plus_millis(LOOK_AGAIN_MS));
     }
 
     /// A run from memory or from its rows.

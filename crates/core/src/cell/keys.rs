@@ -5,8 +5,8 @@
 
 use stepwell_protocol::{Code, Place, Problem};
 
-use super::{Cell, Fault, KeyRow, Rows, StoredKey, StoredRun};
-use crate::run::Run;
+use super::{Cell, KeyRow, Rows, StoredKey, StoredRun};
+use crate::{object::Fault, run::Run};
 
 /// An idempotency key as cells know it: it belongs to a workflow, so the same key starts another run of another one.
 /// Names of workflows have no control characters, so no two pairs look the same.

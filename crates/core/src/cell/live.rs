@@ -11,8 +11,11 @@ use std::collections::BTreeMap;
 
 use stepwell_protocol::Timestamp;
 
-use super::{ALARM_SLICE, Cell, Fault, Rows};
-use crate::run::{Phase, Run};
+use super::{ALARM_SLICE, Cell, Rows};
+use crate::{
+    object::Fault,
+    run::{Phase, Run},
+};
 
 /// How many runs that wait for a place a cell keeps in memory. A workflow that has none there may always have one, so
 /// the number of the app's workflows comes on top.
@@ -22,7 +25,7 @@ pub const LIVE_MAX: usize = 4_096;
 pub const LIVE_OF_WORKFLOW_MAX: usize = 1_024;
 
 /// How many pending runs are in memory, and where to read on for the others.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Live {
     total: usize,
     of: BTreeMap<String, usize>,

@@ -4,11 +4,8 @@
 //! program is told. All of it is a cache of rows: a cell that is made anew from them goes on.
 //! Does not own: the rows themselves ([`Rows`]), the calls of programs, and whoever waits for an answer.
 //!
-//! Everything here is synchronous. The host calls a method, which reads and commits rows, and then performs
-//! the [`Order`]s that it gets back, in the same turn: so rows and alarm are one commit, and nothing goes out
-//! before what it stands for is stored.
-//!
-//! Invariant: the alarm is never later than the earliest time at which a run is due.
+//! Everything here is synchronous, and what it has in common with other kinds is [`crate::object`]: clock, alarm, and
+//! how the host hears of [`Order`]s.
 
 mod access;
 mod acts;
@@ -20,6 +17,7 @@ mod live;
 mod queued;
 mod recent;
 mod refusals;
+mod remains;
 mod requests;
 mod retention;
 mod room;
@@ -48,37 +46,29 @@ pub use recent::{LOOK_BACK, NONCES_MAX};
 pub use requests::{NewRun, Started};
 pub use retention::DELETE_SLICE;
 pub use room::FULL_PERCENT;
-pub use rows::{Fault, KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed};
+pub use rows::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed};
 pub use telling::{LINGER_MS, PUBLISHED_BYTES_MAX, TELL_EVERY_MS, TOLD_BYTES_MAX};
 pub(crate) use unreadable::unreadable_journal;
 pub use unreadable::{LOOK_AT_UNREADABLE_MS, readable_again, unreadable};
 
 use self::{live::Live, queued::Nudges, telling::Telling, watching::Watching};
 use crate::{
+    object::{Hosted, Object},
     run::{LEASE_MS, Phase, Run, SignalLimits},
     window::Window,
 };
 
-/// How long a dead cell stays unnoticed at the most, if nobody asks it anything.
-pub const DEAD_MAN_MS: u64 = 5_000;
-
-/// The longest time between two turns of a cell whose programs are at work: its alarm fires that often, or a little late.
-/// Whatever is longer, the cell has not lived through.
-pub const TURN_GAP_MS: u64 = 2 * DEAD_MAN_MS;
-
 /// How many due runs one alarm takes up; the next alarm follows at once.
 pub const ALARM_SLICE: usize = 256;
-
-/// How long until a cell that could not do something looks again.
-pub const LOOK_AGAIN_MS: u64 = 100;
 
 /// How many programs are called before the alarm has to go on with it. One invocation may call only so many Workers,
 /// and the end of a call may be what calls the next: a request or an alarm is a fresh invocation.
 pub const CALLS_MAX: u32 = 30;
 
 /// A cell as it is kept in memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Cell {
+    object: Object<Order>,
     /// The runs that are running, and those that are due as far as there is room for them; no others.
     runs: BTreeMap<u64, Run>,
     /// How many due runs are in memory, and where the others are.
@@ -94,18 +84,8 @@ pub struct Cell {
     calls_made: u32,
     /// The runs that wait for a consumer of the queue; nothing if the host has no queue.
     queue: Option<Nudges>,
-    /// When the alarm is set for, as far as this instance knows.
-    armed: Option<Timestamp>,
-    /// Whether an alarm could not be set: the platform's may be any, so the next one has to look at all rows.
-    arm_at_once: bool,
     /// Up to where due rows were looked at: wake time and run number.
     scanned: (Timestamp, u64),
-    /// The latest time that was seen: the clock may be set back, a run's time never is.
-    latest: Timestamp,
-    /// Whether this instance has compared the alarm with the rows.
-    repaired: bool,
-    /// What the platform said that the alarm was set for when this instance was loaded.
-    found: Option<Timestamp>,
     /// The number of the latest run.
     last_number: Option<u64>,
     /// The latest runs by their nonces.
@@ -114,9 +94,7 @@ pub struct Cell {
     room: room::Room,
     /// Runs that the storage has failed for.
     refusals: refusals::Refusals,
-    /// How many alarms in a row could not read the rows.
-    failed_alarms: u32,
-    /// Runs whose time is over, to be deleted.
+    /// Runs whose time is over, to be deleted, and those whose earlier lives have left something behind.
     expired: BTreeSet<u64>,
     /// Whether there are more of them in the rows.
     more_expired: bool,
@@ -136,14 +114,11 @@ pub struct Cell {
     telling: Telling,
     /// Who follows which runs.
     watching: Watching,
-    orders: Vec<Order>,
 }
 
-/// What the host has to do, in this order and in the same turn.
+/// What the host has to do for a cell, in this order and in the same turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
-    /// Set the alarm.
-    Arm(Timestamp),
     /// Call a run's program, and say when the call is over.
     Call {
         /// The run's number.
@@ -179,6 +154,7 @@ impl Cell {
     /// A cell that has looked at nothing yet, with a window of this many places.
     pub fn new(window: usize) -> Self {
         Self {
+            object: Object::new(),
             runs: BTreeMap::new(),
             live: Live::default(),
             inputs: BTreeMap::new(),
@@ -187,17 +163,11 @@ impl Cell {
             signal_limits: SignalLimits::default(),
             calls_made: 0,
             queue: None,
-            armed: None,
-            arm_at_once: false,
             scanned: (Timestamp::default(), 0),
-            latest: Timestamp::default(),
-            repaired: false,
-            found: None,
             last_number: None,
             recent: recent::Recent::default(),
             room: room::Room::default(),
             refusals: refusals::Refusals::default(),
-            failed_alarms: 0,
             expired: BTreeSet::new(),
             more_expired: false,
             delete_slice: DELETE_SLICE,
@@ -208,7 +178,6 @@ impl Cell {
             gate: access::Gate::default(),
             telling: Telling::default(),
             watching: Watching::default(),
-            orders: Vec::new(),
         }
     }
 
@@ -231,29 +200,6 @@ impl Cell {
         self
     }
 
-    /// What the host has to do now. To be asked for after every call, whether it failed or not.
-    #[must_use = "orders that are not performed are lost"]
-    pub fn take_orders(&mut self) -> Vec<Order> {
-        std::mem::take(&mut self.orders)
-    }
-
-    /// The alarm could not be set: what was ordered does not hold.
-    pub fn not_armed(&mut self) {
-        self.armed = None;
-        self.arm_at_once = true;
-        self.repaired = false;
-    }
-
-    /// Whether [`Self::repair`] has still to be called.
-    pub fn wants_repair(&self) -> bool {
-        !self.repaired
-    }
-
-    /// Says what the platform believes the alarm to be set for. To be called before [`Self::repair`].
-    pub fn found_alarm(&mut self, at: Option<Timestamp>) {
-        self.found = at;
-    }
-
     /// How many programs are called at present.
     pub fn calls(&self) -> usize {
         self.window.held()
@@ -263,19 +209,20 @@ impl Cell {
     pub fn is_called(&self, number: u64) -> bool {
         self.window.is_called(number)
     }
+}
 
-    /// The time, which never goes back while this instance lives. Each turn begins with it.
-    fn now(&mut self, clock: Timestamp) -> Timestamp {
-        let gap_ms = clock.as_millis().saturating_sub(self.latest.as_millis());
-        if gap_ms > TURN_GAP_MS {
-            self.stood_still(clock, gap_ms - TURN_GAP_MS);
-        }
-        self.latest = self.latest.max(clock);
-        self.latest
+impl Hosted for Cell {
+    type Order = Order;
+
+    fn object(&mut self) -> &mut Object<Order> {
+        &mut self.object
     }
 
-    /// The machine has stood still, or its clock was set forward. Whatever programs have said meanwhile comes after this
-    /// turn, so none of them is silent yet.
+    fn begin(&mut self) {
+        self.calls_made = 0;
+    }
+
+    /// Whatever programs have said meanwhile comes after this turn, so none of them is silent yet.
     fn stood_still(&mut self, clock: Timestamp, ms: u64) {
         self.window.skip(ms);
         for run in self.runs.values_mut() {

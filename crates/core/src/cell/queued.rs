@@ -21,8 +21,11 @@ use stepwell_protocol::{
     program::{Activation, Dispatch, RawPage},
 };
 
-use super::{Cell, Fault, Order, Rows};
-use crate::run::{Input, Phase, Run, Session, Slot};
+use super::{Cell, Order, Rows};
+use crate::{
+    object::{Fault, Hosted as _},
+    run::{Input, Phase, Run, Session, Slot},
+};
 
 /// How many runs of a cell wait for a consumer at once. Others that are due wait in memory until there is room, or in the
 /// rows until memory has room ([`super::live`]).
@@ -37,7 +40,7 @@ pub const OVERFLOW_MS: u64 = 500;
 pub const NUDGE_AGAIN_MS: u64 = 10_000;
 
 /// The runs that wait for a consumer.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Nudges {
     waiting: BTreeMap<u64, Waiting>,
     /// The same by when their next message is sent.
@@ -145,7 +148,7 @@ impl Cell {
         self.nudge_due(now);
         // Should a message be lost, or the run find no place, the alarm is there to send another.
         if let Some(next) = self.queue.as_ref().and_then(Nudges::next) {
-            self.arm_by(now, next);
+            self.object.arm_by(now, next);
         }
     }
 
@@ -160,7 +163,9 @@ impl Cell {
     /// Sends the messages whose time has come.
     pub(super) fn nudge_due(&mut self, now: Timestamp) {
         let due = self.queue.as_mut().map(|queue| queue.take_due(now)).unwrap_or_default();
-        self.orders.extend(due.into_iter().map(|number| Order::Nudge { number }));
+        for number in due {
+            self.object.order(Order::Nudge { number });
+        }
     }
 
     /// A consumer has got a message and wants the run. `alone` says that it has nothing else under way.

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use stepwell_protocol::RunId;
 
-use super::{Cell, Fault, Rows};
-use crate::run::Run;
+use super::{Cell, Rows};
+use crate::{object::Fault, run::Run};
 
 /// How many runs a fresh instance looks back. Only answers that were still held back when the last instance died can
 /// be asked for again, which is what a cell accepts within a fraction of a second.
@@ -25,7 +25,7 @@ pub const LOOK_BACK: usize = 256;
 pub const NONCES_MAX: usize = 8_192;
 
 /// The latest runs by a hash of their nonces.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
     numbers: BTreeMap<u64, u64>,
     /// Oldest first.

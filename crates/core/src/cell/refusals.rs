@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 
 use stepwell_protocol::Timestamp;
 
-use super::{DEAD_MAN_MS, LOOK_AGAIN_MS};
+use crate::object::{DEAD_MAN_MS, LOOK_AGAIN_MS};
 
 /// How many of them are remembered. Should there be more, all rows are looked at anew by and by.
 const REFUSALS_MAX: usize = 1_024;
 
 /// The runs that the storage has failed for.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Refusals {
     runs: BTreeMap<u64, Refusal>,
     /// If there were too many: when all rows are to be looked at anew.

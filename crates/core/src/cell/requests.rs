@@ -6,8 +6,11 @@ use stepwell_protocol::{
     rest::{RunView, Why},
 };
 
-use super::{Cell, Fault, KeyRow, Rows, counts::counts_as, drive::no_such_run, unreadable::why_unreadable};
-use crate::run::{Input, Run, Signal, Start};
+use super::{Cell, KeyRow, Rows, counts::counts_as, drive::no_such_run, unreadable::why_unreadable};
+use crate::{
+    object::{Fault, Hosted as _},
+    run::{Input, Run, Signal, Start},
+};
 
 /// A run to be started.
 #[derive(Clone, Debug)]

@@ -5,12 +5,17 @@
 //! once. A longer one is marked first, and is gone for everybody from then on; its journal goes piece by piece,
 //! and its row last, so that whoever takes over from a dead instance finds what is left by the same index.
 //!
-//! Invariant: nothing of a run is deleted before it has ended and its time is over.
+//! What earlier lives of a run have left behind goes in the same slices (`remains.rs`).
+//!
+//! Invariant: nothing of a run that counts is deleted before it has ended and its time is over.
 
 use stepwell_protocol::Timestamp;
 
-use super::{Cell, Fault, Rows, Slice, counts::counts_as};
-use crate::run::{Input, Run};
+use super::{Cell, Rows, Slice, counts::counts_as};
+use crate::{
+    object::Fault,
+    run::{Input, Run},
+};
 
 /// What one alarm deletes at the most; the next one follows at once. Large events take longer to delete than
 /// small ones, so both count.
@@ -26,7 +31,7 @@ impl Cell {
         Self { delete_slice: slice, ..self }
     }
 
-    /// Puts a run aside whose time is over.
+    /// Puts a run aside whose time is over, or whose earlier lives have left something behind.
     pub(super) fn set_aside(&mut self, number: u64) {
         if self.expired.len() < EXPIRED_MAX {
             self.expired.insert(number);
@@ -42,7 +47,7 @@ impl Cell {
             && let Some(number) = self.expired.first().copied()
         {
             match self.delete_expired(rows, now, number, &mut room) {
-                Ok(true) => drop(self.refusals.clear(number)),
+                Ok(true) => {}
                 Ok(false) => break,
                 // It is put aside again when its time has come. Those behind it must not wait for that.
                 Err(_) => self.refusals.note(now, number),
@@ -50,7 +55,7 @@ impl Cell {
             self.expired.remove(&number);
         }
         if !self.expired.is_empty() {
-            self.arm_by(now, now);
+            self.object.arm_by(now, now);
         } else if std::mem::take(&mut self.more_expired) {
             self.look_again(now);
         }
@@ -64,10 +69,23 @@ impl Cell {
         number: u64,
         room: &mut Slice,
     ) -> Result<bool, Fault<R::Error>> {
-        match self.load_or_quarantine(rows, now, number)? {
-            Some(run) if run.is_expired(now) => self.delete(rows, now, &run, room),
-            // Somebody may have taken it back to life.
-            Some(_) | None => Ok(true),
+        let known = self.runs.get(&number).cloned();
+        let run = if known.is_some() { known } else { self.load_or_quarantine(rows, now, number)? };
+        match run {
+            Some(run) if run.is_expired(now) => {
+                let is_gone = self.delete(rows, now, &run, room)?;
+                if is_gone {
+                    let _ = self.refusals.clear(number);
+                }
+                Ok(is_gone)
+            }
+            Some(run) if run.remains.is_some() => self.delete_remains(rows, &run, room),
+            // Somebody may have taken it back to life, or memory knows that nothing is left behind.
+            Some(_) => Ok(true),
+            None => {
+                let _ = self.refusals.clear(number);
+                Ok(true)
+            }
         }
     }
 
@@ -108,7 +126,7 @@ impl Cell {
 
 impl Slice {
     /// Uses up some of its rows. At least one: however a storage counts, a slice ends.
-    fn take(&mut self, rows: usize) {
+    pub(super) fn take(&mut self, rows: usize) {
         self.rows = self.rows.saturating_sub(rows.max(1));
     }
 }

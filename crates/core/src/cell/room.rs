@@ -3,7 +3,8 @@
 
 use stepwell_protocol::{Code, Problem};
 
-use super::{Cell, Fault, Rows};
+use super::{Cell, Rows};
+use crate::object::Fault;
 
 /// How full a cell is when it takes nothing any more but what lets its runs end, in percent of its storage.
 pub const FULL_PERCENT: u64 = 80;
@@ -13,7 +14,7 @@ const LOOK_EVERY: u32 = 16;
 const LOOK_EVERY_BYTES: u64 = 1 << 20;
 
 /// What is known of the room that there is.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Room {
     /// What the storage holds at the most; without a limit, if that is not said.
     limit_bytes: Option<u64>,

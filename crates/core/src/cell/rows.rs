@@ -1,12 +1,10 @@
 //! What a cell needs of its storage.
 
-use stepwell_protocol::{
-    Event, Op, Outcome, Payload, Place, Problem, Record, Seq, Timestamp, program::RawPage,
-};
+use stepwell_protocol::{Event, Op, Outcome, Payload, Place, Record, Seq, Timestamp, program::RawPage};
 
 use super::Tally;
 use crate::{
-    run::{Entry, Run},
+    run::{Cut, Entry, Run},
     stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
 
@@ -38,7 +36,8 @@ pub trait Rows {
     /// Stores a new run with its input, and its key if it has one.
     fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), Self::Error>;
 
-    /// Stores entries: a journal row for each record, and the run row if any of them changes it. `run` is the
+    /// Stores entries: a journal row for each record, and the run row if any of them changes it, with the input of a new
+    /// life. `run` is the
     /// state after them, `wake_before` its wake time before. The last of the journal rows has the run's trailer
     /// ([`Run::trailer`]) beside it.
     fn commit(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry])
@@ -57,6 +56,12 @@ pub trait Rows {
     /// fits, and at least one row, if there is one.
     fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Self::Error>;
 
+    /// Where the first events of a part of a journal are, and how many bytes each has; at most so many.
+    fn sizes(&self, number: u64, part: Cut, limit: usize) -> Result<Vec<(Seq, u64)>, Self::Error>;
+
+    /// Deletes the events of a part of a journal. Says how many rows it were.
+    fn erase(&self, number: u64, part: Cut) -> Result<usize, Self::Error>;
+
     /// Deletes a run and all that belongs to it. Its number is never used again. Says how many rows it were.
     fn remove(&self, run: &Run) -> Result<usize, Self::Error>;
 
@@ -69,7 +74,7 @@ pub trait Rows {
     /// Whether a run has received a signal of this id.
     fn has_signal(&self, number: u64, id: &str) -> Result<bool, Self::Error>;
 
-    /// What a run was started with.
+    /// What a run, or its present life, was started with.
     fn input(&self, number: u64) -> Result<Payload, Self::Error>;
 
     /// The journal after a position, as much as goes into a page; at least one event, if there is one.
@@ -196,18 +201,4 @@ pub struct StoredRun {
     pub number: u64,
     /// A hash of what was asked for.
     pub fingerprint: String,
-}
-
-/// Why a cell did not do what it was asked. Nothing was recorded.
-#[derive(Debug, thiserror::Error)]
-pub enum Fault<E> {
-    /// The caller's fault.
-    #[error(transparent)]
-    Rejected(#[from] Problem),
-    /// The storage's.
-    #[error("the storage failed")]
-    Storage(E),
-    /// Nobody's: the run's key is at home in another cell by now, which has to be asked instead.
-    #[error("the key has gone to cell {0}")]
-    Moved(Place),
 }

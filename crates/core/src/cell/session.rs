@@ -7,10 +7,13 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Cell, Fault, Rows,
+    Cell, Rows,
     unreadable::{unreadable, unreadable_or_failed},
 };
-use crate::run::{Entry, Input, Reply, Run, check_op};
+use crate::{
+    object::{Fault, Hosted as _},
+    run::{Entry, Input, Reply, Run, check_op},
+};
 
 impl Cell {
     /// What a program is called with. Refused if its run has ended, was paused, or was activated again since the call
@@ -47,6 +50,7 @@ impl Cell {
             seed: format!("{:016x}", run.seed),
             now,
             started_at: run.created_at,
+            life: run.life,
             input,
             journal,
             patches: run.patches,
@@ -70,7 +74,7 @@ impl Cell {
             Some(input) => input,
             None => rows.input(number).map_err(unreadable_or_failed::<R>)?,
         };
-        let is_empty = run.head == Seq(0);
+        let is_empty = run.last_counted() == Seq(0);
         let journal = if is_empty { RawPage::default() } else { read_page(rows, run, Seq(0))? };
         Ok((input, journal))
     }
@@ -246,14 +250,15 @@ fn news_after<R: Rows>(rows: &R, run: &Run, after: Seq) -> Result<(Vec<Record>, 
 
 /// The journal after a position, without what was cut.
 fn read_page<R: Rows>(rows: &R, run: &Run, after: Seq) -> Result<RawPage, Fault<R::Error>> {
-    let mut after = after;
+    // What earlier lives have left behind may be many pages, of which nothing counts.
+    let mut after = run.skip_cuts(after);
     loop {
         let mut page = rows.page(run.id.number, after).map_err(unreadable_or_failed::<R>)?;
         let last = page.events.last().map(|record| record.seq);
         page.events.retain(|record| run.counts(record.seq));
         match last {
             // An empty page would look like the end.
-            Some(last) if page.events.is_empty() && page.more => after = last,
+            Some(last) if page.events.is_empty() && page.more => after = run.skip_cuts(last),
             Some(_) | None => return Ok(page),
         }
     }

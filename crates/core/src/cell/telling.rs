@@ -12,8 +12,9 @@ use stepwell_protocol::{
     stream::{Item, Published, Told},
 };
 
-use super::{Cell, Fault, Order, Rows};
+use super::{Cell, Order, Rows};
 use crate::{
+    object::{Fault, Hosted as _},
     run::{Phase, Run},
     stream::{ToldMark, ToldRow},
 };
@@ -32,14 +33,14 @@ pub const TOLD_BYTES_MAX: usize = 1 << 20;
 pub const PUBLISHED_BYTES_MAX: u64 = 64 << 20;
 
 /// What is not stored yet, by run.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Telling {
     batches: BTreeMap<u64, Batch>,
     /// When the host was told to call next.
     ordered: Option<Timestamp>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Batch {
     /// The number of the last item that is stored.
     last: u32,
@@ -204,7 +205,7 @@ impl Cell {
         } else if let Some(known) = self.runs.get_mut(&number) {
             known.spent = run.spent;
         }
-        self.watching.tell(number, &mut self.orders);
+        self.watching.tell(number, &mut self.object);
         Ok(())
     }
 
@@ -252,7 +253,7 @@ impl Cell {
         let Some(due) = batches.map(|batch| batch.due).min() else { return };
         if self.telling.ordered.is_none_or(|ordered| due < ordered) {
             self.telling.ordered = Some(due);
-            self.orders.push(Order::TellAt(due));
+            self.object.order(Order::TellAt(due));
         }
     }
 }

@@ -13,8 +13,8 @@ use stepwell_protocol::{
     rest::{Status, Why},
 };
 
-use super::{Cell, Fault, Rows};
-use crate::run::Run;
+use super::{Cell, Rows};
+use crate::{object::Fault, run::Run};
 
 /// How long until a row that cannot be read is read again: 24 reads a day. Always the same time, because nothing that
 /// could count the looks is left: the state cannot be parsed, and no instance lives for so long. It is also how long
@@ -96,5 +96,5 @@ pub(crate) fn unreadable_journal() -> Problem {
 pub(super) fn why_unreadable(problem: Problem) -> Why {
     let (waits_for, next_wake, trouble) = (Vec::new(), None, None);
     let because = problem.detail;
-    Why { status: Status::Paused, because, waits_for, next_wake, trouble, current_step: None }
+    Why { status: Status::Paused, because, life: None, waits_for, next_wake, trouble, current_step: None }
 }

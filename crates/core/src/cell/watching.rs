@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 
 use stepwell_protocol::{RunId, Timestamp, rest::Status};
 
-use super::{Cell, Fault, Order, Rows};
+use super::{Cell, Order, Rows};
 use crate::{
+    object::{Fault, Hosted as _, Object},
     run::{Entry, Run},
     stream::{Batch, CellReader, Change, Changes, Reader, Source, Stamper, WALKED_MAX, Walk},
 };
 
 /// Who follows which runs.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Watching {
     stamper: Stamper,
     runs: BTreeSet<u64>,
@@ -37,9 +38,9 @@ impl Watching {
     }
 
     /// Lets whoever follows a run read on.
-    pub(super) fn tell(&self, number: u64, orders: &mut Vec<Order>) {
+    pub(super) fn tell(&self, number: u64, object: &mut Object<Order>) {
         if !self.runs.is_empty() && self.runs.contains(&number) {
-            orders.push(Order::TellReaders(number));
+            object.order(Order::TellReaders(number));
         }
     }
 }
@@ -90,7 +91,7 @@ impl Cell {
             return Ok(Batch::default());
         }
         // Nothing that is recorded from now on has an earlier stamp.
-        let next = self.watching.stamper.next(self.latest);
+        let next = self.watching.stamper.next(self.object.latest());
         let mut batch = match self.walk(reader, next) {
             Some(walk) => {
                 let walked = rows.changed(walk.after, reader.from, WALKED_MAX).map_err(Fault::Storage)?;
@@ -126,7 +127,7 @@ impl Cell {
 
     /// After a commit: lets readers read on.
     pub(super) fn tell_readers(&mut self, run: &Run, before: Status) {
-        self.watching.tell(run.id.number, &mut self.orders);
+        self.watching.tell(run.id.number, &mut self.object);
         if run.status() != before {
             self.tell_start(run);
         }
@@ -139,6 +140,6 @@ impl Cell {
         let id: RunId = id.clone();
         let (workflow, status) = (workflow.clone(), run.status());
         changes.keep(Change { stamp: stamps.status, id, workflow, status });
-        self.orders.push(Order::TellCellReaders);
+        self.object.order(Order::TellCellReaders);
     }
 }

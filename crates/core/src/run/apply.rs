@@ -66,6 +66,9 @@ impl Run {
                 // If the last commit is among what was cut, no program that goes on from here has made it.
                 self.mark = self.mark.filter(|mark| cuts::counts(&self.cuts, mark.through));
             }
+            Entry::BegunAnew { input, at, cuts, inbox, deadline } => {
+                self.live_anew(input, *at, cuts, *inbox, *deadline);
+            }
             Entry::Reopened { deadline } => {
                 self.deadline = *deadline;
                 self.failed_since = None;

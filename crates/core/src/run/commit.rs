@@ -37,6 +37,7 @@ impl Run {
         }
         check(&commit)?;
         self.check_asides(&commit)?;
+        self.check_keeps(&commit)?;
         Ok(if draining { self.drain(now, commit, hash) } else { self.accept(now, commit, hash) })
     }
 
@@ -63,18 +64,21 @@ impl Run {
             return Some(Reply::Stop);
         }
         // Whoever wanted to go on later may have been succeeded already.
-        if self.epoch != commit.epoch && !matches!(commit.then, Then::Yield { .. }) {
+        if self.epoch != commit.epoch && !matches!(commit.then, Then::Yield { .. } | Then::Anew { .. }) {
             return None;
         }
         match (&commit.then, &self.phase) {
             // Its own commit is on record, but it was told to go on because there was news.
             (Then::Continue { .. } | Then::Suspend { .. }, Phase::Running { .. }) => Some(Reply::Go),
+            // The same if it has not begun anew: in its next life, a run has another activation.
+            (Then::Anew { .. }, Phase::Running { .. }) if self.epoch == commit.epoch => Some(Reply::Go),
             // The run was cancelled or taken from it in between: there is nothing to go on with.
             (Then::Continue { .. }, Phase::Pending { .. } | Phase::Suspended | Phase::Ended { .. }) => None,
             (Then::Continue { .. }, Phase::Paused { .. })
             | (
                 Then::Suspend { .. }
                 | Then::Yield { .. }
+                | Then::Anew { .. }
                 | Then::Complete { .. }
                 | Then::Fail { .. }
                 | Then::Pause { .. },
@@ -94,7 +98,7 @@ impl Run {
         let then = if erred { Then::Yield { open: None } } else { commit.then };
         let recorded_at = foreseen.unwrap_or(now);
         // All that came after its base came from outside, and it has not seen it.
-        let unread = commit.unread.saturating_add(self.head.0.saturating_sub(commit.base.0));
+        let unread = commit.unread.saturating_add(self.counted_after(commit.base));
         let count = u32::try_from(commit.commands.len()).expect("a message holds fewer commands than 2^32");
         let through = Seq(self.head.0 + count);
         let mark = Mark {
@@ -125,8 +129,9 @@ impl Run {
         entries.extend(self.beside(now, unheard, patches, progress, attributes));
         let (effects, reply) = match then {
             // What the program has not seen may have answered some of what it says it waits for: a sleep that
-            // is over would begin again. It will say it again.
-            Then::Continue { open: Some(_) } if has_news => {
+            // is over would begin again. It will say it again. Or it may be a signal, which must not be lost between two
+            // lives.
+            Then::Continue { open: Some(_) } | Then::Anew { .. } if has_news => {
                 entries.extend(marks_aside.then_some(Entry::Marked(mark)));
                 (vec![], Reply::Go)
             }
@@ -150,7 +155,7 @@ impl Run {
             }
             // Asleep it would be due at a time that its cell may have looked at already; and there is nothing to go on
             // with later.
-            Then::Suspend { .. } | Then::Yield { .. } if self.is_overdue(now) => {
+            Then::Suspend { .. } | Then::Yield { .. } | Then::Anew { .. } if self.is_overdue(now) => {
                 let mut late = self.time_out(now);
                 entries.push(Entry::Marked(mark));
                 entries.append(&mut late.entries);
@@ -170,6 +175,12 @@ impl Run {
                 let mut again = self.go_on_later(now, through);
                 entries.append(&mut again.entries);
                 (again.effects, Reply::Stop)
+            }
+            Then::Anew { input, keeps, keeps_bytes } => {
+                let anew = self.begin_anew(now, through, input, &keeps, keeps_bytes);
+                entries.push(Entry::Marked(mark));
+                entries.extend(anew.entries);
+                return self.within_its_row(now, Decision { entries, ..anew });
             }
             Then::Complete { output } => {
                 entries.extend([Entry::Marked(mark), Entry::Completed { output, at: now }]);
@@ -390,6 +401,11 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
     {
         return Err(too_large("The run's output", output.size()));
     }
+    if let Then::Anew { input, .. } = &commit.then
+        && input.size() > PAYLOAD_BYTES_MAX
+    {
+        return Err(too_large("The input of the run's next life", input.size()));
+    }
     let open = open_of(&commit.then).unwrap_or_default();
     if open.len() > OPEN_MAX {
         let detail = format!("The run waits for {} things at once; the most is {OPEN_MAX}.", open.len());
@@ -415,6 +431,6 @@ fn open_of(then: &Then) -> Option<&[Open]> {
     match then {
         Then::Continue { open } | Then::Yield { open } => open.as_deref(),
         Then::Suspend { open } => Some(open),
-        Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => None,
+        Then::Anew { .. } | Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => None,
     }
 }

@@ -24,6 +24,20 @@ impl Cut {
         Self { after: Seq(seq.0 - 1), through: seq }
     }
 
+    /// All of a journal up to a position, but for these positions, which are in order.
+    pub fn all_but(kept: &[Seq], through: Seq) -> Vec<Self> {
+        let mut after = Seq(0);
+        let mut cuts = Vec::with_capacity(kept.len() + 1);
+        for next in kept.iter().copied().chain([through.next()]) {
+            let before = Seq(next.0 - 1);
+            if after < before {
+                cuts.push(Self { after, through: before });
+            }
+            after = next;
+        }
+        cuts
+    }
+
     /// The same cuts in order, with those that touch made one.
     pub fn joined(mut cuts: Vec<Self>) -> Vec<Self> {
         cuts.sort_unstable_by_key(|cut| (cut.after, cut.through));
@@ -53,6 +67,12 @@ impl Run {
         seq
     }
 
+    /// How many events that count there are after a position.
+    pub(super) fn counted_after(&self, seq: Seq) -> u32 {
+        let cut = self.cuts.iter().map(|cut| cut.through.0.saturating_sub(cut.after.max(seq).0));
+        self.head.0.saturating_sub(seq.0).saturating_sub(cut.sum())
+    }
+
     /// The last position from which on nothing counts until after this one: where to look for what comes after it.
     pub(crate) fn skip_cuts(&self, after: Seq) -> Seq {
         let mut seq = after;
@@ -63,7 +83,9 @@ impl Run {
     }
 }
 
-/// Whether a position is outside of all cuts.
+/// Whether a position is outside of all cuts, which are in order and apart from each other. A run may have begun anew
+/// with thousands of signals that nobody took, and each event of a page is asked about.
 pub(super) fn counts(cuts: &[Cut], seq: Seq) -> bool {
-    !cuts.iter().any(|cut| cut.after < seq && seq <= cut.through)
+    let next = cuts.partition_point(|cut| cut.through < seq);
+    cuts.get(next).is_none_or(|cut| seq <= cut.after)
 }

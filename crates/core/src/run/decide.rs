@@ -64,6 +64,8 @@ impl Run {
             key: start.key,
             patches: Vec::new(),
             cuts: Vec::new(),
+            life: None,
+            remains: None,
             failed_since: None,
             progress: None,
             stamps: Stamps::default(),
@@ -260,8 +262,9 @@ impl Run {
     }
 
     pub(super) fn time_out(&self, now: Timestamp) -> Decision {
-        let took_ms = now.as_millis().saturating_sub(self.created_at.as_millis());
-        let message = format!("{}: it had not ended after {took_ms} ms", Code::RunTimedOut.title());
+        let took_ms = now.as_millis().saturating_sub(self.life_began_at().as_millis());
+        let what = self.life.map_or("it".into(), |life| format!("its life {}", life.number));
+        let message = format!("{}: {what} had not ended after {took_ms} ms", Code::RunTimedOut.title());
         Decision {
             entries: vec![Entry::Failed { failure: Failure::coded(Code::RunTimedOut, message), at: now }],
             effects: self.tell_whoever_is_at_work().chain([Effect::TellEnd]).collect(),

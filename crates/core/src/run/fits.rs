@@ -28,12 +28,11 @@ impl Run {
         if self.is_surely_small(&decision.entries) {
             return decision;
         }
-        let Some((bytes, room)) = self.excess(&decision.entries) else { return decision };
+        let Some(Excess { input, bytes, room }) = self.excess(&decision.entries) else { return decision };
         let message = format!(
-            "{}: beside the run's input of {} bytes, there is room for {room} bytes of output and of what it waits for; \
-             these have {bytes}. Store what is large elsewhere (R2, say) and pass its name.",
+            "{}: beside the run's input of {input} bytes, there is room for {room} bytes of output and of what it waits \
+             for; these have {bytes}. Store what is large elsewhere (R2, say) and pass its name.",
             Code::PayloadTooLarge.title(),
-            self.input_bytes,
         );
         // What its steps gave is kept; a repeat of the commit is known.
         decision.entries.retain(|entry| !entry.changes_row() || matches!(entry, Entry::Marked(_)));
@@ -45,39 +44,52 @@ impl Run {
 
     /// Refuses what somebody else wants to be recorded, if the row could not be stored.
     pub(super) fn check_row(&self, entries: &[Entry]) -> Result<(), Rejection> {
-        let Some((bytes, room)) = self.excess(entries) else { return Ok(()) };
+        let Some(Excess { input, bytes, room }) = self.excess(entries) else { return Ok(()) };
         let detail = format!(
-            "The run's state would have {bytes} bytes; beside its input of {} bytes there is room for {room}.",
-            self.input_bytes
+            "The run's state would have {bytes} bytes; beside its input of {input} bytes there is room for {room}."
         );
         Err(Rejection::new(Code::PayloadTooLarge, detail))
     }
 
     /// Whether nobody has to look: making a row only to measure it would cost each commit as much as storing it.
     fn is_surely_small(&self, entries: &[Entry]) -> bool {
-        let (mut open, mut patches) = (self.open.len(), self.patches.len());
+        let (mut open, mut patches, mut cuts) = (self.open.len(), self.patches.len(), self.cuts.len());
+        let mut input_bytes = self.input_bytes as usize;
         for entry in entries {
             if let Entry::OpenChanged(changed) = entry {
                 open = changed.len();
             } else if let Entry::Patched(more) = entry {
                 patches += more.len();
+            } else if let Entry::BegunAnew { input, cuts: left, .. } = entry {
+                (input_bytes, cuts) = (input.size(), left.len());
             }
         }
-        [open, patches, self.cuts.len()].iter().all(|count| *count <= SMALL_LIST)
-            && self.input_bytes as usize + result_bytes(entries) + SMALL_STATE_BYTES
-                <= ROW_BYTES_MAX - ROW_RESERVE_BYTES
+        [open, patches, cuts].iter().all(|count| *count <= SMALL_LIST)
+            && input_bytes + result_bytes(entries) + SMALL_STATE_BYTES <= ROW_BYTES_MAX - ROW_RESERVE_BYTES
     }
 
-    /// If the row with these entries would be too large: what it has beside its input, and what it may have.
-    fn excess(&self, entries: &[Entry]) -> Option<(usize, usize)> {
+    /// Whether the row with these entries would be too large.
+    fn excess(&self, entries: &[Entry]) -> Option<Excess> {
         let mut next = self.clone();
         next.apply_all(entries);
         let row = next.to_row();
         let bytes = row.state.len() + result_bytes(entries);
         let most = if row.ended_at.is_some() { ROW_BYTES_MAX } else { ROW_BYTES_MAX - ROW_RESERVE_BYTES };
-        let room = most.saturating_sub(self.input_bytes as usize);
-        (bytes > room).then_some((bytes, room))
+        // A new life has an input of its own.
+        let input = next.input_bytes as usize;
+        let room = most.saturating_sub(input);
+        (bytes > room).then_some(Excess { input, bytes, room })
     }
+}
+
+/// A row that would be too large.
+struct Excess {
+    /// What its input has.
+    input: usize,
+    /// What it has beside that.
+    bytes: usize,
+    /// What it may have beside that.
+    room: usize,
 }
 
 /// What an end among these entries adds to the row.

@@ -8,10 +8,12 @@
 //! Invariant: a run that has not ended has an activation, an activation due, a time to wake at, or a
 //! signal to wait for; or it is paused and says why.
 
+mod anew;
 mod apply;
 mod commit;
 mod cuts;
 mod decide;
+mod entry;
 mod expiry;
 mod fits;
 mod hex;
@@ -31,7 +33,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Epoch, Failure, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
+    Epoch, Life, Op, Problem, RunId, Seq, Shape, Timestamp,
     program::{Commit, Dispatch, Progress},
     rest::{Act, LastError, Status},
 };
@@ -39,6 +41,7 @@ use stepwell_protocol::{
 pub use cuts::{CUTS_MAX, Cut};
 pub use decide::Start;
 pub(crate) use decide::check_op;
+pub use entry::Entry;
 pub use expiry::EXPIRY_ROUND_MS;
 pub use fits::{ROW_BYTES_MAX, ROW_RESERVE_BYTES};
 pub use mark::{Inbox, Mark, Trailer};
@@ -131,6 +134,10 @@ pub struct Run {
     pub patches: Vec<String>,
     /// Parts of its journal that do not count any more, in order and apart from each other.
     pub cuts: Vec<Cut>,
+    /// Its present life, unless it is the first.
+    pub life: Option<Life>,
+    /// Up to where earlier lives have left events behind that do not count and are still to be deleted.
+    pub remains: Option<Seq>,
     /// If its workflow failed: the first position from which on steps failed and nothing was begun.
     pub failed_since: Option<Seq>,
     /// How far it has come, as its program says.
@@ -338,142 +345,6 @@ pub enum CallEnd {
     Silent,
     /// It takes no calls from this deployment, and has done nothing: the deployment's fault, not the run's.
     Refused(Problem),
-}
-
-/// What is recorded. In the past tense: it has happened once it is stored.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
-    /// Something was added to the journal.
-    Recorded {
-        /// What and where.
-        record: Record,
-        /// On the last record of a commit: that commit.
-        mark: Option<Mark>,
-    },
-    /// The signal just recorded came with this nonce.
-    SignalNoted(String),
-    /// A commit without a record of its own was accepted.
-    Marked(Mark),
-    /// What it waits for has changed.
-    OpenChanged(Vec<OpenOp>),
-    /// Its troubles have changed.
-    Troubled(Trouble),
-    /// An activation is due.
-    Queued {
-        /// No earlier than this.
-        not_before: Timestamp,
-    },
-    /// Its program is called.
-    Activated {
-        /// As this activation.
-        epoch: Epoch,
-        /// At this time.
-        at: Timestamp,
-        /// In this place.
-        slot: Slot,
-    },
-    /// The cell has heard of its activation, or begins to wait for that.
-    Leased {
-        /// How long it waits to hear of it again.
-        until: Timestamp,
-    },
-    /// Its program has taken signals, and so many are left. Stored with whatever else its commit says.
-    SignalsRead {
-        /// How many.
-        unread: u32,
-    },
-    /// Its program has nothing left to do for the time being.
-    Suspended,
-    /// Its code applies these patches from here on.
-    Patched(Vec<String>),
-    /// It has come this far.
-    Progressed(Progress),
-    /// How far it had come no longer holds.
-    ProgressForgotten,
-    /// It can be found by this.
-    Attributed {
-        /// The attribute's name.
-        name: String,
-        /// Its value from here on.
-        value: String,
-        /// Its value before, if it had one.
-        before: Option<String>,
-    },
-    /// Parts of its journal do not count any more.
-    Rewound(Vec<Cut>),
-    /// Its workflow has failed: steps failed from this position on, and nothing was begun.
-    FailingSince(Seq),
-    /// It goes on although it had ended or was paused, with this deadline.
-    Reopened {
-        /// When it is failed if it has not ended by then.
-        deadline: Option<Timestamp>,
-    },
-    /// It was stopped.
-    Paused(PauseWhy),
-    /// It returned.
-    Completed {
-        /// What.
-        output: Payload,
-        /// When.
-        at: Timestamp,
-    },
-    /// It failed.
-    Failed {
-        /// Why.
-        failure: Failure,
-        /// When.
-        at: Timestamp,
-    },
-    /// It was cancelled.
-    Cancelled {
-        /// When.
-        at: Timestamp,
-    },
-    /// Somebody has done something to it.
-    ActedOn(Act),
-    /// It is being deleted.
-    Expired,
-}
-
-impl Entry {
-    /// What it adds to the journal.
-    pub fn record(&self) -> Option<&Record> {
-        if let Self::Recorded { record, .. } = self { Some(record) } else { None }
-    }
-
-    /// Whether anything has to be written for it.
-    pub fn is_stored(&self) -> bool {
-        self.record().is_some() || self.changes_row()
-    }
-
-    /// Whether the run row has to be written for it.
-    pub fn changes_row(&self) -> bool {
-        match self {
-            // A record and a nonce are rows of their own. A lease begins anew with whoever loads the row next.
-            Self::Recorded { .. } | Self::SignalNoted(_) | Self::SignalsRead { .. } | Self::Leased { .. } => {
-                false
-            }
-            Self::Marked(_)
-            | Self::OpenChanged(_)
-            | Self::Troubled(_)
-            | Self::Queued { .. }
-            | Self::Activated { .. }
-            | Self::Suspended
-            | Self::Patched(_)
-            | Self::Progressed(_)
-            | Self::ProgressForgotten
-            | Self::FailingSince(_)
-            | Self::Attributed { .. }
-            | Self::Rewound(_)
-            | Self::Reopened { .. }
-            | Self::Paused(_)
-            | Self::Completed { .. }
-            | Self::Failed { .. }
-            | Self::Cancelled { .. }
-            | Self::ActedOn(_)
-            | Self::Expired => true,
-        }
-    }
 }
 
 /// What the host has to do once the entries are stored.

@@ -51,7 +51,7 @@ fn chance(seed: u64, op: &Op, attempt: u32) -> f64 {
 }
 
 /// One round of `SplitMix64`.
-fn mix(state: u64) -> u64 {
+pub(super) fn mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Epoch, Problem, RunId, Seq, Timestamp,
+    Epoch, Life, Problem, RunId, Seq, Timestamp,
     program::{Dispatch, Progress},
     rest::{Act, LastError},
 };
@@ -105,6 +105,10 @@ struct State {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     cuts: Vec<Cut>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    life: Option<Life>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    remains: Option<Seq>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     failed_since: Option<Seq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     progress: Option<Progress>,
@@ -195,6 +199,8 @@ impl Run {
             key: self.key.clone(),
             patches: self.patches.clone(),
             cuts: self.cuts.clone(),
+            life: self.life,
+            remains: self.remains,
             failed_since: self.failed_since,
             progress: self.progress.clone(),
             stamps: self.stamps,
@@ -240,6 +246,8 @@ impl Run {
             StoredPhase::PausedByRequest => Phase::Paused { why: PauseWhy::Request },
             StoredPhase::Ended { how, at } => Phase::Ended { how, at },
         };
+        // What earlier lives have left behind is deleted, the last event with it; but no position is used twice.
+        let head = tail.head.max(state.spent.at);
         // Whatever was written last: a row knows where the journal ended when it was.
         let is_older = tail.head > state.spent.at;
         let row = Trailer { mark: state.mark, inbox: state.inbox };
@@ -250,7 +258,7 @@ impl Run {
             seed: state.seed,
             created_at,
             epoch: state.epoch,
-            head: tail.head,
+            head,
             quarantined: tail.quarantined,
             began_at: state.began_at,
             mark: mark.filter(|mark| counts(&state.cuts, mark.through)),
@@ -266,6 +274,8 @@ impl Run {
             key: state.key,
             patches: state.patches,
             cuts: state.cuts,
+            life: state.life,
+            remains: state.remains,
             failed_since: state.failed_since,
             progress: state.progress,
             stamps: state.stamps,
@@ -275,8 +285,8 @@ impl Run {
             acts: state.acts,
             last_error: state.last_error,
             spent: Spent {
-                rows: state.spent.rows.saturating_add(tail.head.0.saturating_sub(state.spent.at.0)),
-                at: tail.head,
+                rows: state.spent.rows.saturating_add(head.0.saturating_sub(state.spent.at.0)),
+                at: head,
                 ..state.spent
             },
             draining: state.draining,

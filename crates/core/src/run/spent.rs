@@ -93,6 +93,7 @@ fn is_word(entry: &Entry) -> bool {
         | Entry::FailingSince(_)
         | Entry::Attributed { .. }
         | Entry::Rewound(_)
+        | Entry::BegunAnew { .. }
         | Entry::Reopened { .. }
         | Entry::Paused(_)
         | Entry::Completed { .. }

@@ -20,6 +20,7 @@ impl Run {
             seed: format!("{:016x}", self.seed),
             patches: self.patches.clone(),
             cuts: self.cuts.iter().map(|cut| CutView { after: cut.after, through: cut.through }).collect(),
+            life: self.life,
         }
     }
 }
@@ -53,6 +54,7 @@ impl From<&Run> for RunView {
             deadline: run.deadline,
             expires_at: run.expires_at(),
             head: run.head,
+            life: run.life,
             activations: run.epoch.0,
             tags: run.tags.clone(),
             attributes: run.attributes.clone(),
@@ -100,7 +102,7 @@ impl Run {
         let trouble =
             (strikes + suspicion + losses > 0).then_some(TroubleView { strikes, suspicion, losses });
         let (status, because) = (self.status(), self.because(now));
-        Why { status, because, waits_for, next_wake, trouble, current_step: None }
+        Why { status, because, life: self.life, waits_for, next_wake, trouble, current_step: None }
     }
 
     /// What to tell whoever sends a signal that it does not wait for.

@@ -58,7 +58,7 @@ impl Only {
 }
 
 /// The latest changes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Changes {
     /// All changes from this stamp on are here.
     from: u64,

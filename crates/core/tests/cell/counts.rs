@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use stepwell_core::cell::{Action, COUNT_SLICE, Cell, Rows as _};
+use stepwell_core::{
+    cell::{Action, COUNT_SLICE, Cell, Rows as _},
+    object::Machine as _,
+};
 use stepwell_protocol::{
     Op, OpKind, Payload, Seq,
     program::{Open, Then},

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use stepwell_core::{
-    cell::{Cell, DEAD_MAN_MS, LIVE_MAX, LIVE_OF_WORKFLOW_MAX, NewRun, Order},
+    cell::{Cell, LIVE_MAX, LIVE_OF_WORKFLOW_MAX, NewRun, Order},
+    object::{DEAD_MAN_MS, Hosted as _, Machine as _},
     run::CallEnd,
 };
 use stepwell_protocol::{
@@ -41,9 +42,10 @@ impl Bench {
     }
 
     fn perform(&mut self) {
-        for order in self.cell.take_orders() {
+        let orders = self.cell.take_orders();
+        self.alarm = orders.arm.or(self.alarm);
+        for order in orders.own {
             match order {
-                Order::Arm(at) => self.alarm = Some(at),
                 Order::Call { number, epoch } => self.called.push((number, epoch)),
                 Order::GiveUp { number, epoch } => self.called.retain(|call| *call != (number, epoch)),
                 Order::Nudge { .. }

@@ -1,7 +1,8 @@
 //! A program that should have stopped is shown nothing of its journal.
 
 use stepwell_core::{
-    cell::{Action, Cell, Fault, NewRun, Slice},
+    cell::{Action, Cell, NewRun, Slice},
+    object::{Fault, Machine as _},
     run::CallEnd,
 };
 use stepwell_protocol::{Code, Epoch, Seq, program::Then};

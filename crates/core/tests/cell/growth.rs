@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use stepwell_core::{
-    cell::{Cell, Fault, KeyRow, NewRun, Reserved, StoredKey},
+    cell::{Cell, KeyRow, NewRun, Reserved, StoredKey},
+    object::{Fault, Hosted as _},
     pools::{Ask, Pool, Walk},
 };
 use stepwell_protocol::{Code, Place, RunId, Timestamp};

@@ -1,11 +1,12 @@
 //! What is lost: calls of programs that cannot be reached or kill what they run in, and alarms.
 
 use stepwell_core::{
-    cell::{Cell, Order},
+    cell::Cell,
+    object::{DEAD_MAN_MS, Hosted as _, Machine as _, Orders},
     run::CallEnd,
 };
 use stepwell_protocol::{
-    Epoch, Op, OpKind, Seq,
+    Epoch, Op, OpKind, Seq, Timestamp,
     program::{Open, Then},
     rest::Status,
 };
@@ -61,10 +62,64 @@ fn an_alarm_that_the_platform_believes_to_be_set_is_set_for_another_time() {
         assert!(fresh.wants_repair());
         fresh.found_alarm(found.map(at));
         fresh.repair(&rows, at(10)).expect("the rows can be read");
-        assert_eq!(fresh.take_orders(), [Order::Arm(at(armed))], "found {found:?}");
+        assert_eq!(fresh.take_orders(), Orders { arm: Some(at(armed)), own: Vec::new() }, "found {found:?}");
         assert!(!fresh.wants_repair());
         // A moment early, nothing is due yet: it is set for the right time.
         fresh.alarm(&rows, at(59_999)).expect("the rows can be read");
-        assert_eq!(fresh.take_orders(), [Order::Arm(at(60_000))]);
+        assert_eq!(fresh.take_orders().arm, Some(at(60_000)));
     }
+}
+
+fn sleeps(ms: u64) -> Then {
+    let op = Op { kind: OpKind::Sleep, name: "sleep".into(), occurrence: 0 };
+    Then::Suspend { open: vec![Open::Sleep { op, ms }] }
+}
+
+/// A cell that lives on, and whose alarm was set for 5,000 and never came.
+fn with_a_lost_alarm(rows: &Memory) -> Cell {
+    let mut cell = Cell::new(4);
+    cell.start(rows, at(0), new_run(None)).expect("it is accepted");
+    assert_eq!(cell.take_orders().arm, Some(at(DEAD_MAN_MS)));
+    cell
+}
+
+fn armed(cell: &mut Cell) -> Option<Timestamp> {
+    cell.take_orders().arm
+}
+
+#[test]
+fn a_cell_whose_alarm_never_came_sets_another_for_a_run_that_goes_to_sleep() {
+    let rows = Memory::default();
+    let mut cell = with_a_lost_alarm(&rows);
+    let now = at(2 * DEAD_MAN_MS);
+    cell.commit(&rows, now, 1, Epoch(1), said(Seq(0), vec![], sleeps(60_000)), 1).expect("it is accepted");
+    // At once: it does not know what else was to be looked at.
+    assert_eq!(armed(&mut cell), Some(now.plus_millis(1)));
+    cell.call_ended(&rows, now, 1, Epoch(1), CallEnd::Returned).expect("it is recorded");
+    cell.alarm(&rows, now.plus_millis(1)).expect("the rows can be read");
+    assert_eq!(armed(&mut cell), Some(now.plus_millis(60_000)));
+}
+
+#[test]
+fn a_cell_whose_alarm_never_came_sets_another_at_the_next_request() {
+    let rows = Memory::default();
+    let mut cell = with_a_lost_alarm(&rows);
+    cell.repair(&rows, at(1)).expect("the rows can be read");
+    let _ = cell.take_orders();
+    let now = at(2 * DEAD_MAN_MS);
+    cell.repair(&rows, now).expect("the rows can be read");
+    assert_eq!(armed(&mut cell), Some(now.plus_millis(1)));
+    cell.repair(&rows, now.plus_millis(1)).expect("the rows can be read");
+    assert_eq!(armed(&mut cell), None, "once is enough");
+}
+
+#[test]
+fn an_alarm_that_is_only_late_is_not_put_off_by_whatever_comes_before_it() {
+    let rows = Memory::default();
+    let mut cell = with_a_lost_alarm(&rows);
+    let now = at(2 * DEAD_MAN_MS - 1);
+    cell.repair(&rows, now).expect("the rows can be read");
+    let _ = cell.take_orders();
+    cell.commit(&rows, now, 1, Epoch(1), said(Seq(0), vec![], sleeps(60_000)), 1).expect("it is accepted");
+    assert_eq!(armed(&mut cell), None);
 }

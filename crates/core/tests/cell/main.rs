@@ -1,5 +1,6 @@
 //! A cell on rows in memory: activations of one run that overlap, and runs that are stopped and taken back.
 
+mod anew;
 mod counts;
 mod dispatch;
 mod fences;
@@ -19,8 +20,11 @@ mod unreadable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stepwell_core::cell::{CALLS_MAX, Cell, NewRun, Order};
 use stepwell_core::run::{CallEnd, Signal, Trouble};
+use stepwell_core::{
+    cell::{CALLS_MAX, Cell, NewRun, Order},
+    object::{Hosted as _, Machine as _},
+};
 use stepwell_protocol::{
     Epoch, Op, OpKind, Payload, Place, RunId, Seq, Timestamp,
     program::{Answer, Command, Commit, Dispatch, Open, Then},
@@ -67,7 +71,7 @@ fn the_late_end_of_an_earlier_call_does_not_orphan_the_present_one() {
     let answer = cell.commit(&rows, at(10), 1, Epoch(1), commit, 1).expect("it is accepted");
     assert_eq!(answer, Answer::Stop);
     cell.signal(&rows, at(11), &run.id, Signal::new("s", Payload::null())).expect("it is kept");
-    assert!(cell.take_orders().contains(&Order::Call { number: 1, epoch: Epoch(2) }));
+    assert!(cell.take_orders().own.contains(&Order::Call { number: 1, epoch: Epoch(2) }));
     cell.call_ended(&rows, at(12), 1, Epoch(1), CallEnd::Returned).expect("it is recorded");
     assert_eq!(cell.calls(), 1, "the second call is under way");
     cell.alarm(&rows, at(20_000)).expect("the rows can be read");
@@ -78,7 +82,7 @@ fn the_late_end_of_an_earlier_call_does_not_orphan_the_present_one() {
 
 /// The calls among what the host has to do.
 fn calls(cell: &mut Cell) -> Vec<(u64, Epoch)> {
-    let orders = cell.take_orders().into_iter();
+    let orders = cell.take_orders().own.into_iter();
     orders
         .filter_map(
             |order| if let Order::Call { number, epoch } = order { Some((number, epoch)) } else { None },

@@ -8,7 +8,7 @@ use std::{
 
 use stepwell_core::{
     cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
-    run::{Entry, Run, RunRow, Tail, Trailer},
+    run::{Cut, Entry, Run, RunRow, Tail, Trailer},
     stream::{Change, ToldMark, ToldPage, ToldRow, Walked},
 };
 use stepwell_protocol::{
@@ -186,7 +186,10 @@ impl Rows for Memory {
         let mut rows = self.rows.borrow_mut();
         let stored = rows.get_mut(&run.id.number).expect("it was inserted");
         let result = entries.iter().find_map(result).unwrap_or_else(|| stored.result.clone());
-        let row_bytes = stored.input.size() + run.to_row().state.len() + result.len();
+        let anew = entries.iter();
+        let mut anew = anew
+            .filter_map(|entry| if let Entry::BegunAnew { input, .. } = entry { Some(input) } else { None });
+        let row_bytes = anew.next().unwrap_or(&stored.input).size() + run.to_row().state.len() + result.len();
         let is_too_large = self.row_bytes_max.get().is_some_and(|most| row_bytes > most);
         if is_too_large || self.refused.borrow().contains(&run.id.number) {
             self.refusals.set(self.refusals.get() + 1);
@@ -202,6 +205,8 @@ impl Rows for Memory {
                 }
             } else if let Entry::SignalNoted(nonce) = entry {
                 self.signals.borrow_mut().insert((run.id.number, nonce.clone()));
+            } else if let Entry::BegunAnew { input, .. } = entry {
+                stored.input = input.clone();
             }
         }
         if entries.iter().any(Entry::changes_row) {
@@ -244,6 +249,24 @@ impl Rows for Memory {
         }
         self.deleted.set(self.deleted.get() + trimmed);
         Ok(Trimmed { rows: trimmed, is_all: is_all && told.is_empty() && trimmed < room.rows })
+    }
+
+    fn sizes(&self, number: u64, part: Cut, limit: usize) -> Result<Vec<(Seq, u64)>, Failed> {
+        let records = self.records(number, part.after, part.through);
+        Ok(records.iter().take(limit).map(|record| (record.seq, self.event_bytes.get())).collect())
+    }
+
+    fn erase(&self, number: u64, part: Cut) -> Result<usize, Failed> {
+        if self.refused.borrow().contains(&number) {
+            self.refusals.set(self.refusals.get() + 1);
+            return Err(Failed::Refused);
+        }
+        let mut rows = self.rows.borrow_mut();
+        let journal = &mut rows.get_mut(&number).expect("it was inserted").journal;
+        let before = journal.len();
+        journal.retain(|record| record.seq <= part.after || record.seq > part.through);
+        self.deleted.set(self.deleted.get() + before - journal.len());
+        Ok(before - journal.len())
     }
 
     fn remove(&self, run: &Run) -> Result<usize, Failed> {

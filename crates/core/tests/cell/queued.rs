@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use stepwell_core::{
     cell::{Cell, Claim, NUDGE_AGAIN_MS, NewRun, OVERFLOW_MS, Order, QUEUED_MAX},
+    object::{Hosted as _, Machine as _},
     run::{LEASE_MS, Phase, SUSPICION_ALONE},
 };
 use stepwell_protocol::{
@@ -57,12 +58,11 @@ impl Bench {
     /// The runs for which a message is sent, and those whose program is called.
     fn orders(&mut self) -> (Vec<u64>, Vec<u64>) {
         let (mut nudged, mut called) = (Vec::new(), Vec::new());
-        for order in self.cell.take_orders() {
+        for order in self.cell.take_orders().own {
             match order {
                 Order::Nudge { number } => nudged.push(number),
                 Order::Call { number, .. } => called.push(number),
-                Order::Arm(_)
-                | Order::GiveUp { .. }
+                Order::GiveUp { .. }
                 | Order::TellProgram(_)
                 | Order::TellEnd(_)
                 | Order::TellAt(_)
@@ -102,7 +102,7 @@ fn a_queued_run_is_nudged_at_once_and_called_by_whoever_claims_it() {
 fn without_a_queue_every_run_is_called_directly() {
     let (rows, mut cell) = (Memory::default(), Cell::new(2));
     cell.start(&rows, at(0), NewRun { dispatch: Dispatch::Queued, ..new_run(None) }).expect("it is accepted");
-    assert!(cell.take_orders().contains(&Order::Call { number: 1, epoch: Epoch(1) }));
+    assert!(cell.take_orders().own.contains(&Order::Call { number: 1, epoch: Epoch(1) }));
 }
 
 #[test]
@@ -185,10 +185,11 @@ fn consume(Bench { rows, cell, now_ms }: &mut Bench) {
                 complete(cell, *now_ms, number, activation.epoch);
             }
         }
-        for order in cell.take_orders() {
+        let orders = cell.take_orders();
+        alarm_ms = orders.arm.map(|due| due.as_millis() - at(0).as_millis()).or(alarm_ms);
+        for order in orders.own {
             match order {
                 Order::Nudge { number } => messages.push_back(number),
-                Order::Arm(due) => alarm_ms = Some(due.as_millis() - at(0).as_millis()),
                 Order::Call { number, epoch } => {
                     complete(cell, *now_ms, number, epoch);
                     let end = stepwell_core::run::CallEnd::Returned;

@@ -1,7 +1,8 @@
 //! A storage that does not take what is written: rows that are too large, and runs that it takes nothing of.
 
 use stepwell_core::{
-    cell::{Action, Cell, DEAD_MAN_MS, Fault, NewRun, Order},
+    cell::{Action, Cell, NewRun},
+    object::{DEAD_MAN_MS, Fault, Hosted as _, Machine as _},
     run::{CallEnd, Signal, UNSTORED_MAX},
 };
 use stepwell_protocol::{
@@ -118,8 +119,7 @@ fn asleep(count: u64) -> Memory {
 
 /// When the alarm is set for after these orders.
 fn armed(cell: &mut Cell) -> Option<Timestamp> {
-    let orders = cell.take_orders().into_iter();
-    orders.filter_map(|order| if let Order::Arm(at) = order { Some(at) } else { None }).next_back()
+    cell.take_orders().arm
 }
 
 #[test]
@@ -245,5 +245,5 @@ fn a_run_that_is_due_at_the_beginning_of_time_is_no_trouble() {
     let mut fresh = Cell::new(4);
     fresh.found_alarm(Some(Timestamp::default()));
     fresh.repair(&rows, at(0)).expect("the rows can be read");
-    assert_eq!(fresh.take_orders(), [Order::Arm(at(1))]);
+    assert_eq!(fresh.take_orders().arm, Some(at(1)));
 }

@@ -2,6 +2,7 @@
 
 use stepwell_core::{
     cell::{Action, Cell, LOOK_BACK, NewRun, Started},
+    object::Machine as _,
     run::Signal,
 };
 use stepwell_protocol::{Event, Payload};

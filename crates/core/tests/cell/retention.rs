@@ -1,7 +1,8 @@
 //! Runs that are deleted when they have been kept for long enough.
 
 use stepwell_core::{
-    cell::{Action, Cell, DELETE_SLICE, Fault, KeyRow, NewRun, Order},
+    cell::{Action, Cell, DELETE_SLICE, KeyRow, NewRun},
+    object::{Fault, Hosted as _, Machine as _},
     run::CallEnd,
 };
 use stepwell_protocol::{
@@ -64,18 +65,7 @@ impl Bench {
         self.rows.deleted.set(0);
         let _before = self.cell.take_orders();
         self.cell.alarm(&self.rows, at(ms)).expect("the rows can be read");
-        let mut armed = self.cell.take_orders().into_iter().filter_map(|order| match order {
-            Order::Arm(at) => Some(at),
-            Order::Call { .. }
-            | Order::GiveUp { .. }
-            | Order::Nudge { .. }
-            | Order::TellProgram(_)
-            | Order::TellEnd(_)
-            | Order::TellAt(_)
-            | Order::TellReaders(_)
-            | Order::TellCellReaders => None,
-        });
-        armed.next_back()
+        self.cell.take_orders().arm
     }
 }
 

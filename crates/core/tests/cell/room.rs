@@ -1,7 +1,8 @@
 //! A cell that is nearly full.
 
 use stepwell_core::{
-    cell::{Cell, Fault, KeyRow, NewRun, Reserved},
+    cell::{Cell, KeyRow, NewRun, Reserved},
+    object::Fault,
     run::Signal,
 };
 use stepwell_protocol::{

@@ -1,7 +1,8 @@
 //! Many signals to one run: what a cell reads of them, and how many it takes.
 
 use stepwell_core::{
-    cell::{Cell, Fault},
+    cell::Cell,
+    object::Fault,
     run::{Signal, SignalLimits},
 };
 use stepwell_protocol::{

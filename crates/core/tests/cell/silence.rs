@@ -1,7 +1,8 @@
 //! Calls that nothing is heard of: what becomes of their places and of their runs.
 
 use stepwell_core::{
-    cell::{Action, Cell, DEAD_MAN_MS, Order, TURN_GAP_MS},
+    cell::{Action, Cell, Order},
+    object::{DEAD_MAN_MS, Hosted as _, Machine as _, TURN_GAP_MS},
     run::{CallEnd, STRIKES_MAX},
     window::{SILENCE_MS, SLOW_MS},
 };
@@ -14,7 +15,7 @@ use stepwell_protocol::{
 use crate::{Memory, at, calls, new_run, said};
 
 fn gave_up(cell: &mut Cell) -> Vec<(u64, Epoch)> {
-    let orders = cell.take_orders().into_iter();
+    let orders = cell.take_orders().own.into_iter();
     orders
         .filter_map(
             |order| if let Order::GiveUp { number, epoch } = order { Some((number, epoch)) } else { None },
@@ -64,7 +65,7 @@ fn the_alarm_is_set_for_a_call_that_may_fall_silent() {
     let _ = cell.take_orders();
     for ms in (5_000..SILENCE_MS).step_by(5_000) {
         cell.alarm(&rows, at(ms)).expect("the rows can be read");
-        assert!(cell.take_orders().contains(&Order::Arm(at(ms + DEAD_MAN_MS))), "at {ms}");
+        assert_eq!(cell.take_orders().arm, Some(at(ms + DEAD_MAN_MS)));
     }
     cell.alarm(&rows, at(SILENCE_MS)).expect("the rows can be read");
     assert_eq!((gave_up(&mut cell), cell.calls()), (vec![(1, Epoch(1))], 0));

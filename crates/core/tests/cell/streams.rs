@@ -1,9 +1,8 @@
 //! What a run publishes, and what its readers are shown.
 
 use stepwell_core::{
-    cell::{
-        Action, Cell, Fault, LINGER_MS, Order, PUBLISHED_BYTES_MAX, Rows as _, TELL_EVERY_MS, TOLD_BYTES_MAX,
-    },
+    cell::{Action, Cell, LINGER_MS, Order, PUBLISHED_BYTES_MAX, Rows as _, TELL_EVERY_MS, TOLD_BYTES_MAX},
+    object::{Fault, Hosted as _},
     run::Signal,
     stream::{CellCursor, CellReader, Cursor, Kinds, Only, Reader, WALKED_MAX},
 };
@@ -40,6 +39,7 @@ fn publish(cell: &mut Cell, rows: &Memory, ms: u64, what: Published) {
 /// When the cell wants to be called next, if it does.
 fn timer(cell: &mut Cell) -> Option<Timestamp> {
     cell.take_orders()
+        .own
         .into_iter()
         .find_map(|order| if let Order::TellAt(at) = order { Some(at) } else { None })
 }
@@ -334,12 +334,12 @@ fn readers_are_told_of_runs_that_they_follow_and_of_no_others() {
         cell.commit(&rows, at(1), number, Epoch(1), commit, 1).expect("in turn");
     }
     let told: Vec<_> =
-        cell.take_orders().into_iter().filter(|order| matches!(order, Order::TellReaders(_))).collect();
+        cell.take_orders().own.into_iter().filter(|order| matches!(order, Order::TellReaders(_))).collect();
     assert_eq!(told, [Order::TellReaders(2)]);
     cell.unwatch(2);
     cell.commit(&rows, at(2), 2, Epoch(1), said(Seq(1), vec![step("b")], Then::Continue { open: None }), 2)
         .expect("in turn");
-    assert!(!cell.take_orders().contains(&Order::TellReaders(2)));
+    assert!(!cell.take_orders().own.contains(&Order::TellReaders(2)));
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn a_reader_of_all_runs_sees_each_change_once_also_after_a_restart() {
     let mut reader = CellReader::new(CellCursor { from, walk: None }, Only::default());
     assert_eq!(statuses(&cell, &rows, &mut reader), []);
     cell.start(&rows, at(2), new_run(None)).expect("it is accepted");
-    assert!(cell.take_orders().contains(&Order::TellCellReaders));
+    assert!(cell.take_orders().own.contains(&Order::TellCellReaders));
     let ended = said(Seq(0), vec![], Then::Complete { output: Payload::null() });
     cell.commit(&rows, at(3), 2, Epoch(1), ended.clone(), 1).expect("in turn");
     let mut followed = reader.clone();

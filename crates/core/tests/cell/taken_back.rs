@@ -1,7 +1,8 @@
 //! Pause, resume, retry and restart, as clients ask for them.
 
 use stepwell_core::{
-    cell::{Action, Cell, Fault, Order, Rows as _},
+    cell::{Action, Cell, Order, Rows as _},
+    object::{Fault, Hosted as _, Machine as _},
     run::{ACTS_MAX, CallEnd, Phase, Signal},
 };
 use stepwell_protocol::{
@@ -108,7 +109,7 @@ impl Bench {
     }
 
     fn is_called(&mut self) -> bool {
-        self.cell.take_orders().iter().any(|order| matches!(order, Order::Call { .. }))
+        self.cell.take_orders().own.iter().any(|order| matches!(order, Order::Call { .. }))
     }
 }
 

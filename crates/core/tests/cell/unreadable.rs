@@ -1,7 +1,8 @@
 //! Runs whose rows cannot be read: set aside, in nobody's way.
 
 use stepwell_core::{
-    cell::{ALARM_SLICE, Action, Cell, Fault, LOOK_AT_UNREADABLE_MS, Order},
+    cell::{ALARM_SLICE, Action, Cell, LOOK_AT_UNREADABLE_MS},
+    object::{Fault, Hosted as _, Machine as _},
     run::CallEnd,
 };
 use stepwell_protocol::{
@@ -82,9 +83,7 @@ fn a_run_that_cannot_be_read_says_so_and_goes_on_once_it_can_be() {
 fn alarms(cell: &mut Cell, rows: &Memory, mut now: Timestamp, until: Timestamp) {
     loop {
         cell.alarm(rows, now).expect("one row is not the storage");
-        let orders = cell.take_orders().into_iter();
-        let mut armed = orders.filter_map(|order| if let Order::Arm(at) = order { Some(at) } else { None });
-        match armed.next_back() {
+        match cell.take_orders().arm {
             Some(at) if at <= until => now = at,
             Some(_) | None => return,
         }
@@ -107,9 +106,9 @@ fn runs_that_could_not_be_read_go_on_by_themselves_once_they_can_be() {
     assert!(why.status == Status::Paused && why.next_wake.is_none(), "it does not sleep: {why:?}");
     let view = cell.view(&cell.find(&rows, &ids[0]).expect("it can be read"));
     assert_eq!(view.problem.map(|problem| problem.code), Some(Code::RunUnreadable));
-    let armed = cell.take_orders();
+    let orders = cell.take_orders();
     let soon = at(NAP_MS + 20 + LOOK_AT_UNREADABLE_MS);
-    assert!(matches!(armed[..], [Order::Arm(at)] if at <= soon), "{armed:?}");
+    assert!(orders.arm.is_some_and(|at| at <= soon) && orders.own.is_empty(), "{orders:?}");
     alarms(&mut cell, &rows, soon, soon.plus_millis(1_000));
     let late = (1..=count as u64).filter(|number| rows.get(*number).head == Seq(0)).count();
     assert_eq!(late, 0, "timers that have not fired");

@@ -1,40 +1,40 @@
-//! The catalog's object: a thin host around `stepwell_core::catalog`, one for each namespace.
+//! The catalog's host: what is around `stepwell_core::catalog`, one for each namespace.
 //!
-//! Owns: the rows in SQLite, the platform's alarm, and the words to the cells that remember keys.
+//! Owns: the rows in SQLite, and the words to the cells that remember keys.
 //! Decides nothing. It is on no hot path: a cell asks it about a key once, and is told when that changes.
 
-#![expect(missing_docs, reason = "the object has methods that only the runtime calls")]
-
-mod call;
 mod requests;
 mod store;
 
 use std::{
     cell::{Cell as Slot, RefCell},
-    panic::{RefUnwindSafe, UnwindSafe},
     pin::pin,
     rc::Rc,
     time::Duration,
 };
 
 use futures::{
+    channel::oneshot,
     future::{Either, select},
     stream::{self, StreamExt as _},
 };
-use js_sys::{Array, Promise};
-use stepwell_core::catalog::{Desk, Fault as MachineFault, Input, Order, Relation, Word};
-use stepwell_protocol::{Place, Timestamp};
+use stepwell_core::{
+    catalog::{Desk, Input, Order, Relation, Word},
+    object::Address,
+};
+use stepwell_protocol::Place;
 use wasm_bindgen::prelude::*;
-use worker::{Delay, Env, State, worker_sys::DurableObjectState};
-
-pub use call::{Call, Request};
+use worker::Delay;
 
 use crate::{
-    cell::{Call as CellCall, Fault, Operation, StoreError},
-    guard,
+    calls::{
+        catalog::{Call, Request, ask},
+        cell::{Call as CellCall, Operation},
+    },
     keyring::Keyring,
-    runtime::{self, Objects},
-    settings::{CATALOG_BINDING, CELL_BINDING, DEFAULT_NAMESPACE},
+    object::{self, Answering, Kind, Loaded},
+    runtime,
+    settings::DEFAULT_NAMESPACE,
 };
 use store::Store;
 
@@ -56,46 +56,24 @@ async fn in_time<T>(answer: impl Future<Output = Result<T, JsValue>>) -> Result<
     }
 }
 
-/// Asks a catalog: a status and a body.
-pub async fn ask(env: &Env, call: &Call) -> Result<(u16, String), JsValue> {
-    let text = serde_json::to_string(call).expect("a call holds only what JSON can say");
-    let catalogs = runtime::property(env, CATALOG_BINDING);
-    if catalogs.is_undefined() {
-        return Err(JsValue::from_str(&format!(
-            "there is no catalog: bind the class Catalog as {CATALOG_BINDING}"
-        )));
-    }
-    let stub = catalogs.unchecked_into::<Objects>().get_by_name(&call.namespace)?;
-    let answer: Array = runtime::settle(stub.ask(&text)?).await?.unchecked_into();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a status of HTTP")]
-    let status = answer.get(0).as_f64().unwrap_or_default() as u16;
-    Ok((status, answer.get(1).as_string().unwrap_or_default()))
+/// A catalog that was just loaded.
+pub fn load(loaded: Loaded) -> Rc<Host> {
+    let store = Store::new(loaded.storage.clone());
+    // A secret never changes under a running instance: a deploy starts a fresh one.
+    let desk = Desk::new(Keyring::of(&loaded.env).sessions().to_vec());
+    Host::new(loaded, store, desk, Catalog::default())
 }
 
-/// A Durable Object that knows the keys and settings of a namespace.
-#[wasm_bindgen]
+/// What a catalog's files share.
+pub type Host = object::Host<Catalog>;
+
+/// What a catalog has besides its machine and its rows.
+#[derive(Default)]
 pub struct Catalog {
-    /// Only [`extend_durable_object`] makes one without.
-    host: Option<Rc<Host>>,
-}
-
-/// See `cell::extend_durable_object`.
-pub fn extend_durable_object() {
-    runtime::extend_durable_object(Catalog { host: None }.into());
-}
-
-// Whatever a panic leaves in memory is only a cache of rows.
-impl UnwindSafe for Catalog {}
-impl RefUnwindSafe for Catalog {}
-
-struct Host {
-    state: State,
-    env: Env,
-    storage: runtime::Storage,
-    store: Store,
-    desk: RefCell<Desk>,
     /// How often this instance was told that an issuer's word counts no more.
     distrusts: Slot<u64>,
+    /// Comes when all whom the last turn has to tell have heard of it, or do not answer.
+    heard: RefCell<Option<oneshot::Receiver<()>>>,
 }
 
 /// Whom to tell of a change.
@@ -105,99 +83,49 @@ struct Telling {
     namespaces: Vec<Relation>,
 }
 
-#[wasm_bindgen]
-impl Catalog {
-    #[wasm_bindgen(constructor)]
-    pub fn new(state: DurableObjectState, env: Env) -> Self {
-        let state = State::from(state);
-        let storage: runtime::Storage = JsValue::from(state.storage().as_raw()).unchecked_into();
-        let store = Store::new(storage.clone());
-        // A secret never changes under a running instance: a deploy starts a fresh one.
-        let desk = RefCell::new(Desk::new(Keyring::of(&env).sessions().to_vec()));
-        Self { host: Some(Rc::new(Host { state, env, storage, store, desk, distrusts: Slot::new(0) })) }
-    }
+impl Kind for Catalog {
+    type Store = Store;
+    type Machine = Desk;
 
-    /// What Workers and cells call: one [`Call`] as JSON in, an array of status and body out.
-    pub fn ask(&self, call: &JsValue) -> Promise {
-        let (host, call) = (self.host().clone(), call.as_string().unwrap_or_default());
-        guard::promise(async move { Ok(host.answer(&call).await) })
-    }
-
-    /// Tells the cells that are behind, and forgets what is over.
-    pub fn alarm(&self) -> Promise {
-        let host = self.host().clone();
-        guard::promise(async move {
-            let told = host.turn(Desk::alarm);
-            match told {
-                Ok(((), telling)) => host.clone().tell(telling).await,
-                // The platform tries again.
-                Err(fault) => return Err(JsError::new(&fault.to_string()).into()),
-            }
-            Ok(JsValue::UNDEFINED)
-        })
-    }
-}
-
-impl Catalog {
-    fn host(&self) -> &Rc<Host> {
-        self.host.as_ref().expect("the runtime makes catalogs with `new`")
-    }
-}
-
-impl Host {
-    /// Lets the machine do something, and performs what it orders; whom to tell is left to the caller. No await in
-    /// here: rows and alarm are one commit. If the alarm cannot be set, the cells are told all the same: the next turn
-    /// sets another alarm, but nobody knows when that is.
-    fn turn<T>(
-        self: &Rc<Self>,
-        act: impl FnOnce(&mut Desk, &Store, Timestamp) -> Result<T, MachineFault<StoreError>>,
-    ) -> Result<(T, Telling), Fault> {
-        let result = act(&mut self.desk.borrow_mut(), &self.store, runtime::clock());
-        let (orders, mut telling) = (self.desk.borrow_mut().take_orders(), Telling::default());
-        let mut not_armed = None;
+    fn perform(host: &Rc<Host>, orders: Vec<Order>) {
+        let mut telling = Telling::default();
         for order in orders {
             match order {
-                Order::Arm(at) => {
-                    #[expect(clippy::cast_precision_loss, reason = "times are below 2^53")]
-                    let at_ms = at.as_millis() as f64;
-                    if let Err(thrown) = self.storage.set_alarm(at_ms) {
-                        self.desk.borrow_mut().not_armed();
-                        not_armed = Some(thrown);
-                    }
-                }
                 Order::Tell(words) => telling.cells = words,
                 Order::Report(corrupt) => worker::console_error!("stepwell: {corrupt}; it is left out"),
                 Order::Distrust(relations) => telling.namespaces = relations,
             }
         }
-        if let Some(thrown) = not_armed {
-            self.state.wait_until(self.clone().tell(telling));
-            return Err(thrown.into());
-        }
-        match result {
-            Ok(value) => Ok((value, telling)),
-            Err(MachineFault::Rejected(problem)) => Err(Fault::Rejected(problem)),
-            Err(MachineFault::Storage(error)) => Err(Fault::Store(error)),
-            Err(MachineFault::Corrupt(corrupt)) => {
-                Err(Fault::Store(StoreError::Refused(corrupt.to_string())))
-            }
-        }
-    }
-
-    /// Tells cells of a change, and waits for a while until they have heard of it. It goes on after that.
-    async fn tell_for_a_while(self: &Rc<Self>, telling: Telling) {
         if telling.cells.is_empty() && telling.namespaces.is_empty() {
             return;
         }
-        let (done, heard) = futures::channel::oneshot::channel();
-        let host = self.clone();
-        self.state.wait_until(async move {
-            host.tell(telling).await;
+        let (done, heard) = oneshot::channel();
+        let teller = host.clone();
+        host.go_on_with(async move {
+            teller.tell(telling).await;
             // Whoever has waited may be gone.
             let _ = done.send(());
         });
-        let time = Delay::from(Duration::from_millis(TELL_WAIT_MS));
-        let (Either::Left(_) | Either::Right(_)) = select(heard, time).await;
+        host.heard.replace(Some(heard));
+    }
+
+    fn answer(host: Rc<Host>, call: &str) -> Answering {
+        let call = serde_json::from_str(call);
+        Box::pin(async move { host.answer(call).await })
+    }
+
+    fn count_rows(_: &Store, _: u64) {}
+}
+
+impl Host {
+    /// Waits for a while until those have heard of a change whom the turn before had to tell. They are told all the same
+    /// if that takes longer.
+    async fn wait_until_heard(&self) {
+        let heard = self.heard.take();
+        if let Some(heard) = heard {
+            let time = Delay::from(Duration::from_millis(TELL_WAIT_MS));
+            let (Either::Left(_) | Either::Right(_)) = select(heard, time).await;
+        }
     }
 
     /// Tells everybody at once: nobody waits for one that does not answer.
@@ -261,20 +189,15 @@ impl Host {
     ) -> Result<(), JsValue> {
         let place: Place = cell.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
         let word = CellCall::new(namespace, &place, None, Operation::ForgetKeys { version, ids });
-        let word = serde_json::to_string(&word).expect("a call holds only what JSON can say");
-        let cells: Objects = runtime::property(&self.env, CELL_BINDING).unchecked_into();
-        let stub = cells.get_by_name(&place.object_name(namespace))?;
-        let answer: Array = runtime::settle(stub.ask(&word)?).await?.unchecked_into();
-        if answer.get(0).as_f64() == Some(200.0) {
-            Ok(())
-        } else {
-            Err(JsValue::from_str(&answer.get(1).as_string().unwrap_or_default()))
+        match object::ask(&self.env, &Address::cell(namespace, &place), &word).await? {
+            (200, _) => Ok(()),
+            (_, body) => Err(JsValue::from_str(&body)),
         }
     }
 
     /// Records that somebody has heard of a change.
     fn record(self: &Rc<Self>, heard: Input) {
-        let recorded = self.turn(|desk, store, now| desk.drive(store, now, "", heard));
+        let recorded = self.turn(|desk, store, now| Ok(desk.drive(store, now, "", heard)?));
         if let Err(fault) = recorded {
             worker::console_error!("stepwell: {fault}");
         }

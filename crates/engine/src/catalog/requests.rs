@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeSet, rc::Rc};
 
-use js_sys::Array;
-use serde::Serialize;
 use stepwell_core::{
     access::{Credential, ROOT, not_good},
-    catalog::{Catalog as Machine, Desk, Fault as MachineFault, Input, Key},
+    catalog::{Catalog as Machine, Desk, Input, Key},
+    object::{Fault as MachineFault, Hosted as _},
     token::Vouched,
 };
 use stepwell_protocol::{
@@ -15,48 +14,30 @@ use stepwell_protocol::{
 };
 use wasm_bindgen::JsValue;
 
-use super::{Call, Host, Request, store::Store};
+use super::{Host, store::Store};
 use crate::{
     access::Access,
-    cell::{Fault, StoreError},
+    calls::catalog::{Call, Request, ask},
+    object::{Answered, Fault, StoreError},
     settings::DEFAULT_NAMESPACE,
 };
 
 /// What the machine says to the host.
 type Said<T> = Result<T, MachineFault<StoreError>>;
 
-/// A status and a JSON text.
-struct Answered {
-    status: u16,
-    body: String,
-}
-
-impl Answered {
-    fn new<T: Serialize>(status: u16, body: &T) -> Self {
-        let body = serde_json::to_string(body).expect("answers hold only what JSON can say");
-        Self { status, body }
-    }
-}
-
 impl Host {
     /// Answers a Worker or a cell.
-    pub(super) async fn answer(self: &Rc<Self>, call: &str) -> JsValue {
-        let operated = match serde_json::from_str(call) {
+    pub(super) async fn answer(self: &Rc<Self>, call: serde_json::Result<Call>) -> JsValue {
+        let operated = match call {
             Ok(call) => self.operate(call).await,
-            Err(error) => {
-                let detail = format!("Worker and catalog do not speak the same protocol: {error}.");
-                Err(Problem::new(Code::Internal, detail).into())
-            }
+            Err(error) => Err(Answered::foreign(&error)),
         };
-        let Answered { status, body } = operated.unwrap_or_else(|fault| {
-            let problem = fault.into_problem();
-            Answered::new(problem.status, &problem)
-        });
-        Array::of2(&status.into(), &body.into()).into()
+        operated.unwrap_or_else(Answered::from).into_array(None)
     }
 
     async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
         let Call { namespace, access, request } = call;
+        self.repair().await?;
         if let Request::Confirm { vouched: Some(vouched), .. } = &request {
             self.trust(&namespace, vouched).await?;
         }
@@ -66,7 +47,7 @@ impl Host {
         if let Request::Distrust { .. } = &request {
             self.distrusts.set(self.distrusts.get() + 1);
         }
-        let (answered, telling) = self.turn(|desk, store, now| {
+        let answered = self.turn(|desk, store, now| {
             let (actor, caller, maker_ends_at, seen_workflows) = match access {
                 None => (ROOT.to_owned(), None, None, None),
                 Some(Access { credential, vouched, need }) => {
@@ -82,9 +63,9 @@ impl Host {
             let namespace = &namespace;
             let asked =
                 Asked { desk, store, clock: now, namespace, actor, caller, maker_ends_at, seen_workflows };
-            asked.answer(request)
+            Ok(asked.answer(request)?)
         })?;
-        self.tell_for_a_while(telling).await;
+        self.wait_until_heard().await;
         Ok(answered)
     }
 }
@@ -99,24 +80,21 @@ impl Host {
         } else if self.store.namespace()?.is_none() {
             return Err(not_good().into());
         }
-        let (is_trusted, telling) = self.turn(|desk, store, _| Ok(desk.catalog(store)?.trusts(vouched)))?;
-        self.tell_for_a_while(telling).await;
-        if is_trusted {
+        if self.turn(|desk, store, _| Ok(desk.catalog(store)?.trusts(vouched)))? {
             return Ok(());
         }
         let (before, issuer, revision) = (self.distrusts.get(), vouched.issuer.clone(), vouched.revision);
         let request = Request::Vouch { namespace: namespace.to_owned(), issuer, revision };
         let call = Call { namespace: DEFAULT_NAMESPACE.into(), access: None, request };
-        let asked = super::ask(&self.env, &call).await;
+        let asked = ask(&self.env, &call).await;
         let counts = asked.is_ok_and(|(status, _)| status == 200);
         // Word of the issuer's end may have overtaken the answer. What comes later finds the issuer in this catalog.
         if !counts || self.distrusts.get() != before {
             return Err(not_good().into());
         }
         let issuer = vouched.issuer.clone();
-        let ((), telling) =
-            self.turn(|desk, store, now| desk.drive(store, now, "", Input::Trust { issuer, revision }))?;
-        self.tell_for_a_while(telling).await;
+        self.turn(|desk, store, now| Ok(desk.drive(store, now, "", Input::Trust { issuer, revision })?))?;
+        self.wait_until_heard().await;
         Ok(())
     }
 }

@@ -2,11 +2,14 @@
 
 use std::cell::Cell as Slot;
 
-use stepwell_core::catalog::{Line, Log, Numbers, Row, Rows, Trim};
+use stepwell_core::{
+    catalog::{Line, Log, Numbers, Row, Rows, Trim},
+    object::Address,
+};
 use stepwell_protocol::access::AuditRecord;
 
 use crate::{
-    cell::{StoreError, Tables, number},
+    object::{StoreError, Tables, number},
     runtime,
 };
 
@@ -44,7 +47,8 @@ impl Store {
             for statement in SCHEMA.into_iter().chain(logs) {
                 self.tables.execute(statement, &[])?;
             }
-            for (key, value) in [("schema", SCHEMA_VERSION), ("namespace", namespace)] {
+            let address = Address::catalog(namespace).to_string();
+            for (key, value) in [("schema", SCHEMA_VERSION), ("address", &address)] {
                 self.tables.execute("INSERT INTO meta VALUES(?, ?)", &[key.into(), value.into()])?;
             }
             Ok(())
@@ -58,8 +62,8 @@ impl Store {
         if !self.has_schema()? {
             return Ok(None);
         }
-        let rows = self.tables.rows("SELECT value FROM meta WHERE key = 'namespace'", &[])?;
-        rows.first().map(|row| row.text(0, "namespace")).transpose()
+        let address: Option<Address> = self.tables.address()?.and_then(|stored| stored.parse().ok());
+        Ok(address.map(|address| address.namespace))
     }
 
     fn has_schema(&self) -> Result<bool, StoreError> {
@@ -122,7 +126,7 @@ impl Rows for Store {
             return Ok(Vec::new());
         }
         let rows = self.tables.rows("SELECT kind, name, value FROM things", &[])?;
-        let row = |row: &crate::cell::SqlRow| {
+        let row = |row: &crate::object::Row| {
             let (kind, name) = (row.text(0, "kind")?, row.text(1, "name")?);
             Ok(Row { kind, name, value: Some(row.text(2, "value")?) })
         };
@@ -184,7 +188,7 @@ impl Rows for Store {
         let of_registry = if with_registry { below } else { 0 };
         let bindings = [number(below), number(below), number(of_registry), limit.into()];
         let rows = self.tables.rows(query, &bindings)?;
-        let line = |row: &crate::cell::SqlRow| {
+        let line = |row: &crate::object::Row| {
             serde_json::from_str(&row.text(1, "line")?).map_err(|_| StoreError::Unreadable("line"))
         };
         rows.iter().map(line).collect()

@@ -6,11 +6,17 @@ use stepwell_core::{
     access::{Grant, not_good},
     catalog::Confirmation,
     cell::{Admission, no_such_run},
+    object::Hosted as _,
 };
 use stepwell_protocol::{Code, Place, Problem, RunId, access::Limits};
 
-use super::{Call, Host, fault::Fault};
-use crate::{access::Access, catalog, runtime};
+use super::Host;
+use crate::{
+    access::Access,
+    calls::{catalog, cell::Call},
+    object::{Fault, StoreError},
+    runtime,
+};
 
 /// How often the catalog is asked about one key: it may change while it is asked.
 const ASKED_MAX: usize = 3;
@@ -24,7 +30,7 @@ impl Host {
         place: &Place,
     ) -> Result<Option<Rc<Grant>>, Fault> {
         let grant = self.admit(call, place).await?;
-        let is_new = self.machine.borrow().wants_repair();
+        let is_new = self.machine.borrow_mut().wants_repair();
         self.repair().await?;
         // A cell that was just loaded has waited for its alarm: the key may have been revoked meanwhile.
         if is_new { self.admit(call, place).await } else { Ok(grant) }
@@ -67,7 +73,7 @@ impl Host {
         {
             return Err(match refused {
                 Some(problem) => problem.into(),
-                None if call.operation.run().is_some() => no_such_run::<super::StoreError>().into(),
+                None if call.operation.run().is_some() => no_such_run::<StoreError>().into(),
                 None => stepwell_core::access::forbidden(scope).into(),
             });
         }

@@ -5,8 +5,8 @@
 
 use stepwell_protocol::{Code, Place, Problem};
 
-use super::{Host, call::Operation, fault::Fault};
-use crate::settings::Deployment;
+use super::Host;
+use crate::{calls::cell::Operation, object::Fault, settings::Deployment};
 
 impl Host {
     /// How many cells the generation of a place has, as far as this deployment knows of it.

@@ -9,18 +9,16 @@ use futures::{
 use stepwell_core::{run::CallEnd, window::SILENCE_MS};
 use stepwell_protocol::{
     Epoch,
-    program::{Activation, CutShort, RawPage, is_reserved},
+    program::{Activation, RawPage},
 };
-use wasm_bindgen::{JsCast, JsValue};
-use worker::Env;
+use wasm_bindgen::JsValue;
 
-use super::{
-    Host,
-    fault::{Fault, StoreError},
-};
+use super::Host;
 use crate::{
     keyring::Keyring,
-    runtime::{self, Program},
+    object::{Fault, StoreError},
+    program::{activate, end_of, why},
+    runtime,
     settings::APP_BINDING,
 };
 
@@ -109,65 +107,5 @@ impl Host {
         let own = runtime::property(&exports, "default");
         let none = || StoreError::Refused(format!("there is no app: bind one as {APP_BINDING}"));
         Ok(activate(&self.env, own, workflow, activation, session).ok_or_else(none)??)
-    }
-}
-
-/// Calls the program of a workflow; nothing, if there is none. The engine's own workflows are this Worker's.
-pub fn activate(
-    env: &Env,
-    own: JsValue,
-    workflow: &str,
-    activation: &str,
-    session: &JsValue,
-) -> Option<Result<JsValue, JsValue>> {
-    if is_reserved(workflow) {
-        let own: Program = (!own.is_undefined()).then(|| own.unchecked_into())?;
-        return Some(own.activate_own(activation, session));
-    }
-    Some(app(env, own)?.activate(activation, session))
-}
-
-/// The app that this Worker is bound to, or else the Worker itself.
-pub fn app(env: &Env, own: JsValue) -> Option<Program> {
-    let bound = runtime::property(env, APP_BINDING);
-    let program = if bound.is_undefined() { own } else { bound };
-    (!program.is_undefined()).then(|| program.unchecked_into())
-}
-
-/// How a program's call ended, by what came of it.
-pub fn end_of(answer: Result<JsValue, JsValue>) -> CallEnd {
-    match answer {
-        Ok(answer) => cut_short(&answer),
-        Err(thrown) => {
-            let message = runtime::message(&thrown);
-            // The runtime marks what nobody's code has thrown: broken connections, resets, overload.
-            let is_lost = ["retryable", "overloaded", "durableObjectReset"]
-                .iter()
-                .any(|mark| runtime::property(&thrown, mark).is_truthy());
-            if is_lost { CallEnd::Lost(message) } else { CallEnd::Threw(message) }
-        }
-    }
-}
-
-/// How a call ended that gave an answer.
-fn cut_short(answer: &JsValue) -> CallEnd {
-    match answer.as_string().and_then(|text| serde_json::from_str(&text).ok()) {
-        None => CallEnd::Returned,
-        Some(CutShort::Beside) => {
-            CallEnd::Lost("another run's code stopped the instance that it shared".into())
-        }
-        Some(CutShort::Unknown) => CallEnd::Died("the instance that it ran in was stopped".into()),
-        Some(CutShort::Refused(problem)) => CallEnd::Refused(problem.cut()),
-    }
-}
-
-/// Why a call did not come to its end, for the log.
-pub fn why(end: &CallEnd) -> Option<&str> {
-    match end {
-        CallEnd::Returned => None,
-        CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) => Some(message),
-        CallEnd::Silent => Some("nothing was heard of it"),
-        CallEnd::Unstored => Some("the storage did not take what it reported"),
-        CallEnd::Refused(problem) => Some(&problem.detail),
     }
 }

@@ -1,19 +1,8 @@
 //! What a cell does for its callers: the Workers that serve HTTP.
 
-use std::{
-    fmt::Write as _,
-    future::poll_fn,
-    pin::Pin,
-    rc::Rc,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll, Wake, Waker},
-    time::Duration,
-};
+use std::{rc::Rc, time::Duration};
 
 use futures::future::{Either, select};
-use js_sys::Array;
-use serde::Serialize;
-use sha2::{Digest, Sha256};
 use stepwell_core::{
     access::{Grant, ROOT},
     bulk::{Acted, Fate},
@@ -21,112 +10,40 @@ use stepwell_core::{
     run::{Run, Signal},
 };
 use stepwell_protocol::{
-    Code, Payload, Place, Problem, RunId, Seq,
+    Code, Place, Problem, RunId, Seq,
     access::Limits,
     program::RawRecord,
     rest::{BulkAction, Filter, History, HistoryEvent, RunView, SignalReceipt},
 };
-use wasm_bindgen::JsValue;
 use worker::Delay;
 
-use super::{
-    Host,
-    call::{Call, CountedRuns, Moved, Operation},
-    fault::{Fault, StoreError},
+use super::Host;
+use crate::{
+    calls::cell::{Call, CountedRuns, Moved, Operation, Start, fingerprint},
+    object::{Answered, Answering, Fault, StoreError},
+    runtime,
 };
-use crate::{guard, runtime};
 
-/// What is sent back: a status and a JSON text, and where a new run is found.
-pub(super) struct Answered {
-    status: u16,
-    body: String,
-    location: Option<String>,
+/// The answer about a key that is at home in another cell.
+fn moved(to: &Place) -> Answered {
+    Answered::new(308, &Moved { to: to.to_string() })
 }
 
-/// Passes a wake on to whoever polls in the end: some futures know only who has polled them first.
-#[derive(Default)]
-struct Later(Mutex<Option<Waker>>);
-
-impl Later {
-    fn is_for(&self, waker: &Waker) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
-    }
-}
-
-impl Wake for Later {
-    fn wake(self: Arc<Self>) {
-        let waker = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-/// A [`Call`] that is being answered.
-type Answering = Pin<Box<dyn Future<Output = JsValue>>>;
-
-impl Answered {
-    pub(super) fn new<T: Serialize>(status: u16, body: &T) -> Self {
-        let body = serde_json::to_string(body).expect("answers hold only what JSON can say");
-        Self { status, body, location: None }
-    }
-
-    /// What crosses over to the Worker: status, body, location, rows written and read.
-    fn into_array(self, rows: Option<(u64, u64)>) -> JsValue {
-        let answer = Array::of2(&self.status.into(), &self.body.into());
-        if self.location.is_some() || rows.is_some() {
-            answer.push(&self.location.map_or(JsValue::UNDEFINED, JsValue::from));
-        }
-        if let Some((written, read)) = rows {
-            answer.push(&written.to_string().into());
-            answer.push(&read.to_string().into());
-        }
-        answer.into()
-    }
-
-    fn moved(to: &Place) -> Self {
-        Self::new(308, &Moved { to: to.to_string() })
-    }
-
-    fn created(run: &RunView) -> Self {
-        Self { location: Some(format!("/api/executions/{}", run.id)), ..Self::new(201, run) }
-    }
+fn started(run: &RunView) -> Answered {
+    Answered { location: Some(format!("/api/executions/{}", run.id)), ..Answered::new(201, run) }
 }
 
 impl Host {
-    /// Answers a Worker: at once if nothing has to be waited for, which spares the runtime a promise.
-    pub(super) fn ask(self: &Rc<Self>, call: &str) -> JsValue {
-        let mut answering = self.clone().answering(serde_json::from_str(call));
-        let later = Arc::new(Later::default());
-        let waker = Waker::from(later.clone());
-        match answering.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => {
-                let promised = poll_fn(move |cx| {
-                    later.is_for(cx.waker());
-                    answering.as_mut().poll(&mut Context::from_waker(&waker)).map(Ok)
-                });
-                guard::promise(promised).into()
-            }
-        }
-    }
-
-    fn answering(self: Rc<Self>, call: serde_json::Result<Call>) -> Answering {
+    pub(super) fn answering(self: Rc<Self>, call: serde_json::Result<Call>) -> Answering {
         Box::pin(async move {
             let operated = match call {
                 Ok(call) => self.operate(call).await,
-                Err(error) => {
-                    let detail = format!("Worker and cell do not speak the same protocol: {error}.");
-                    Err(Problem::new(Code::Internal, detail).into())
-                }
+                Err(error) => Err(Answered::foreign(&error)),
             };
             let answered = match operated {
                 Ok(answered) => answered,
-                Err(Fault::Moved(to)) => Answered::moved(&to),
-                Err(fault) => {
-                    let problem = fault.into_problem();
-                    Answered::new(problem.status, &problem)
-                }
+                Err(Fault::Moved(to)) => moved(&to),
+                Err(fault) => fault.into(),
             };
             let rows = self.settings.meter.then(|| (self.store.rows_written(), self.store.rows_read()));
             answered.into_array(rows)
@@ -150,7 +67,7 @@ impl Host {
                 self.close_keyed_streams(ids.as_deref());
                 Ok(Answered::new(200, &()))
             }
-            Operation::Start {
+            Operation::Start(Start {
                 workflow,
                 input,
                 key,
@@ -162,7 +79,7 @@ impl Host {
                 tags,
                 is_strict,
                 wait_ms,
-            } => {
+            }) => {
                 let (timeout_ms, retention_ms) = match &grant {
                     Some(grant) => {
                         self.check_live(&grant.limits)?;
@@ -248,15 +165,6 @@ impl Host {
         Ok(Answered::new(if is_new { 202 } else { 200 }, &receipt))
     }
 
-    /// To be called before anything that is asked for: a fresh instance looks after its alarm.
-    pub(super) async fn repair(self: &Rc<Self>) -> Result<(), Fault> {
-        if self.machine.borrow().wants_repair() {
-            let alarm = self.armed().await;
-            self.machine.borrow_mut().found_alarm(alarm);
-        }
-        self.turn(|machine, store, now| Ok(machine.repair(store, now)?))
-    }
-
     fn act_as(self: &Rc<Self>, grant: Option<&Grant>, id: &RunId, action: Action) -> Result<Answered, Fault> {
         if let Some(grant) = grant
             && action.revives(self.find(id)?.status())
@@ -329,14 +237,14 @@ impl Host {
         let Started { run, created } =
             self.turn(|machine, store, now| Ok(machine.start(store, now, new)?))?;
         if wait_ms == 0 && created {
-            return Ok(Answered::created(&RunView::from(&run)));
+            return Ok(started(&RunView::from(&run)));
         }
         let number = run.id.number;
         if created {
             self.listeners.borrow_mut().begin_start(number);
             let view = self.view_at_end(&run, wait_ms).await;
             self.listeners.borrow_mut().end_start(number);
-            return Ok(Answered::created(&view?));
+            return Ok(started(&view?));
         }
         if is_strict && wait_ms > 0 && self.listeners.borrow().is_starting(number) {
             let detail = format!(
@@ -361,7 +269,7 @@ impl Host {
             to.parse().map_err(|_| Problem::new(Code::InvalidRequest, "The key's next home is no place."))?;
         self.store.prepare(namespace, place, || self.cells_of(place))?;
         match self.turn(|machine, store, _| Ok(machine.reserve(store, key, &to)?))? {
-            Reserved::Moved(to) => Ok(Answered::moved(&to)),
+            Reserved::Moved(to) => Ok(moved(&to)),
             Reserved::Run(run) => Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?)),
         }
     }
@@ -372,11 +280,12 @@ impl Host {
         let next = page.more.then(|| page.events.last().map(|record| record.seq)).flatten();
         let input = if after == Seq(0) { Some(self.store.input(id.number)?) } else { None };
         let replay = (replay && after == Seq(0)).then(|| run.replay_facts());
+        let life = run.life.filter(|_| after == Seq(0));
         let events = page.events.into_iter().map(|RawRecord { seq, at, event }| {
             let cut = !run.counts(seq);
             HistoryEvent { seq, at, event, cut }
         });
-        Ok(Answered::new(200, &History { input, events: events.collect(), next, replay }))
+        Ok(Answered::new(200, &History { input, life, events: events.collect(), next, replay }))
     }
 
     pub(super) fn find(&self, id: &RunId) -> Result<Run, Fault> {
@@ -407,16 +316,4 @@ impl Host {
 fn suffix_of(nonce: Option<String>) -> String {
     let nonce = nonce.filter(|nonce| RunId::is_suffix(nonce));
     nonce.unwrap_or_else(|| RunId::suffix_from(runtime::random()))
-}
-
-/// What a key stands for: the same key with another workflow or input is a mistake.
-pub fn fingerprint(workflow: &str, input: &Payload) -> String {
-    let mut hash = Sha256::new();
-    hash.update((workflow.len() as u64).to_be_bytes());
-    hash.update(workflow.as_bytes());
-    hash.update(input.text().as_bytes());
-    hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -11,8 +11,11 @@ use stepwell_protocol::{
 use wasm_bindgen::prelude::*;
 use worker::Delay;
 
-use super::{Host, fault::Fault, tables::time};
-use crate::runtime;
+use super::Host;
+use crate::{
+    object::{Fault, time},
+    runtime,
+};
 
 /// How many commits are answered in a row before the runtime looks at its sockets.
 const BREATH_EVERY: u32 = 128;

@@ -3,6 +3,7 @@
 //! One row for each run, one for each event of its journal; one more for an idempotency key, a signal's id, a
 //! tag or an attribute, if there is one. The only secondary index finds what is due.
 
+mod journal;
 pub(super) mod list;
 mod quarantine;
 mod removal;
@@ -12,21 +13,21 @@ use std::cell::Cell as Slot;
 use serde::de::DeserializeOwned;
 use stepwell_core::{
     cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
-    run::{Entry, Run, Tail, Trailer},
+    run::{Cut, Entry, Run, Tail, Trailer},
     stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
 use stepwell_protocol::{
     Event, Payload, Place, Record, RunId, Seq, Timestamp,
-    program::{PAGE_BYTES_MAX, RawPage, RawRecord},
+    program::RawPage,
     rest::{RunView, Status},
 };
 use wasm_bindgen::JsValue;
 
-use super::{
-    fault::StoreError,
-    tables::{Row, Tables, number, time},
+use crate::{
+    object::{StoreError, Tables, number, time},
+    runtime,
+    settings::DEFAULT_NAMESPACE,
 };
-use crate::{runtime, settings::DEFAULT_NAMESPACE};
 
 /// Created at the first accepted write, so that asking an empty cell costs nothing. Later versions only
 /// ever add.
@@ -49,15 +50,6 @@ const SCHEMA_VERSION: &str = "1";
 /// The run of a key that has gone to another cell, whose place is then where the fingerprint would be. A
 /// release that does not know this refuses the key: it starts no second run.
 const MOVED: u64 = 0;
-
-/// How many events the first query for a page reads.
-const RECORDS_FIRST: usize = 16;
-
-/// How many events one query reads at the most.
-const RECORDS_MAX: usize = 1_000;
-
-/// How many events that were looked for are read at once.
-const FOUND_MAX: u32 = 16;
 
 const DELETE_LABEL: &str = "DELETE FROM tags WHERE tag = ? AND run = ?";
 
@@ -191,7 +183,7 @@ impl Store {
     }
 
     fn write(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry]) -> Result<(), StoreError> {
-        let (mut result, mut ended, mut reopened) = (None, false, false);
+        let (mut result, mut ended, mut reopened, mut anew) = (None, false, false, None);
         let last = entries.iter().rposition(|entry| entry.record().is_some());
         for (index, entry) in entries.iter().enumerate() {
             if let Some(record) = entry.record() {
@@ -209,6 +201,8 @@ impl Store {
                 reopened = true;
             } else if let Entry::Attributed { name, value, before } = entry {
                 self.write_attribute(run.id.number, name, value, before.as_deref())?;
+            } else if let Entry::BegunAnew { input, .. } = entry {
+                anew = Some(input);
             }
         }
         if reopened {
@@ -217,6 +211,8 @@ impl Store {
         }
         if ended {
             self.update_ended(run, result)
+        } else if let Some(input) = anew {
+            self.update_anew(run, input)
         } else if entries.iter().any(Entry::changes_row) {
             self.update(run, wake_before)
         } else {
@@ -273,6 +269,21 @@ impl Store {
         )
     }
 
+    /// One statement: the same row written twice would be billed twice.
+    fn update_anew(&self, run: &Run, input: &Payload) -> Result<(), StoreError> {
+        let row = run.to_row();
+        self.tables.execute(
+            "UPDATE runs SET status = ?, wake_at = ?, state = ?, input = ? WHERE number = ?",
+            &[
+                row.status.into(),
+                time(row.wake_at),
+                row.state.as_str().into(),
+                input.text().into(),
+                number(run.id.number),
+            ],
+        )
+    }
+
     fn update(&self, run: &Run, wake_before: Option<Timestamp>) -> Result<(), StoreError> {
         let row = run.to_row();
         let (status, state) = (JsValue::from(row.status), JsValue::from(row.state.as_str()));
@@ -294,7 +305,7 @@ impl Rows for Store {
 
     fn is_unreadable(error: &StoreError) -> bool {
         match error {
-            StoreError::Corrupt(_) | StoreError::Unreadable(_) => true,
+            StoreError::Corrupt(_) | StoreError::CorruptCatalog(_) | StoreError::Unreadable(_) => true,
             StoreError::Refused(_) => false,
         }
     }
@@ -431,6 +442,14 @@ impl Rows for Store {
         self.trim_run(run, room)
     }
 
+    fn sizes(&self, run: u64, part: Cut, limit: usize) -> Result<Vec<(Seq, u64)>, StoreError> {
+        self.event_sizes(run, part, limit)
+    }
+
+    fn erase(&self, run: u64, part: Cut) -> Result<usize, StoreError> {
+        self.erase_events(run, part)
+    }
+
     fn remove(&self, run: &Run) -> Result<usize, StoreError> {
         self.remove_run(run)
     }
@@ -455,57 +474,11 @@ impl Rows for Store {
     }
 
     fn page(&self, run: u64, after: Seq) -> Result<RawPage, StoreError> {
-        let mut page = RawPage::default();
-        let (mut bytes, mut last) = (0, after);
-        // A thousand of the largest events do not fit into memory: a few show how large these are.
-        let mut limit = RECORDS_FIRST;
-        loop {
-            let rows = self.tables.rows(
-                "SELECT seq, at, event FROM journal WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?",
-                &[number(run), last.0.into(), number(limit as u64)],
-            )?;
-            let count = rows.len();
-            for row in rows {
-                let event = payload(row.text(2, "event")?, "event")?;
-                bytes += event.size();
-                if bytes > PAGE_BYTES_MAX && !page.events.is_empty() {
-                    page.more = true;
-                    return Ok(page);
-                }
-                last = row.seq(0);
-                page.events.push(RawRecord { seq: last, at: row.time(1)?, event });
-            }
-            if count < limit {
-                return Ok(page);
-            }
-            let average = bytes / page.events.len() + 1;
-            limit = ((PAGE_BYTES_MAX - bytes.min(PAGE_BYTES_MAX)) / average + 1).min(RECORDS_MAX);
-        }
+        self.read_page(run, after)
     }
 
     fn find(&self, run: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, StoreError> {
-        let mut bindings = vec![number(run), after.0.into()];
-        // By its text, and not as JSON: SQLite reads none that is nested a thousand times, and a payload may be. An
-        // event begins with its kind and its operation, and no quote within a name looks like one of these.
-        let condition = match what {
-            Sought::Any => "",
-            Sought::FailedSteps => {
-                r#"AND instr(event, '{"step_finished":') = 1
-                   AND substr(event, instr(event, ',"outcome":{"') + 13, 5) = 'err":'"#
-            }
-            Sought::Of(op) => {
-                let op = json(op);
-                let kinds = ["step_finished", "step_begun", "step_retrying", "timer_fired"];
-                bindings.extend(kinds.map(|kind| format!(r#"{{"{kind}":{{"op":{op}"#).into()));
-                "AND 1 IN (instr(event, ?), instr(event, ?), instr(event, ?), instr(event, ?))"
-            }
-            Sought::Signals => r#"AND instr(event, '{"signal_received":') = 1"#,
-        };
-        bindings.push(FOUND_MAX.into());
-        let query = format!(
-            "SELECT seq, at, event FROM journal WHERE run = ? AND seq > ? {condition} ORDER BY seq LIMIT ?"
-        );
-        self.tables.rows_of(&query.into(), &bindings)?.iter().map(record).collect()
+        self.find_events(run, what, after)
     }
 
     fn due(
@@ -574,12 +547,6 @@ impl Rows for Store {
     fn changed(&self, after: u64, from: u64, limit: usize) -> Result<Walked, StoreError> {
         self.changed_after(after, from, limit)
     }
-}
-
-/// A row of a journal: its position, its time, its event.
-fn record(row: &Row) -> Result<Record, StoreError> {
-    let event = parse(&row.text(2, "event")?, "event")?;
-    Ok(Record { seq: row.seq(0), at: row.time(1)?, event })
 }
 
 /// How many statements it takes to write these.

@@ -10,7 +10,7 @@ use js_sys::{Array, Promise};
 use serde::{Deserialize, Serialize};
 use stepwell_core::{
     access::Bucket,
-    stream::{Batch, CellCursor, CellReader, Cursor, EVENT_BYTES_MAX, Kinds, Only, Reader},
+    stream::{Batch, CellCursor, CellReader, EVENT_BYTES_MAX, Reader},
     token::STREAM_MS_MAX,
 };
 use stepwell_protocol::{
@@ -20,13 +20,12 @@ use stepwell_protocol::{
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{Delay, worker_sys::web_sys::Request};
 
-use super::{
-    Host,
-    call::{Call, Operation},
-    fault::Fault,
-};
+use super::Host;
 use crate::{
-    guard, runtime,
+    calls::cell::{Call, Follow, Operation},
+    guard,
+    object::{Fault, StoreError},
+    runtime,
     sockets::{self, Socket, Sockets},
 };
 
@@ -53,34 +52,6 @@ const UNASKED_PER_SECOND: u64 = 20;
 
 /// How many streams one key or session may have open at a cell.
 const STREAMS_MAX: u32 = 1_000;
-
-/// What somebody wants to follow.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Follow {
-    /// One run.
-    Run {
-        /// Its number.
-        number: u64,
-        /// The random part of its id.
-        suffix: String,
-        /// From where on.
-        cursor: Cursor,
-        /// What of it.
-        kinds: Kinds,
-        /// Whether only what is there already.
-        #[serde(default)]
-        leaves: bool,
-    },
-    /// The statuses of all runs.
-    Cell {
-        /// From where on, as a [`CellCursor`]; from now on, if that is not said.
-        from: Option<String>,
-        /// Which of them.
-        #[serde(default)]
-        only: Only,
-    },
-}
 
 /// What lies beside a socket.
 #[derive(Debug, Serialize, Deserialize)]
@@ -393,7 +364,7 @@ fn key_tag(id: &str) -> String {
 }
 
 fn beside(socket: &Socket) -> Result<Beside, Fault> {
-    let unreadable = || Fault::Store(super::fault::StoreError::Unreadable("reader"));
+    let unreadable = || Fault::Store(StoreError::Unreadable("reader"));
     let text = socket.attachment()?.as_string().ok_or_else(unreadable)?;
     serde_json::from_str(&text).map_err(|_| unreadable())
 }

@@ -8,11 +8,8 @@ use stepwell_core::{
 };
 use stepwell_protocol::{RunId, program::PAGE_BYTES_MAX, stream::Told};
 
-use super::{
-    fault::StoreError,
-    store::{Store, json, list::status, parse},
-    tables::number,
-};
+use super::store::{Store, json, list::status, parse};
+use crate::object::{StoreError, number};
 
 /// Like the tables of [`super::store`], it only ever grows.
 const SCHEMA: &str = "CREATE TABLE told(run INTEGER NOT NULL, last INTEGER NOT NULL, head INTEGER NOT NULL,

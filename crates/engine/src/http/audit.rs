@@ -1,17 +1,16 @@
 //! The route of the audit log.
 
-use axum::response::Response;
 use stepwell_protocol::Code;
 
-use super::{error::Refusal, forward::Front, runs::pairs};
-use crate::catalog::Request;
+use super::{error::Refusal, front::Front, request::pairs, response::Response};
+use crate::calls::catalog::Request;
 
 /// How many lines of the audit log a page has.
 const AUDIT_LINES: u32 = 100;
 
 /// `GET /api/audit`
-pub(super) async fn show(front: &Front, query: Option<String>) -> Result<Response, Refusal> {
-    let below = match pairs(query.as_deref().unwrap_or_default()).find(|(name, _)| name == "before") {
+pub(super) async fn show(front: &Front, query: &str) -> Result<Response, Refusal> {
+    let below = match pairs(query).find(|(name, _)| name == "before") {
         Some((_, text)) => text.parse().ok().filter(|below| *below <= 1 << 53).ok_or_else(|| {
             Refusal::new(Code::InvalidRequest, "`before` takes the `next` of the page before.")
         })?,

@@ -1,55 +1,21 @@
 //! Who asks, as far as a Worker can tell: by the text of what was brought, and nothing else.
 //!
 //! Whether a key is good is not decided here. The cell that is asked for something knows it, or asks the catalog; and
-//! no answer leaves the Worker before one of them has said so ([`super::forward::Front::vouched`]).
+//! no answer leaves the Worker before one of them has said so ([`super::front::Front::vouched`]).
 
-use percent_encoding::percent_decode_str;
-use stepwell_core::{
-    access::{About, Credential, Need},
-    token::Vouched,
-};
+use stepwell_core::access::Credential;
 use stepwell_protocol::{
     Code,
-    access::Scope,
     key::{self, Kind, Named},
-    routes::{self, Entry, Route, Subject},
+    routes::{self, Route},
 };
-use worker::{Env, Request, Url};
+use worker::{Env, Request};
 
-use super::{error::Refusal, guessing, runs::pairs, token, verdicts};
-use crate::{
-    access::{Access, hash},
-    keyring::Keyring,
-    settings::KEY,
-};
-
-/// The cookie that a browser brings a session in, without encryption.
-const COOKIE: &str = "stepwell_session";
-
-/// The same over HTTPS. By this prefix, a browser takes it from this host alone and never without encryption: no other
-/// host of the same site can put its own in this one's place.
-const HOST_COOKIE: &str = "__Host-stepwell_session";
+use super::{caller::Caller, cookie, error::Refusal, guessing, token, verdicts};
+use crate::{access::hash, keyring::Keyring};
 
 /// Where Cloudflare Access puts its token.
 const ACCESS_HEADER: &str = "cf-access-jwt-assertion";
-
-/// Who asks.
-#[derive(Clone, Debug)]
-pub enum Caller {
-    /// The deployment's own key, which may do everything.
-    Root,
-    /// Somebody with a key or a session that may be good.
-    Bearer {
-        /// In which namespace it would be.
-        namespace: String,
-        /// What was brought.
-        credential: Credential,
-        /// What an issuer has vouched for.
-        vouched: Option<Vouched>,
-    },
-    /// Nobody, on a route that takes nobody in particular.
-    Nobody,
-}
 
 /// Who asks for a route. Touches no storage for keys; a token's issuer may have to be looked up.
 pub async fn caller(request: &Request, env: &Env, route: Option<Route>) -> Result<Caller, Refusal> {
@@ -142,7 +108,7 @@ impl Way {
         } else {
             let cookies = header("cookie").unwrap_or_default();
             let is_https = request.url().is_ok_and(|url| url.scheme() == "https");
-            (session_of(&cookies, is_https).unwrap_or_default().to_owned(), Self::Cookie)
+            (cookie::session_of(&cookies, is_https).unwrap_or_default().to_owned(), Self::Cookie)
         }
     }
 
@@ -170,65 +136,6 @@ impl Way {
     }
 }
 
-/// What a route takes. A path that is no route takes a good key, so that nobody else can try them out.
-pub fn need(route: Option<Route>, url: &Url) -> Need {
-    let Some(Entry { scope, subject, path: pattern, .. }) = route.map(Route::entry) else {
-        return Need { scope: Scope::Read, about: About::Visible };
-    };
-    let about = match subject {
-        Subject::Run => About::Run,
-        Subject::Visible => About::Visible,
-        Subject::Whole => About::Whole,
-        Subject::Workflow => workflow_of(pattern, url.path()).map_or(About::Whole, About::Workflow),
-        Subject::Selected => selected(url.query().unwrap_or_default()).map_or(About::Whole, About::Workflow),
-    };
-    match scope {
-        routes::Scope::Open | routes::Scope::Read => Need { scope: Scope::Read, about },
-        routes::Scope::Write => Need { scope: Scope::Write, about },
-        routes::Scope::Admin => Need { scope: Scope::Admin, about },
-        // Refused by `check_root`, once the key was found good.
-        routes::Scope::Root => Need { scope: Scope::Read, about: About::Visible },
-    }
-}
-
-/// Refuses what only the deployment's own key may do.
-pub fn check_root(route: Option<Route>, caller: &Caller) -> Result<(), Refusal> {
-    let is_for_root = route.is_some_and(|route| route.entry().scope == routes::Scope::Root);
-    match caller {
-        Caller::Bearer { .. } | Caller::Nobody if is_for_root => {
-            let detail = format!("This takes the deployment's own key, {KEY}.");
-            Err(Refusal::new(Code::Forbidden, detail))
-        }
-        Caller::Root | Caller::Bearer { .. } | Caller::Nobody => Ok(()),
-    }
-}
-
-impl Caller {
-    /// What the objects are told of the caller.
-    pub fn access(&self, need: Need) -> Option<Access> {
-        match self {
-            Self::Bearer { credential, vouched, .. } => {
-                let (credential, vouched) = (credential.clone(), vouched.clone());
-                Some(Access { credential, vouched, need })
-            }
-            Self::Root | Self::Nobody => None,
-        }
-    }
-}
-
-/// The workflow in a path, decoded as the router decodes it.
-pub(super) fn workflow_of(pattern: &str, path: &str) -> Option<String> {
-    let mut segments = pattern.split('/').zip(path.split('/'));
-    let (_, segment) = segments.find(|(wanted, _)| *wanted == "{workflow}")?;
-    percent_decode_str(segment).decode_utf8().ok().map(Into::into)
-}
-
-/// The workflow that a query selects. More than one is none, so that nobody is let in by one and answered by another.
-pub(super) fn selected(query: &str) -> Option<String> {
-    let mut named = pairs(query).filter(|(name, _)| name == "workflow").map(|(_, value)| value);
-    named.next().filter(|_| named.next().is_none())
-}
-
 pub(super) fn bearer(header: &str) -> &str {
     match header.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
@@ -238,18 +145,4 @@ pub(super) fn bearer(header: &str) -> &str {
 
 fn is_origin_of(request: &Request, origin: &str) -> bool {
     request.url().is_ok_and(|url| url.origin().ascii_serialization() == origin)
-}
-
-/// The session of a `Cookie` header. Over HTTPS, the name without the prefix may be anybody's.
-pub(super) fn session_of(cookies: &str, is_https: bool) -> Option<&str> {
-    let wanted = if is_https { HOST_COOKIE } else { COOKIE };
-    let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value)
-}
-
-/// The cookie of a session. No script sees it, and no other site sends it.
-pub(super) fn cookie(is_https: bool, token: &str, lasts_s: u64) -> String {
-    // The prefix takes the whole host as its path; without it, the cookie goes nowhere but to the API.
-    let (name, path) = if is_https { (HOST_COOKIE, "/") } else { (COOKIE, "/api") };
-    format!("{name}={token}; Path={path}; HttpOnly; Secure; SameSite=Strict; Max-Age={lasts_s}")
 }

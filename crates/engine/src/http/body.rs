@@ -48,6 +48,11 @@ async fn read_by_chunks(request: &Request, bytes_max: usize) -> Result<Vec<u8>, 
     }
 }
 
+/// Refuses a body that is longer than its route reads.
+pub fn check_length(length: usize, bytes_max: usize) -> Result<(), Refusal> {
+    if length > bytes_max { Err(too_large(length, bytes_max)) } else { Ok(()) }
+}
+
 fn broken_off() -> Refusal {
     Refusal::new(Code::InvalidRequest, "The body broke off before its end.")
 }

@@ -3,11 +3,10 @@
 //! Cookies are never part of it: no answer has `Access-Control-Allow-Credentials`, and a session or an Access token that
 //! another origin's page sends is refused whatever the list says.
 
-use axum::body::Body;
-use http::{HeaderValue, Response, StatusCode, header};
 use stepwell_protocol::routes::{self, Route};
 use worker::Request;
 
+use super::response::Response;
 use crate::settings::Deployment;
 
 /// The headers that a page may send, besides those that need no leave.
@@ -40,19 +39,16 @@ impl Cors {
     }
 
     /// The answer to a browser that asks first whether it may send a request; none, if that is not what it asks.
-    pub fn preflight(&self, request: &Request, method: &str, path: &str) -> Option<Response<Body>> {
+    pub fn preflight(&self, request: &Request, method: &str, path: &str) -> Option<Response> {
         let asks = || request.headers().has("access-control-request-method").unwrap_or_default();
         if method != "OPTIONS" || self.origin.is_none() || !asks() {
             return None;
         }
         let methods: Vec<_> = Route::methods(path).into_iter().map(routes::Method::as_str).collect();
-        let methods = HeaderValue::from_str(&methods.join(", ")).expect("methods are words");
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NO_CONTENT;
-        let headers = response.headers_mut();
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ALLOWED_HEADERS));
-        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(REMEMBERED_S));
+        let response = Response::empty()
+            .with("access-control-allow-methods", methods.join(", "))
+            .with("access-control-allow-headers", ALLOWED_HEADERS)
+            .with("access-control-max-age", REMEMBERED_S);
         Some(response)
     }
 

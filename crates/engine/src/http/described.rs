@@ -1,13 +1,11 @@
 //! What needs no key: the description of the routes, for programs and for people, and whether anybody answers.
 
-use axum::{body::Body, response::Response};
-use http::{HeaderValue, StatusCode, header};
 use stepwell_protocol::{
     PROTOCOL,
     rest::{Health, HealthStatus},
 };
 
-use super::json;
+use super::response::Response;
 
 /// Made by `just api`, and by `build.rs` of what that has made.
 const OPENAPI: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
@@ -16,25 +14,20 @@ const OPENAPI: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
 const PAGE: &str = include_str!("docs.html");
 
 /// `GET /api/openapi.json`
-pub async fn openapi() -> Response {
-    json(StatusCode::OK, OPENAPI.to_owned())
+pub fn openapi() -> Response {
+    Response::json(200, OPENAPI)
 }
 
 /// `GET /api/docs`
-pub async fn page() -> Response {
-    let mut response = Response::new(Body::from(PAGE));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+pub fn page() -> Response {
     let policy = "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                   base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    response
+    Response::new(200, "text/html; charset=utf-8", PAGE).with("content-security-policy", policy)
 }
 
 /// `GET /api/health`. Touches no object: it says that the Worker answers, and nothing about its runs.
-pub async fn health() -> Response {
-    let health = Health { status: HealthStatus::Ok, protocol: PROTOCOL };
-    json(StatusCode::OK, serde_json::to_string(&health).expect("a word and a number"))
+pub fn health() -> Response {
+    Response::of(200, &Health { status: HealthStatus::Ok, protocol: PROTOCOL })
 }
 
 #[cfg(test)]

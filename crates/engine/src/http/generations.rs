@@ -8,10 +8,10 @@
 use std::cell::{Cell, RefCell};
 
 use stepwell_core::pools::Found;
-use stepwell_protocol::Place;
+use stepwell_protocol::{Code, Place, RunId};
 
-use super::{error::Refusal, forward::Front};
-use crate::catalog::Request;
+use super::{error::Refusal, front::Front, known_namespaces};
+use crate::calls::catalog::Request;
 
 thread_local! {
     // Whether the catalog knows all generations that this Worker knows.
@@ -23,18 +23,34 @@ thread_local! {
 /// Lets the catalog know of all generations, before a run is started in one of them. Refuses numbers that do not go
 /// on from those that it knows. A pool that has never grown is what everybody knows.
 pub async fn tell(front: &Front) -> Result<(), Refusal> {
-    if !front.pool().has_grown() || IS_TOLD.get() {
+    if !front.deployment().pool.has_grown() || IS_TOLD.get() {
         return Ok(());
     }
-    let cells = front.pool().cells();
+    let cells = front.deployment().pool.cells();
     let () = front.registry().ask_catalog(Request::UsePool { cells }).await?;
     IS_TOLD.set(true);
     Ok(())
 }
 
+/// A run's id, if a cell of this deployment could hold it. No cell is made for any other.
+pub async fn locate(front: &Front, id: &str) -> Result<RunId, Refusal> {
+    if let Ok(id) = id.parse::<RunId>()
+        && has(front, &id.place).await?
+    {
+        return Ok(id);
+    }
+    let detail = "There is no run of this id. Check that it is whole and of this deployment.";
+    Err(Refusal::new(Code::RunNotFound, detail))
+}
+
+/// Whether this deployment has the namespace, and a cell at a place. Makes neither.
+pub async fn has_cell(front: &Front, place: &Place) -> Result<bool, Refusal> {
+    Ok(known_namespaces::has(front.env(), front.namespace()).await? && has(front, place).await?)
+}
+
 /// Whether there is a cell at a place. Makes none.
-pub async fn has(front: &Front, place: &Place) -> Result<bool, Refusal> {
-    match front.pool().find(place) {
+async fn has(front: &Front, place: &Place) -> Result<bool, Refusal> {
+    match front.deployment().pool.find(place) {
         Found::Yes => Ok(true),
         Found::No => Ok(false),
         Found::Unknown if SEEN.with_borrow(|seen| Found::of(seen, place)) == Found::Yes => Ok(true),

@@ -1,9 +1,6 @@
 //! The routes of keys. New keys are made here: the catalog gets their hashes, and the caller is the only one who ever
 //! sees the text.
 
-use axum::response::Response;
-use http::StatusCode;
-use serde::Serialize;
 use stepwell_core::{access::Credential, catalog::OVERLAP_MS_DEFAULT};
 use stepwell_protocol::{
     access::{CreatedKey, KeyList, KeyView, NewKey, Rotation},
@@ -13,10 +10,10 @@ use stepwell_protocol::{
 use super::{
     body::{is_empty, read},
     error::Refusal,
-    forward::Front,
-    json,
+    front::Front,
+    response::Response,
 };
-use crate::{access::hash, catalog::Request, runtime};
+use crate::{access::hash, calls::catalog::Request, runtime};
 
 /// `GET /api/keys`
 pub(super) async fn list(front: &Front) -> Result<Response, Refusal> {
@@ -24,21 +21,21 @@ pub(super) async fn list(front: &Front) -> Result<Response, Refusal> {
 }
 
 /// `POST /api/keys`
-pub(super) async fn create(front: &Front, body: String) -> Result<Response, Refusal> {
-    let created = make(front, read(&body)?).await?;
-    Ok(answer(StatusCode::CREATED, &created))
+pub(super) async fn create(front: &Front, body: &str) -> Result<Response, Refusal> {
+    let created = make(front, read(body)?).await?;
+    Ok(Response::of(201, &created))
 }
 
 /// `POST /api/keys/{key}/rotate`
-pub(super) async fn rotate(front: &Front, id: String, body: String) -> Result<Response, Refusal> {
-    let Rotation { overlap_ms } = if is_empty(&body) { Rotation::default() } else { read(&body)? };
+pub(super) async fn rotate(front: &Front, id: String, body: &str) -> Result<Response, Refusal> {
+    let Rotation { overlap_ms } = if is_empty(body) { Rotation::default() } else { read(body)? };
     // Its text says what it is for, as that of the old one does.
     let KeyList { keys } = front.ask_catalog(Request::ListKeys).await?;
     let kind = keys.iter().find(|key| key.id == id).and_then(|key| Kind::of(&key.environment));
     let fresh = draw(kind.unwrap_or(Kind::Live), front.namespace());
     let (credential, overlap_ms) = (credential(&fresh), overlap_ms.unwrap_or(OVERLAP_MS_DEFAULT));
     let view: KeyView = front.ask_catalog(Request::RotateKey { id, credential, overlap_ms }).await?;
-    Ok(answer(StatusCode::CREATED, &CreatedKey { key: fresh.text, view }))
+    Ok(Response::of(201, &CreatedKey { key: fresh.text, view }))
 }
 
 /// `POST /api/keys/{key}/revoke`
@@ -61,8 +58,4 @@ pub(super) fn draw(kind: Kind, namespace: &str) -> Fresh {
 
 pub(super) fn credential(fresh: &Fresh) -> Credential {
     Credential { id: fresh.named.id.clone(), hash: hash(&fresh.text) }
-}
-
-pub(super) fn answer<T: Serialize>(status: StatusCode, body: &T) -> Response {
-    json(status, serde_json::to_string(body).expect("answers hold only what JSON can say"))
 }

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Extension, extract::RawQuery, response::Response};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use futures::future::join_all;
-use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Place, Timestamp,
@@ -13,8 +11,8 @@ use stepwell_protocol::{
     rest::{Filter, RunList, RunView, Status},
 };
 
-use super::{body::shown, error::Refusal, forward::Front, json, runs::pairs};
-use crate::cell::{Listed, Operation, Reached};
+use super::{body::shown, error::Refusal, front::Front, request::pairs, response::Response};
+use crate::calls::cell::{Listed, Operation, Reached};
 
 /// How many runs a page has, unless it says otherwise.
 const LIMIT_DEFAULT: u32 = 50;
@@ -40,12 +38,8 @@ impl Cursor {
 }
 
 /// `GET /api/executions`
-#[worker::send]
-pub async fn list(
-    Extension(front): Extension<Front>,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    let (filter, limit, cursor) = read(query.as_deref().unwrap_or_default())?;
+pub async fn list(front: &Front, query: &str) -> Result<Response, Refusal> {
+    let (filter, limit, cursor) = read(query)?;
     let places: Vec<_> = match cursor {
         None => front.cells().map(|place| (place, 1 << 53)).collect(),
         Some(cursor) => {
@@ -53,7 +47,7 @@ pub async fn list(
         }
     };
     let parts = join_all(places.into_iter().map(|(place, below)| {
-        let (front, filter) = (front.clone(), filter.clone());
+        let filter = filter.clone();
         async move {
             let listed: Listed = front.ask_json(&place, Operation::List { filter, below, limit }).await?;
             Ok::<_, Refusal>((place, listed))
@@ -65,8 +59,7 @@ pub async fn list(
         let (place, listed) = part?;
         merged.add(&place, listed);
     }
-    let list = merged.page(limit as usize);
-    Ok(json(StatusCode::OK, serde_json::to_string(&list).expect("a list holds only what JSON can say")))
+    Ok(Response::of(200, &merged.page(limit as usize)))
 }
 
 /// What the cells gave, on the way to one page.

@@ -1,39 +1,27 @@
 //! What there is, over all cells: the app's workflows, and how many runs are in which status.
 
-use axum::{
-    Extension,
-    extract::{Path, RawQuery},
-    response::Response,
-};
 use futures::future::join_all;
-use http::StatusCode;
-use serde::Serialize;
 use stepwell_protocol::{
     Code, Place,
     rest::{Metrics, WorkflowList},
 };
 
-use super::{error::Refusal, forward::Front, json, runs::pairs};
-use crate::cell::{CountedRuns, Operation};
+use super::{error::Refusal, front::Front, request::pairs, response::Response, workflows::described};
+use crate::calls::cell::{CountedRuns, Operation};
 
 /// How often a cell is asked for one answer. Each time it counts a slice of its runs.
 const ROUNDS_MAX: usize = 20;
 
 /// `GET /api/workflows`
-#[worker::send]
-pub async fn workflows(Extension(front): Extension<Front>) -> Result<Response, Refusal> {
-    Ok(answer(&WorkflowList { workflows: front.described().await? }))
+pub async fn workflows(front: &Front) -> Result<Response, Refusal> {
+    Ok(Response::of(200, &WorkflowList { workflows: described(front).await? }))
 }
 
 /// `GET /api/workflows/{workflow}`
-#[worker::send]
-pub async fn workflow(
-    Extension(front): Extension<Front>,
-    Path(name): Path<String>,
-) -> Result<Response, Refusal> {
-    let workflows = front.described().await?;
+pub async fn workflow(front: &Front, name: &str) -> Result<Response, Refusal> {
+    let workflows = described(front).await?;
     match workflows.iter().find(|workflow| workflow.name == name) {
-        Some(workflow) => Ok(answer(workflow)),
+        Some(workflow) => Ok(Response::of(200, workflow)),
         None => {
             let detail =
                 "The app has no workflow of this name. `GET /api/workflows` shows those that it has.";
@@ -43,20 +31,16 @@ pub async fn workflow(
 }
 
 /// `GET /api/metrics`
-#[worker::send]
-pub async fn metrics(
-    Extension(front): Extension<Front>,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
+pub async fn metrics(front: &Front, query: &str) -> Result<Response, Refusal> {
     let mut wanted = None;
-    for (name, value) in pairs(query.as_deref().unwrap_or_default()) {
+    for (name, value) in pairs(query) {
         if name != "workflow" {
             return Err(Refusal::new(Code::InvalidRequest, "The only parameter is `workflow`."));
         }
         wanted = Some(value);
     }
     let mut metrics = Metrics { complete: true, ..Metrics::default() };
-    for counted in join_all(front.cells().map(|place| count(front.clone(), place))).await {
+    for counted in join_all(front.cells().map(|place| count(front, place))).await {
         let CountedRuns { workflows, is_all } = counted?;
         metrics.complete &= is_all;
         let fits = |name: &String| wanted.as_ref().is_none_or(|wanted| wanted == name);
@@ -69,11 +53,11 @@ pub async fn metrics(
             }
         }
     }
-    Ok(answer(&metrics))
+    Ok(Response::of(200, &metrics))
 }
 
 /// All that a cell has, if it does not take too long.
-async fn count(front: Front, place: Place) -> Result<CountedRuns, Refusal> {
+async fn count(front: &Front, place: Place) -> Result<CountedRuns, Refusal> {
     let mut counted: CountedRuns = front.ask_json(&place, Operation::Count).await?;
     for _ in 1..ROUNDS_MAX {
         if counted.is_all {
@@ -82,8 +66,4 @@ async fn count(front: Front, place: Place) -> Result<CountedRuns, Refusal> {
         counted = front.ask_json(&place, Operation::Count).await?;
     }
     Ok(counted)
-}
-
-fn answer<T: Serialize>(body: &T) -> Response {
-    json(StatusCode::OK, serde_json::to_string(body).expect("answers hold only what JSON can say"))
 }

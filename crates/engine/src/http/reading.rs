@@ -1,11 +1,16 @@
 //! What the front makes of texts from outside, for whoever tries it with texts of all sorts: the fuzz targets. No part
 //! of the API, and in no Worker.
 
-use http::{HeaderMap, HeaderValue};
 use stepwell_protocol::{Payload, Place, Problem, Seq, rest::Filter};
 
-use super::{auth, error::Refusal, list, runs, streams, token};
-use crate::cell::{Call, Nudge};
+use super::{
+    auth, cookie,
+    error::Refusal,
+    list, need,
+    request::{self, Headers, Names},
+    streams, token,
+};
+use crate::calls::{cell::Call, queue::Nudge};
 
 /// What a list is asked for.
 pub struct ListQuery {
@@ -69,10 +74,10 @@ pub fn start_request(
     let headers = headers([("idempotency-key", key), ("prefer", prefer)])?;
     let read = || {
         Ok(StartRequest {
-            tags: runs::tags(query)?,
-            key: runs::idempotency_key(&headers)?,
-            wait_ms: runs::wait_ms(&headers)?,
-            input: runs::payload(body.to_owned())?,
+            tags: request::tags(query)?,
+            key: request::idempotency_key(&headers)?,
+            wait_ms: request::wait_ms(&headers)?,
+            input: request::payload(body.to_owned())?,
         })
     };
     Some(read().map_err(problem))
@@ -81,18 +86,18 @@ pub fn start_request(
 /// What a stream is asked for: by its query, and by a header that never comes here if HTTP does not allow it.
 pub fn stream_query(query: &str, last_event_id: &str, of_run: bool) -> Option<Result<StreamQuery, Problem>> {
     let headers = headers([("last-event-id", last_event_id)])?;
-    let asked = streams::asked(Some(query), &headers, of_run);
+    let asked = streams::asked(query, &headers, of_run);
     Some(asked.map(|asked| StreamQuery { cursor: asked.cursor, kinds: asked.kinds }).map_err(problem))
 }
 
 /// The position of `?after=N`.
 pub fn after(query: &str) -> Result<Seq, Problem> {
-    runs::after(query).map_err(problem)
+    request::after(query).map_err(problem)
 }
 
 /// Whether a name can be a workflow's or a signal's.
 pub fn is_name(name: &str) -> bool {
-    runs::check_name("workflow", name).is_ok()
+    request::check_name("workflow", name).is_ok()
 }
 
 /// What an `Authorization` header carries.
@@ -102,17 +107,22 @@ pub fn bearer(header: &str) -> &str {
 
 /// The session of a `Cookie` header.
 pub fn session_of(cookies: &str, is_https: bool) -> Option<&str> {
-    auth::session_of(cookies, is_https)
+    cookie::session_of(cookies, is_https)
 }
 
 /// The cookie of a session, as it is set.
 pub fn cookie(is_https: bool, token: &str) -> String {
-    auth::cookie(is_https, token, 60)
+    cookie::cookie(is_https, token, 60)
 }
 
 /// The workflow in a path, by which a key's scopes are looked at.
-pub fn workflow_of(pattern: &str, path: &str) -> Option<String> {
-    auth::workflow_of(pattern, path)
+pub fn workflow_of(pattern: &'static str, path: &str) -> Option<String> {
+    need::workflow_of(pattern, path)
+}
+
+/// What a handler gets of a path by this name; nothing, if the path is not UTF-8 text.
+pub fn name_in(pattern: &'static str, path: &str, name: &str) -> Option<String> {
+    Names::of(pattern, path).map(|mut names| names.take(name))
 }
 
 /// Whether a text looks like a token of another issuer.
@@ -133,12 +143,9 @@ pub fn nudge(text: &str) -> Option<String> {
 }
 
 /// Headers as the runtime hands them over: what is empty is not there.
-fn headers<const N: usize>(named: [(&'static str, &str); N]) -> Option<HeaderMap> {
-    let mut headers = HeaderMap::new();
-    for (name, value) in named.into_iter().filter(|(_, value)| !value.is_empty()) {
-        headers.insert(name, HeaderValue::from_str(value).ok()?);
-    }
-    Some(headers)
+fn headers<const N: usize>(named: [(&'static str, &str); N]) -> Option<Headers> {
+    let there = named.into_iter().filter(|(_, value)| !value.is_empty());
+    Headers::of(there.map(|(name, value)| (name, value.to_owned())).collect())
 }
 
 fn problem(Refusal(problem): Refusal) -> Problem {

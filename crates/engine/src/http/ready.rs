@@ -3,12 +3,12 @@
 //!
 //! What is wrong with a deployment is told to the holder of its key alone; the log has it for its owner.
 
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, rc::Rc};
 
 use stepwell_protocol::{Code, signature::KEY_PREVIOUS};
 use worker::{Env, Request, Url};
 
-use super::{auth, error::Refusal, forward, guessing};
+use super::{auth, error::Refusal, guessing};
 use crate::settings::{self, Deployment, KEY};
 
 thread_local! {
@@ -17,8 +17,8 @@ thread_local! {
 }
 
 /// What the deployment says. Refuses every request while something is wrong with it.
-pub fn check(request: &Request, url: &Url, env: &Env) -> Result<Arc<Deployment>, Refusal> {
-    let deployment = forward::deployment(env);
+pub fn check(request: &Request, url: &Url, env: &Env) -> Result<Rc<Deployment>, Refusal> {
+    let deployment = Deployment::known(env);
     if let Ok(deployment) = &deployment {
         check_host(deployment, request, url)?;
     }

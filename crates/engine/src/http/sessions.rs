@@ -1,7 +1,5 @@
-//! The routes of sessions, and the cookie that browsers keep one in.
+//! The routes of sessions.
 
-use axum::response::Response;
-use http::{HeaderValue, StatusCode, header};
 use stepwell_core::catalog::SESSION_LIFE_MS_MAX;
 use stepwell_protocol::{
     access::{OpenedSession, SessionView},
@@ -9,12 +7,13 @@ use stepwell_protocol::{
 };
 
 use super::{
-    auth::cookie,
+    cookie::cookie,
     error::Refusal,
-    forward::Front,
-    keys::{answer, credential, draw},
+    front::Front,
+    keys::{credential, draw},
+    response::Response,
 };
-use crate::catalog::Request;
+use crate::calls::catalog::Request;
 
 /// `GET /api/session`
 pub(super) async fn show(front: &Front) -> Result<Response, Refusal> {
@@ -29,16 +28,14 @@ pub(super) async fn open(front: &Front) -> Result<Response, Refusal> {
     // A session that is used lasts longer than it says now. The catalog knows when it is over.
     let lasts_s = SESSION_LIFE_MS_MAX / 1_000;
     let cookie = cookie(front.is_https(), &fresh.text, lasts_s);
-    let mut response = answer(StatusCode::CREATED, &OpenedSession { token: fresh.text, view });
-    set_cookie(&mut response, &cookie);
-    Ok(response)
+    let response = Response::of(201, &OpenedSession { token: fresh.text, view });
+    Ok(response.with("set-cookie", cookie))
 }
 
 /// `DELETE /api/session`
 pub(super) async fn end(front: &Front) -> Result<Response, Refusal> {
-    let mut response = front.pass_on(Request::EndSession).await?;
-    set_cookie(&mut response, &cookie(front.is_https(), "", 0));
-    Ok(response)
+    let response = front.pass_on(Request::EndSession).await?;
+    Ok(response.with("set-cookie", cookie(front.is_https(), "", 0)))
 }
 
 /// `GET /api/sessions`
@@ -49,9 +46,4 @@ pub(super) async fn list(front: &Front) -> Result<Response, Refusal> {
 /// `DELETE /api/sessions/{session}`
 pub(super) async fn revoke(front: &Front, id: String) -> Result<Response, Refusal> {
     front.pass_on(Request::RevokeSession { id }).await
-}
-
-fn set_cookie(response: &mut Response, cookie: &str) {
-    let value = HeaderValue::from_str(cookie).expect("tokens are visible ASCII");
-    response.headers_mut().insert(header::SET_COOKIE, value);
 }

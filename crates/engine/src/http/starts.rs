@@ -1,4 +1,5 @@
-//! Starting a run: which cells are asked, and in which order.
+//! Starting a run, from its route to the cell that gets it: what is read of the request, on which terms, and which cells
+//! are asked in which order.
 //!
 //! A run without a key goes to any cell of the latest generation. A key leads to one run for ever: it is
 //! looked for where it was at home before the pool grew, and sent on from there ([`Walk`]). It belongs to a workflow:
@@ -6,66 +7,71 @@
 
 use std::collections::BTreeSet;
 
-use axum::{body::to_bytes, response::Response};
-use http::StatusCode;
+use sha2::{Digest, Sha256};
 use stepwell_core::{
     cell::scoped_key,
     pools::{Ask, Walk},
 };
-use stepwell_protocol::{Code, Payload, Place, RunId};
+use stepwell_protocol::{
+    Code, Payload, Place, RunId,
+    program::{BULK_WORKFLOW, RESERVED_PREFIX, is_reserved},
+    rest::{Bulk, Filter},
+};
 
 use super::{
+    body,
     error::Refusal,
-    forward::{Front, Terms},
+    front::Front,
     generations,
+    request::{Headers, check_name, idempotency_key, payload, tags, wait_ms},
+    response::Response,
+    workflows::{self, Terms},
 };
 use crate::{
-    cell::{Moved, Operation, fingerprint},
+    calls::cell::{Moved, Operation, Start, fingerprint},
     runtime,
 };
+
+/// The status of a cell's answer about a key that has gone to another cell.
+const MOVED: u16 = 308;
 
 /// How many cells a run without a key is offered to, if they are full.
 const CELLS_TRIED_MAX: usize = 4;
 
-/// A run that somebody wants.
-pub struct Wanted {
-    /// The workflow to run.
-    pub workflow: String,
-    /// What it is started with.
-    pub input: Payload,
-    /// The idempotency key.
-    pub key: Option<String>,
-    /// What this request is known by if it is delivered to a cell twice: see [`nonce`].
-    pub nonce: String,
-    /// How it is treated.
-    pub terms: Terms,
-    /// What people call it by.
-    pub tags: Vec<String>,
-    /// How long the caller waits for the end.
-    pub wait_ms: u64,
+/// `POST /api/workflows/{workflow}/start`
+pub async fn run(
+    front: &Front,
+    workflow: String,
+    query: &str,
+    headers: &Headers,
+    body: String,
+) -> Result<Response, Refusal> {
+    check_name("workflow", &workflow)?;
+    if is_reserved(&workflow) {
+        let detail = format!("Workflows that begin with '{RESERVED_PREFIX}' are started by Stepwell itself.");
+        return Err(Refusal::new(Code::InvalidRequest, detail));
+    }
+    let tags = tags(query)?;
+    let input = payload(body)?;
+    let key = idempotency_key(headers)?;
+    let terms = workflows::terms(front, &workflow).await?;
+    let wait_ms = wait_ms(headers)?;
+    begin(front, Start { tags, wait_ms, ..new(workflow, input, key, terms) }).await
 }
 
-impl Wanted {
-    /// The key as cells know it: it belongs to this workflow.
-    fn scoped_key(&self) -> Option<String> {
-        self.key.as_ref().map(|key| scoped_key(&self.workflow, key))
+/// `POST /api/bulk`: a run of the engine's own workflow, which does something to many others.
+pub async fn bulk(front: &Front, headers: &Headers, body: &str) -> Result<Response, Refusal> {
+    let bulk: Bulk = body::read(body)?;
+    if bulk.filter == Filter::default() {
+        let detail = "The filter is empty, so this would be about every run there is. Name what it is about; \
+                      `\"from\": 0` is all of them.";
+        return Err(Refusal::new(Code::InvalidRequest, detail));
     }
-
-    fn operation(&self) -> Operation {
-        Operation::Start {
-            workflow: self.workflow.clone(),
-            input: self.input.clone(),
-            key: self.scoped_key(),
-            nonce: Some(self.nonce.clone()),
-            dispatch: self.terms.dispatch,
-            timeout_ms: self.terms.timeout_ms,
-            retention_ms: self.terms.retention_ms,
-            retention_is_default: self.terms.retention_is_default,
-            tags: self.tags.clone(),
-            is_strict: self.terms.key_required,
-            wait_ms: self.wait_ms,
-        }
-    }
+    let input = Payload::encode(&bulk).expect("what was read from JSON can be written as JSON");
+    let key = idempotency_key(headers)?;
+    let terms = Terms::unsaid(front.deployment());
+    let wait_ms = wait_ms(headers)?;
+    begin(front, Start { wait_ms, ..new(BULK_WORKFLOW.into(), input, key, terms) }).await
 }
 
 /// What a client request is known by. To be drawn once for each: if the connection to a cell breaks, the runtime may
@@ -74,56 +80,73 @@ pub fn nonce() -> String {
     RunId::suffix_from(runtime::random())
 }
 
+/// What a cell is asked for, on these terms.
+fn new(workflow: String, input: Payload, key: Option<String>, terms: Terms) -> Start {
+    let Terms { dispatch, timeout_ms, retention_ms, retention_is_default, key_required } = terms;
+    Start {
+        // As cells know it: it belongs to this workflow.
+        key: key.map(|key| scoped_key(&workflow, &key)),
+        nonce: Some(nonce()),
+        workflow,
+        input,
+        dispatch,
+        timeout_ms,
+        retention_ms,
+        retention_is_default,
+        is_strict: key_required,
+        tags: Vec::new(),
+        wait_ms: 0,
+    }
+}
+
 /// Starts a run, or finds the one that its key has started.
-pub async fn start(front: &Front, wanted: &Wanted) -> Result<Response, Refusal> {
+async fn begin(front: &Front, start: Start) -> Result<Response, Refusal> {
     generations::tell(front).await?;
-    match wanted.scoped_key() {
-        Some(key) => keyed(front, &key, wanted).await,
-        None if wanted.terms.key_required => {
+    match &start.key {
+        Some(key) => keyed(front, key, &start).await,
+        None if start.is_strict => {
             let detail = "Runs of this workflow are started only with an `Idempotency-Key`. Send one that is new for \
                           each run that you want, and the same again when you repeat the request.";
             Err(Refusal::new(Code::IdempotencyKeyMissing, detail))
         }
-        None => unkeyed(front, wanted).await,
+        None => unkeyed(front, &start).await,
     }
 }
 
-async fn unkeyed(front: &Front, wanted: &Wanted) -> Result<Response, Refusal> {
-    let (mut tried, mut place) = (BTreeSet::new(), front.any_cell());
+async fn unkeyed(front: &Front, start: &Start) -> Result<Response, Refusal> {
+    let any_cell = || front.deployment().pool.any(runtime::random());
+    let (mut tried, mut place) = (BTreeSet::new(), any_cell());
     loop {
-        let response = front.ask(&place, wanted.operation()).await?;
+        let response = front.ask(&place, Operation::Start(start.clone())).await?;
         tried.insert(place);
-        if response.status() != StatusCode::INSUFFICIENT_STORAGE || tried.len() == CELLS_TRIED_MAX {
+        if response.status != Code::CellFull.status() || tried.len() == CELLS_TRIED_MAX {
             return Ok(response);
         }
-        let others = (0..CELLS_TRIED_MAX * 4).map(|_| front.any_cell());
-        match others.into_iter().find(|other| !tried.contains(other)) {
+        let mut others = (0..CELLS_TRIED_MAX * 4).map(|_| any_cell());
+        match others.find(|other| !tried.contains(other)) {
             Some(other) => place = other,
             None => return Ok(response),
         }
     }
 }
 
-async fn keyed(front: &Front, key: &str, wanted: &Wanted) -> Result<Response, Refusal> {
-    let mut walk = Walk::new(front.pool(), spread(key), runtime::clock(), front.key_days());
+async fn keyed(front: &Front, key: &str, start: &Start) -> Result<Response, Refusal> {
+    let deployment = front.deployment();
+    let mut walk = Walk::new(&deployment.pool, spread(key), runtime::clock(), deployment.key_days);
     loop {
-        let response = match walk.ask() {
-            Ask::Start { at } => front.ask(&at, wanted.operation()).await?,
+        let (at, operation) = match walk.ask() {
+            Ask::Start { at } => (at, Operation::Start(start.clone())),
             Ask::Reserve { at, to } => {
-                let reserve = Operation::Reserve {
-                    key: key.to_owned(),
-                    fingerprint: fingerprint(&wanted.workflow, &wanted.input),
-                    to: to.to_string(),
-                    wait_ms: wanted.wait_ms,
-                };
-                front.ask(&at, reserve).await?
+                let fingerprint = fingerprint(&start.workflow, &start.input);
+                let (key, to, wait_ms) = (key.to_owned(), to.to_string(), start.wait_ms);
+                (at, Operation::Reserve { key, fingerprint, to, wait_ms })
             }
         };
-        if response.status() != StatusCode::PERMANENT_REDIRECT {
+        let response = front.ask(&at, operation).await?;
+        if response.status != MOVED {
             return Ok(response);
         }
-        let to = moved_to(response).await;
-        if !to.is_some_and(|to| walk.sent_on(to)) {
+        if !moved_to(response).is_some_and(|to| walk.sent_on(to)) {
             let detail = "A cell sent the key to a place where it cannot be. Check that no number in \
                           STEPWELL_CELLS was changed: a pool grows by another number at its end.";
             return Err(Refusal::new(Code::Internal, detail));
@@ -131,15 +154,13 @@ async fn keyed(front: &Front, key: &str, wanted: &Wanted) -> Result<Response, Re
     }
 }
 
-async fn moved_to(response: Response) -> Option<Place> {
-    let body = to_bytes(response.into_body(), usize::MAX).await.ok()?;
-    let Moved { to } = serde_json::from_slice(&body).ok()?;
+fn moved_to(response: Response) -> Option<Place> {
+    let Moved { to } = serde_json::from_str(&response.into_text()).ok()?;
     to.parse().ok()
 }
 
 /// Spreads keys evenly and for ever in the same way.
 fn spread(key: &str) -> u64 {
-    use sha2::{Digest, Sha256};
     let digest = Sha256::digest(key.as_bytes());
     u64::from_be_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
 }

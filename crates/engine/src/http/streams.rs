@@ -6,23 +6,23 @@
 
 use std::fmt::Write as _;
 
-use axum::{
-    Extension,
-    body::Body,
-    extract::{Path, RawQuery},
-    response::Response,
-};
 use futures::future::join_all;
-use http::HeaderMap;
 use js_sys::{Array, Object, Reflect};
 use stepwell_core::stream::{Cursor, Kinds, Only, PoolCursor};
 use stepwell_protocol::{Code, Place, rest::Status};
 use wasm_bindgen::{JsCast, JsValue};
-use worker::{send::SendWrapper, worker_sys::web_sys};
+use worker::worker_sys::web_sys;
 
-use super::{body::shown, error::Refusal, forward::Front, runs::pairs};
+use super::{
+    body::shown,
+    error::Refusal,
+    front::Front,
+    generations::locate,
+    request::{Headers, pairs},
+    response::Response,
+};
 use crate::{
-    cell::{Follow, Operation},
+    calls::cell::{Follow, Operation},
     runtime, sockets,
 };
 
@@ -35,20 +35,10 @@ const START: &str = "start";
 /// The longest name of a workflow to be asked for: it lies beside sockets, where there is little room.
 const WORKFLOW_LENGTH_MAX: usize = 256;
 
-/// A response of the runtime's own, which cannot be turned into text: a socket, or a body that has no end yet.
-#[derive(Clone)]
-pub struct Raw(pub SendWrapper<JsValue>);
-
 /// `GET /api/executions/{id}/stream`
-#[worker::send]
-pub async fn run(
-    Extension(front): Extension<Front>,
-    Path(id): Path<String>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    let id = front.locate(&id).await?;
-    let Asked { cursor, kinds, leaves, .. } = asked(query.as_deref(), &headers, true)?;
+pub async fn run(front: &Front, id: &str, query: &str, headers: &Headers) -> Result<Response, Refusal> {
+    let id = locate(front, id).await?;
+    let Asked { cursor, kinds, leaves, .. } = asked(query, headers, true)?;
     let cursor = match cursor {
         Some(text) => text.parse().map_err(|error| invalid(&error))?,
         None => Cursor::default(),
@@ -56,24 +46,19 @@ pub async fn run(
     let kinds: Kinds = kinds.unwrap_or_default().parse().map_err(|error| invalid(&error))?;
     let place = id.place;
     let follow = Follow::Run { number: id.number, suffix: id.suffix, cursor, kinds, leaves };
-    let opened = open(&front, &place, follow).await?;
-    if wants_socket(&headers) {
-        return Ok(raw(opened));
+    let opened = open(front, &place, follow).await?;
+    if wants_socket(headers) {
+        return Ok(Response::raw(opened));
     }
     let socket = Array::of1(&runtime::property(&opened.into(), "webSocket"));
     sockets::event_stream(&socket, &Array::new())
-        .map(|response| raw(response.unchecked_into()))
+        .map(|response| Response::raw(response.unchecked_into()))
         .map_err(broken)
 }
 
 /// `GET /api/stream`
-#[worker::send]
-pub async fn pool(
-    Extension(front): Extension<Front>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    let Asked { cursor, only, .. } = asked(query.as_deref(), &headers, false)?;
+pub async fn pool(front: &Front, query: &str, headers: &Headers) -> Result<Response, Refusal> {
+    let Asked { cursor, only, .. } = asked(query, headers, false)?;
     let cursor = match cursor.as_deref() {
         Some(START) => Some(PoolCursor::default()),
         Some(text) => Some(text.parse::<PoolCursor>().map_err(|error| invalid(&error))?),
@@ -83,8 +68,8 @@ pub async fn pool(
     let opened = join_all(places.iter().map(|place| {
         // A cell that the cursor does not know is newer than it.
         let from = cursor.as_ref().map(|cursor| cursor.get(place).unwrap_or_default().to_string());
-        let (front, only) = (front.clone(), only.clone());
-        async move { open(&front, place, Follow::Cell { from, only }).await }
+        let only = only.clone();
+        async move { open(front, place, Follow::Cell { from, only }).await }
     }))
     .await;
     let (to_cells, names) = (Array::new(), Array::new());
@@ -92,12 +77,12 @@ pub async fn pool(
         to_cells.push(&runtime::property(&opened?.into(), "webSocket"));
         names.push(&name(place).into());
     }
-    let response = if wants_socket(&headers) {
+    let response = if wants_socket(headers) {
         sockets::socket_stream(&to_cells, &names)
     } else {
         sockets::event_stream(&to_cells, &names)
     };
-    response.map(|response| raw(response.unchecked_into())).map_err(broken)
+    response.map(|response| Response::raw(response.unchecked_into())).map_err(broken)
 }
 
 /// What a request asks for.
@@ -112,10 +97,10 @@ pub(super) struct Asked {
 }
 
 /// `?cursor=` counts more than `Last-Event-ID`: whoever names one means it.
-pub(super) fn asked(query: Option<&str>, headers: &HeaderMap, is_of_run: bool) -> Result<Asked, Refusal> {
-    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+pub(super) fn asked(query: &str, headers: &Headers, is_of_run: bool) -> Result<Asked, Refusal> {
+    let last = headers.plain("last-event-id");
     let mut asked = Asked { cursor: last.filter(|id| !id.is_empty()).map(str::to_owned), ..Asked::default() };
-    for (name, value) in pairs(query.unwrap_or_default()) {
+    for (name, value) in pairs(query) {
         match name.as_str() {
             "cursor" => asked.cursor = Some(value),
             "types" if is_of_run => asked.kinds = Some(value),
@@ -150,8 +135,8 @@ pub(super) fn asked(query: Option<&str>, headers: &HeaderMap, is_of_run: bool) -
     Ok(asked)
 }
 
-fn wants_socket(headers: &HeaderMap) -> bool {
-    headers.get("upgrade").is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+fn wants_socket(headers: &Headers) -> bool {
+    headers.get("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
 }
 
 /// A cell's name in a cursor: see [`PoolCursor`].
@@ -178,12 +163,6 @@ async fn open(front: &Front, place: &Place, follow: Follow) -> Result<web_sys::R
     let text = response.text().map_err(broken)?;
     let text = runtime::settle(text.into()).await.map_err(broken)?.as_string().unwrap_or_default();
     Err(serde_json::from_str(&text).map_or_else(|_| broken(JsValue::UNDEFINED), Refusal))
-}
-
-fn raw(response: web_sys::Response) -> Response {
-    let mut answer = Response::new(Body::empty());
-    answer.extensions_mut().insert(Raw(SendWrapper::new(response.into())));
-    answer
 }
 
 fn invalid(error: &dyn std::error::Error) -> Refusal {

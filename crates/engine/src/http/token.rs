@@ -16,8 +16,8 @@ use stepwell_core::{
 use stepwell_protocol::{Code, Problem};
 use worker::{Delay, Env, Url};
 
-use super::{auth::Caller, error::Refusal, forward::Front};
-use crate::{access::hash, catalog::Request, runtime, settings::is_loopback};
+use super::{caller::Caller, error::Refusal, front::Front};
+use crate::{access::hash, calls::catalog::Request, runtime, settings::is_loopback};
 
 /// How long the issuers are taken for what they were.
 const ISSUERS_MS: u64 = 1_000;
@@ -51,7 +51,7 @@ pub async fn caller(env: Env, text: &str) -> Result<Caller, Refusal> {
     let issuers = issuers(&front).await?;
     let issuer = token.issuer(&issuers).map_err(|why| not_taken(&why))?;
     let url = &issuer.issuer.jwks_url;
-    if check_url(url, front.is_dev()).is_err() {
+    if check_url(url, front.deployment().is_dev).is_err() {
         worker::console_error!("stepwell: keys must not be fetched from {url}");
         return Err(not_taken(&NotTaken::Issuer));
     }

@@ -4,7 +4,7 @@ use stepwell_core::run::Run;
 use stepwell_protocol::{RunId, Timestamp};
 
 use super::{AtEnd, Checked, Checker};
-use crate::tables::{Tables, Write};
+use crate::tables::{Deleted, Tables, Write};
 
 /// How long after its time a run may still be there, when nothing is broken.
 const LATE_MS: u64 = 10_000;
@@ -21,6 +21,9 @@ impl Checker {
         const RULE: &str = "29 nothing is deleted before its time";
         let about = |text: String| format!("cell {cell}, run {}: {text}", write.number);
         let Some(before) = before else { return Err((RULE, about("it was not there".into()))) };
+        if let Some(Deleted::Erased(part)) = write.deleted {
+            return self.erased(cell, before, part);
+        }
         if !before.is_expired(latest) {
             let text = format!("it is deleted at {}, and was {:?}", latest.as_millis(), before.phase);
             return Err((RULE, about(text)));

@@ -1,11 +1,11 @@
 //! What must hold whenever something has become durable.
 
 use stepwell_core::run::{Entry, Phase, Run, STRIKES_MAX};
-use stepwell_protocol::{Code, Epoch, Event, Failure, OpKind, Outcome, Record, Timestamp};
+use stepwell_protocol::{Code, Epoch, Event, Failure, OpKind, Outcome, Record, Seq, Timestamp};
 
-use super::{Checked, Checker, Known};
+use super::{Checked, Checker, Known, lives};
 use crate::{
-    rng::{hash, mix},
+    rng::{hash, hash64},
     tables::{JournalRow, Tables, Write},
 };
 
@@ -48,8 +48,18 @@ impl Checker {
             if let Err((rule, text)) = known.record(before, &record, &after.id.to_string(), latest) {
                 return Err((rule, about(text)));
             }
-            known.head = record.seq;
-            known.journal = mix(known.journal ^ crate::rng::hash64(&row.event));
+            known.events.insert(record.seq, hash64(&row.event));
+        }
+        if !write.entries.iter().any(|entry| matches!(entry, Entry::Reopened { .. })) {
+            known.note_signals(&write.records);
+        }
+        if write.entries.iter().any(|entry| matches!(entry, Entry::BegunAnew { .. })) {
+            known.timers.clear();
+            if let Some(row) = &write.row {
+                known
+                    .nothing_is_lost_between_lives(row, disk.journal(write.number), after)
+                    .map_err(|(rule, text)| (rule, about(text)))?;
+            }
         }
         for entry in &write.entries {
             if let Entry::SignalNoted(nonce) = entry
@@ -127,9 +137,10 @@ fn wrote_as_program(entries: &[Entry]) -> bool {
 
 impl Known {
     fn record(&mut self, before: Option<&Run>, record: &Record, run: &str, latest: Timestamp) -> Checked {
+        let life = lives::number(before);
         // Other events are added with the machine's new inputs; what is not known here is not checked.
         if let Event::StepFinished { op, attempt, outcome, .. } = &record.event {
-            let step = self.steps.entry(op.clone()).or_default();
+            let step = self.steps.entry((life, op.clone())).or_default();
             if step.finished.is_some() {
                 return Err(("5 each step has one outcome", format!("{op} has a second one")));
             }
@@ -139,7 +150,7 @@ impl Known {
                 return Err(("7 the count of attempts survives", text));
             }
             match outcome {
-                Outcome::Ok(value) if value.text() != hash(&format!("{run}/{op}")).to_string() => {
+                Outcome::Ok(value) if value.text() != hash(&lives::key(run, life, op)).to_string() => {
                     return Err(("5 each step has one outcome", format!("{op} gave {}", value.text())));
                 }
                 Outcome::Ok(_) => {}
@@ -150,7 +161,7 @@ impl Known {
                 }
             }
         } else if let Event::StepRetrying { op, attempt, .. } = &record.event {
-            let step = self.steps.entry(op.clone()).or_default();
+            let step = self.steps.entry((life, op.clone())).or_default();
             if *attempt != step.failed + 1 || step.finished.is_some() {
                 let text = format!("{op}: attempt {attempt} failed after {} that had", step.failed);
                 return Err(("7 the count of attempts survives", text));
@@ -186,13 +197,15 @@ impl Known {
         for step in self.steps.values_mut() {
             (step.failed, step.finished) = (0, None);
         }
-        let still_counts = |row: &&JournalRow| row.seq <= self.head && after.counts(row.seq);
+        let head = self.events.last_key_value().map_or(Seq(0), |(seq, _)| *seq);
+        let life = lives::number(Some(after));
+        let still_counts = |row: &&JournalRow| row.seq <= head && after.counts(row.seq);
         let rows: Vec<_> = journal.iter().filter(still_counts).map(JournalRow::record).collect();
         for record in rows {
             if let Event::StepFinished { op, .. } = record.event {
-                self.steps.entry(op).or_default().finished = Some(record.seq);
+                self.steps.entry((life, op)).or_default().finished = Some(record.seq);
             } else if let Event::StepRetrying { op, attempt, .. } = record.event {
-                self.steps.entry(op).or_default().failed = attempt;
+                self.steps.entry((life, op)).or_default().failed = attempt;
             } else if let Event::TimerFired { op, .. } = record.event {
                 self.timers.insert(op);
             }

@@ -11,12 +11,12 @@ use stepwell::{
 };
 use stepwell_core::run::{PauseWhy, Phase, Run};
 use stepwell_protocol::{
-    Code, Failure, PROTOCOL, Place, RunId, Seq, Timestamp,
+    Code, Failure, PROTOCOL, Place, RunId, Timestamp,
     program::{Activation, Page, Then},
     rest::Status,
 };
 
-use super::{Checked, Checker, Known};
+use super::{Checked, Checker, Known, lives::all_signals_are_there};
 use crate::{
     flows::{self, Job},
     outside,
@@ -69,6 +69,7 @@ impl Checker {
             let build = known.and_then(|known| known.build).unwrap_or(build);
             same_again(at, &run, &apps[build]).map_err(about)?;
             expected_output(at, &run).map_err(about)?;
+            all_signals_are_there(at, &run, known).map_err(about)?;
         }
         debug_assert!(at.cell < self.cells, "cells are numbered");
         Ok(())
@@ -95,10 +96,11 @@ impl Checker {
 /// Nothing of the journal was changed or lost since it was written.
 fn whole_journal(at: &AtEnd<'_>, run: &Run, known: Option<&Known>) -> Checked {
     let journal = at.disk.journal(run.id.number);
-    let print = journal.iter().fold(0, |print, row| crate::rng::mix(print ^ crate::rng::hash64(&row.event)));
-    let (head, expected) = known.map_or((Seq(0), 0), |known| (known.head, known.journal));
-    if journal.len() != head.0 as usize || print != expected {
-        let text = format!("its journal has {} events of {}", journal.len(), head.0);
+    let stored = journal.iter().map(|row| (row.seq, crate::rng::hash64(&row.event)));
+    let recorded = known.into_iter().flat_map(|known| &known.events).map(|(seq, print)| (*seq, *print));
+    if !stored.eq(recorded) {
+        let count = known.map_or(0, |known| known.events.len());
+        let text = format!("its journal has {} events of {count}", journal.len());
         return Err(("5 what was recorded stays", text));
     }
     Ok(())
@@ -166,6 +168,7 @@ fn same_again(at: &AtEnd<'_>, run: &Run, app: &App) -> Checked {
         seed: format!("{:016x}", run.seed),
         now: last,
         started_at: run.created_at,
+        life: run.life,
         input: stepwell_protocol::Payload::clone(&row.input),
         patches: run.patches.clone(),
         attributes: run.attributes.clone(),

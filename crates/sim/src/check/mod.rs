@@ -7,11 +7,12 @@ mod acks;
 mod deleted;
 mod durable;
 mod end;
+mod lives;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_core::{
-    cell::DEAD_MAN_MS,
+    object::DEAD_MAN_MS,
     run::{CallEnd, LEASE_MS, Phase},
     window::EXCLUSIVE_MS,
 };
@@ -25,6 +26,7 @@ use crate::{outside::Effect, tables::Tables};
 pub type Checked = Result<(), (&'static str, String)>;
 
 /// What is known beside the rows.
+#[derive(Clone, Debug)]
 pub struct Checker {
     runs: BTreeMap<(usize, u64), Known>,
     /// What a key stands for, and the run that its clients were told of.
@@ -42,10 +44,14 @@ pub struct Checker {
 }
 
 /// What is known of a run.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Known {
-    head: Seq,
-    steps: BTreeMap<Op, Step>,
+    /// What was recorded and not erased since: a fingerprint of each event.
+    events: BTreeMap<Seq, u64>,
+    /// Its steps, by the life that they belong to.
+    steps: BTreeMap<(u32, Op), Step>,
+    /// The signals that it was sent, in order: their names and payloads.
+    received: Vec<(String, String)>,
     timers: BTreeSet<Op>,
     signal_ids: BTreeSet<String>,
     ended: Option<Status>,
@@ -61,11 +67,9 @@ struct Known {
     lives: u32,
     /// Whether it was deleted, or a piece of it.
     deleted: bool,
-    /// Fingerprint of the journal so far.
-    journal: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Step {
     /// The most attempts that its policy allows, once its code has run.
     limit: Option<u32>,
@@ -126,11 +130,7 @@ impl Checker {
     /// A step's code began to run.
     pub fn effect(&mut self, disk: &Tables, place: &Place, holder: Holder, effect: &Effect) -> Checked {
         let Holder { cell, number, epoch, head } = holder;
-        let op: Op = effect
-            .key
-            .split_once('/')
-            .and_then(|(_, op)| op.parse().ok())
-            .expect("a key is a run's id and an operation");
+        let op = lives::op_of(&effect.key).expect("a key is a run's id, a life and an operation");
         let step = self.runs.entry((cell, number)).or_default().steps.entry(op).or_default();
         step.limit = Some(effect.limit);
         let lives = self.begun.get(&(cell, number, epoch)).copied().unwrap_or_default();

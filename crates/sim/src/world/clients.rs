@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use stepwell_core::{
     access::ROOT,
-    cell::{self, Cell as Machine, Fault, KeyRow, NewRun, Rows as _, StoredKey, scoped_key},
+    cell::{self, Cell as Machine, KeyRow, NewRun, Rows as _, StoredKey, scoped_key},
+    object::{Fault, Machine as _},
     run::{PauseWhy, Phase, Signal},
 };
 use stepwell_protocol::{Code, Payload, RunId, Timestamp, program::Dispatch, rest::Status};

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use stepwell_core::{
-    cell::{Claim, Fault},
+    cell::Claim,
+    object::Fault,
     run::{BEAT_MS, Run},
 };
 use stepwell_protocol::{

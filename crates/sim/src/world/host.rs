@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use stepwell_core::{
-    cell::{Cell as Machine, Fault, Order, Slice},
+    cell::{Cell as Machine, Order, Slice},
+    object::{Fault, Hosted as _, Machine as _},
     run::{CallEnd, Entry, Phase, Session},
 };
 use stepwell_protocol::{Epoch, Timestamp, program::Budget, rest::Status};
@@ -99,17 +100,17 @@ impl World {
         let (mut calls, mut nudges, mut programs, mut ends) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut given_up = Vec::new();
-        for order in instance.machine.take_orders() {
+        let orders = instance.machine.take_orders();
+        if let Some(at) = orders.arm.filter(|_| !never_armed && !not_rearmed)
+            && let Err(refused) = instance.store.set_alarm(at)
+        {
+            if !unheard {
+                instance.machine.not_armed();
+            }
+            result = Err(Fault::Storage(refused));
+        }
+        for order in orders.own {
             match order {
-                Order::Arm(_) if never_armed || not_rearmed => {}
-                Order::Arm(at) => {
-                    if let Err(refused) = instance.store.set_alarm(at) {
-                        if !unheard {
-                            instance.machine.not_armed();
-                        }
-                        result = Err(Fault::Storage(refused));
-                    }
-                }
                 Order::Call { number, epoch } => calls.push((number, epoch)),
                 Order::GiveUp { number, epoch } => given_up.push((number, epoch)),
                 Order::Nudge { .. } if forgets => {}
@@ -199,6 +200,8 @@ impl World {
                     }
                     // What it has cost is counted in memory and stored with the next write.
                     kept.spent = stored.spent;
+                    // So is that nothing is left of its earlier lives.
+                    kept.remains = kept.remains.or(stored.remains);
                     // So is its last error.
                     kept.last_error.clone_from(&stored.last_error);
                     if kept != stored && !instance.store.is_broken() {

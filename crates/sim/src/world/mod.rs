@@ -31,6 +31,7 @@ use crate::{
 };
 use events::Event;
 use programs::Program;
+pub(crate) use programs::{refused, short};
 use site::Site;
 
 /// How long everything has to come to rest once faults have stopped: a call that hangs is noticed after a minute, and

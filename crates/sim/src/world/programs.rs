@@ -11,7 +11,8 @@ use std::{
 
 use stepwell::drive;
 use stepwell_core::{
-    cell::{Fault, Rows as _},
+    cell::Rows as _,
+    object::Fault,
     run::{BEAT_MS, CallEnd, Run},
 };
 use stepwell_protocol::{
@@ -401,6 +402,11 @@ impl World {
             if self.is(Sabotage::NewsSkipped) {
                 commit.base = before.head;
             }
+            if self.is(Sabotage::UnreadSignalLost)
+                && let Then::Anew { keeps, .. } = &mut commit.then
+            {
+                keeps.clear();
+            }
             if self.is(Sabotage::RepeatRecorded) && is_repeat {
                 commit.base = before.head;
                 hash ^= 1;
@@ -478,6 +484,9 @@ impl World {
             2 => Then::Pause { problem: Problem::new(Code::NotDurable, "an old word") },
             3 => Then::Suspend { open: Vec::new() },
             4 => Then::Yield { open: None },
+            _ if self.transitions.is_multiple_of(2) => {
+                Then::Anew { input: Payload::null(), keeps: Vec::new(), keeps_bytes: 0 }
+            }
             _ => Then::Continue { open: None },
         };
         self.cover(cell, id, number, crate::coverage::then(&then));
@@ -538,7 +547,7 @@ impl World {
 }
 
 /// What a program is told when its cell could not do it.
-pub(super) fn refused(answer: Result<Answer, Fault<Refused>>) -> Answer {
+pub(crate) fn refused(answer: Result<Answer, Fault<Refused>>) -> Answer {
     answer.unwrap_or_else(|fault| Answer::Refused {
         problem: match fault {
             Fault::Rejected(problem) => problem,
@@ -549,7 +558,7 @@ pub(super) fn refused(answer: Result<Answer, Fault<Refused>>) -> Answer {
     })
 }
 
-fn short(answer: &Answer) -> &'static str {
+pub(crate) fn short(answer: &Answer) -> &'static str {
     match answer {
         Answer::Go { .. } => "go",
         Answer::Stop => "stop",

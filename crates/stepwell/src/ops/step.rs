@@ -141,7 +141,7 @@ where
         match turn {
             Turn::Finished(outcome) => return decode(&ctx, &op, outcome).await,
             Turn::Attempt(attempt) => {
-                let idempotency_key = format!("{}/{op}", ctx.run_id());
+                let idempotency_key = ctx.idempotency_key(&op);
                 let abort = Rc::new(Abort::new(ctx.state.borrow().calls()));
                 let info = StepInfo { idempotency_key, attempt, abort: abort.clone() };
                 let hook = ctx.state.borrow().hook();

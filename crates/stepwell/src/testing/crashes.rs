@@ -1,7 +1,10 @@
 //! The same run with a crash at every commit.
 
 use serde::Serialize;
-use stepwell_protocol::program::{Command, Commit, Then};
+use stepwell_protocol::{
+    Payload,
+    program::{Command, Commit, Then},
+};
 
 use super::{
     Outcome, Scenario, Test,
@@ -56,6 +59,17 @@ fn difference(calm: &Outcome, crashed: &Outcome) -> Option<String> {
         // A step that must not run twice has gone the way that it goes then, and the workflow with it.
         return crashed.replay.clone().err();
     }
+    if crashed.inputs != calm.inputs {
+        let lives = |outcome: &Outcome| {
+            let inputs: Vec<_> = outcome.inputs.iter().map(Payload::text).collect();
+            inputs.join(", ")
+        };
+        return Some(format!(
+            "the lives of the run are started with {}; without it, with {}",
+            lives(crashed),
+            lives(calm)
+        ));
+    }
     if crashed.ended != calm.ended {
         return Some(format!(
             "the run ends otherwise: {}; without it, {}",
@@ -90,6 +104,7 @@ fn describe(commit: &Commit) -> String {
         Then::Complete { .. } => parts.push("it returns".into()),
         Then::Fail { .. } => parts.push("it fails".into()),
         Then::Pause { .. } => parts.push("it cannot go on".into()),
+        Then::Anew { .. } => parts.push("it begins anew".into()),
         Then::Yield { .. } => parts.push("it goes on in another activation".into()),
         Then::Continue { .. } if parts.is_empty() => parts.push("it goes on".into()),
         Then::Continue { .. } => {}

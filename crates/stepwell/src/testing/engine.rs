@@ -10,12 +10,12 @@ use std::{
 
 use serde::Serialize;
 use stepwell_core::run::{
-    CallEnd, Decision, Effect, End, Entry, Input, PauseWhy, Phase, Reply, Run, RunRow, Session, Signal, Slot,
+    CallEnd, Decision, Effect, Entry, Input, PauseWhy, Phase, Reply, Run, RunRow, Session, Signal, Slot,
     Start, Tail, Trailer,
 };
 use stepwell_protocol::{
     Code, Epoch, Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
-    program::{Activation, Answer, Budget, Commit, Dispatch, News, Page, Then},
+    program::{Activation, Answer, Budget, Commit, Dispatch, News, Page},
     stream::{Item, Published},
 };
 
@@ -41,12 +41,13 @@ pub struct Engine {
     /// The run.
     pub run: Run,
     row: RunRow,
-    input: Payload,
-    /// The run's journal.
+    /// What each of its lives was started with.
+    pub inputs: Vec<Payload>,
+    /// The run's journal, of all its lives.
     pub journal: Vec<Record>,
     /// What its last event says besides itself.
     trailer: Trailer,
-    result: Option<Ended>,
+    pub(super) result: Option<Ended>,
     /// What will be done to it, in the order of time.
     outside: VecDeque<(Timestamp, Outside)>,
     /// Signals to be sent as soon as somebody waits for them.
@@ -66,7 +67,7 @@ pub struct Engine {
     taken: (Epoch, u32),
     /// The operation of each step whose code ran, in order.
     pub ran: Vec<String>,
-    just_ran: Rc<RefCell<Vec<String>>>,
+    pub(super) just_ran: Rc<RefCell<Vec<String>>>,
     /// How much time has passed while no program was at work.
     pub(super) asleep_ms: u64,
     /// How often a program that listens was told to look.
@@ -112,7 +113,7 @@ impl Engine {
             now,
             row: run.to_row(),
             run,
-            input,
+            inputs: vec![input],
             journal: Vec::new(),
             trailer: Trailer::default(),
             result: None,
@@ -323,6 +324,7 @@ impl Engine {
                 Entry::Paused(PauseWhy::Request) => self.result = Some(Ended::Halted),
                 Entry::Cancelled { .. } => self.result = Some(Ended::Cancelled),
                 Entry::Reopened { .. } => self.result = None,
+                Entry::BegunAnew { input, .. } => self.inputs.push(input.clone()),
                 Entry::Rewound(_)
                 | Entry::SignalNoted(_)
                 | Entry::Marked(_)
@@ -346,7 +348,7 @@ impl Engine {
         if decision.entries.iter().any(|entry| entry.record().is_some()) {
             self.trailer = self.run.trailer();
         }
-        if decision.entries.iter().any(|entry| matches!(entry, Entry::Rewound(_))) {
+        if decision.entries.iter().any(|entry| matches!(entry, Entry::Rewound(_) | Entry::BegunAnew { .. })) {
             let counted = self.journal.iter().filter(|record| self.run.counts(record.seq));
             self.finished = counted.filter_map(|record| finished(&record.event)).collect();
         }
@@ -369,7 +371,8 @@ impl Engine {
             seed: format!("{:016x}", self.run.seed),
             now: self.now,
             started_at: self.run.created_at,
-            input: self.input.clone(),
+            life: self.run.life,
+            input: self.inputs.last().cloned().expect("every life has one"),
             patches: self.run.patches.clone(),
             attributes: self.run.attributes.clone(),
             budget: self.budget,
@@ -480,7 +483,7 @@ impl Engine {
         })
     }
 
-    fn vm(&self) -> Vm {
+    pub(super) fn vm(&self) -> Vm {
         let vm = Vm::new(&self.app, self.activate_message());
         vm.with_timer(clock::timer())
             .with_default_timer(clock::default_timer())
@@ -565,46 +568,6 @@ impl Engine {
         }
         Some(answer)
     }
-
-    /// Checks that the whole journal gives the same end, and that no step runs for it.
-    pub fn replay_once_more(&self) -> Result<(), String> {
-        let Phase::Ended { how: End::Completed | End::Failed, .. } = self.run.phase else { return Ok(()) };
-        if matches!(&self.result, Some(Ended::Failed(failure)) if failure.code.is_some_and(is_the_engines)) {
-            return Ok(());
-        }
-        let mut vm = self.vm();
-        let commit = loop {
-            match vm.poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(Order::Page(after)) => vm.page(self.page(after)),
-                Poll::Ready(Order::Commit(commit)) => break commit,
-                Poll::Pending => return Err("a replay of the finished run begins a step".into()),
-            }
-        };
-        if let Some(op) = self.just_ran.take().first() {
-            return Err(format!("a replay of the finished run runs {op}"));
-        }
-        let again = match commit.then {
-            Then::Complete { output } => Ended::Completed(output.text().to_owned()),
-            Then::Fail { failure } => Ended::Failed(failure),
-            Then::Pause { problem } => Ended::Paused(problem),
-            Then::Continue { .. } | Then::Suspend { .. } | Then::Yield { .. } => {
-                return Err("a replay of the finished run does not end".into());
-            }
-        };
-        if self.result.as_ref() == Some(&again) {
-            return Ok(());
-        }
-        let at_first = self.result.as_ref().map(Ended::describe).unwrap_or_default();
-        Err(format!(
-            "a replay of the finished run ends otherwise: {}; at first, {at_first}",
-            again.describe()
-        ))
-    }
-}
-
-/// Whether a failure of this code is the engine's decision, which no replay repeats.
-pub(super) fn is_the_engines(code: stepwell_protocol::Code) -> bool {
-    matches!(code, stepwell_protocol::Code::RunTimedOut | stepwell_protocol::Code::ProgramDied)
 }
 
 fn finished(event: &Event) -> Option<String> {

@@ -48,6 +48,7 @@ mod crashes;
 mod effects;
 #[doc(hidden)]
 pub mod engine;
+mod once_more;
 mod outcome;
 mod replay;
 mod script;

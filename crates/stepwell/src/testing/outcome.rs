@@ -20,6 +20,7 @@ pub struct Outcome {
     pub(super) effects: Effects,
     /// What a replay of the whole journal has against it.
     pub(super) replay: Result<(), String>,
+    pub(super) inputs: Vec<Payload>,
     published: Vec<Item>,
     history: Vec<Record>,
     ran: Vec<String>,
@@ -38,6 +39,7 @@ impl Outcome {
             replay,
             ended,
             commits: engine.commits,
+            inputs: engine.inputs,
             published: engine.published,
             effects,
             history: engine.journal,
@@ -86,7 +88,27 @@ impl Outcome {
         self.status
     }
 
-    /// Its journal.
+    /// How many lives it has had: one, unless it has continued as new.
+    pub fn lives(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// What each of its lives was started with.
+    ///
+    /// # Panics
+    /// If that is of another type.
+    #[track_caller]
+    pub fn inputs<T: DeserializeOwned>(&self) -> Vec<T> {
+        let decode = |input: &Payload| match input.decode() {
+            Ok(value) => value,
+            Err(error) => {
+                panic!("a life was started with {}, which is of another type: {error}", input.text())
+            }
+        };
+        self.inputs.iter().map(decode).collect()
+    }
+
+    /// Its journal, of all its lives.
     pub fn history(&self) -> &[Record] {
         &self.history
     }

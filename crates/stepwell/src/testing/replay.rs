@@ -14,7 +14,7 @@ use stepwell_protocol::{
     rest::Status,
 };
 
-use super::engine::is_the_engines;
+use super::once_more::is_the_engines;
 use crate::{
     App, Terminal,
     vm::{Hook, Order, Vm},
@@ -35,6 +35,7 @@ pub fn replay(app: &App, export: &Export) -> ReplayReport {
         | Then::Fail { .. }
         | Then::Continue { .. }
         | Then::Suspend { .. }
+        | Then::Anew { .. }
         | Then::Yield { .. } => compare_end(export, &last),
     };
     let next = if difference.is_some() || export.run.status.is_terminal() { Vec::new() } else { last.next() };
@@ -62,11 +63,13 @@ impl LastWord {
             | Then::Yield { open: Some(open) } => open.as_slice(),
             Then::Continue { open: None }
             | Then::Yield { open: None }
+            | Then::Anew { .. }
             | Then::Complete { .. }
             | Then::Fail { .. }
             | Then::Pause { .. } => &[],
         };
-        steps.chain(waits.iter().map(Open::op).map(named)).collect()
+        let anew = matches!(self.then, Then::Anew { .. }).then(|| "a new life of the run".to_owned());
+        steps.chain(waits.iter().map(Open::op).map(named)).chain(anew).collect()
     }
 
     fn describe(&self) -> String {
@@ -74,6 +77,7 @@ impl LastWord {
             Then::Complete { output } => format!("the workflow returns {}", output.text()),
             Then::Fail { failure } => format!("the workflow fails: {}", failure.message),
             Then::Pause { problem } => problem.detail.clone(),
+            Then::Anew { input, .. } => format!("the workflow begins anew with {}", input.text()),
             Then::Continue { .. } | Then::Suspend { .. } | Then::Yield { .. } => {
                 format!("the code goes on with {}", self.next().join(", "))
             }
@@ -114,16 +118,18 @@ fn begun(command: &Command) -> Option<Op> {
 fn activation(export: &Export, events: Vec<Record>) -> Activation {
     let facts = export.replay.clone().unwrap_or_default();
     let run = &export.run;
-    let latest = events.last().map_or(run.created_at, |record| record.at);
+    let began_at = facts.life.map_or(run.created_at, |life| life.began_at);
+    let latest = events.last().map_or(began_at, |record| record.at.max(began_at));
     Activation {
         protocol: PROTOCOL,
         run: run.id.clone(),
         workflow: run.workflow.clone(),
-        // The first activation of a run takes nothing for a replay.
-        epoch: Epoch(run.activations.saturating_add(1).max(2)),
+        // The first activation of a life takes nothing for a replay.
+        epoch: Epoch(run.activations.saturating_add(2)),
         seed: if facts.seed.is_empty() { "0".into() } else { facts.seed },
         now: run.ended_at.unwrap_or(latest).max(latest),
         started_at: run.created_at,
+        life: facts.life,
         input: export.input.clone(),
         patches: facts.patches,
         attributes: [].into(),

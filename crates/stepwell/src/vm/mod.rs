@@ -43,7 +43,7 @@ pub(crate) use lane::Lane;
 pub(crate) use slot::{Length, Turn};
 pub(crate) use state::State;
 
-use crate::{App, Ctx, Result, Terminal, app::Running, panics, panics::LastWords};
+use crate::{App, Ctx, Result, Terminal, app::Running, ctx::Identity, panics, panics::LastWords};
 
 /// How often a workflow that wakes itself is polled before the next event is delivered to it.
 const TURNS_STILL_MAX: usize = 100_000;
@@ -89,7 +89,14 @@ struct InFlight {
 
 enum Workflow {
     Running(Running),
-    Ended(Result<Payload>),
+    Ended(Ending),
+}
+
+/// How a workflow ended.
+enum Ending {
+    Returned(Result<Payload>),
+    /// The run goes on in a new life, with this input.
+    Anew(Payload),
 }
 
 /// How much of the journal is here.
@@ -113,22 +120,24 @@ pub enum Order {
 impl Vm {
     /// A VM for an activation.
     pub fn new(app: &App, activation: Activation) -> Self {
-        let Activation { started_at, now, patches, attributes, budget, .. } = activation;
+        let Activation { started_at, now, patches, attributes, budget, life, .. } = activation;
+        let began_at = life.map_or(started_at, |life| life.began_at);
         let state =
-            Rc::new(RefCell::new(State::new(started_at, now, Asides::new(patches, attributes), budget)));
-        let ctx = Ctx::new(state.clone(), activation.run, activation.seed, activation.started_at);
+            Rc::new(RefCell::new(State::new(began_at, now, Asides::new(patches, attributes), budget)));
+        let identity = Identity::new(activation.run, activation.seed, started_at, life);
+        let ctx = Ctx::new(state.clone(), identity);
         let workflow = match app.starter(&activation.workflow) {
             Some(start) => match panics::catch(|| start(ctx, &activation.input)) {
                 Ok(Ok(future)) => Workflow::Running(future),
-                Ok(Err(error)) | Err(error) => Workflow::Ended(Err(error)),
+                Ok(Err(error)) | Err(error) => Workflow::Ended(Ending::Returned(Err(error))),
             },
             None => {
                 state.borrow_mut().stop(unknown_workflow(app, &activation.workflow));
                 Workflow::Running(Box::pin(std::future::pending()))
             }
         };
-        if activation.epoch == Epoch(1) {
-            // Signals may have come, but no code of this run was anywhere before.
+        if life.map_or(activation.epoch == Epoch(1), |life| life.begins_with(activation.epoch)) {
+            // Signals may have come, but no code of this life was anywhere before.
             state.borrow_mut().asides().end_of_replay();
         }
         let bell = Arc::new(Bell::default());
@@ -342,14 +351,21 @@ impl Vm {
         Poll::Ready(self.send(commands, then, None))
     }
 
-    /// How to say that the workflow is over, if it is. To be asked once.
+    /// How to say that the workflow is over, if it is. To be asked once, unless it begins anew.
     fn ending(&mut self) -> Option<Then> {
         match &mut self.workflow {
             Workflow::Running(_) => None,
-            Workflow::Ended(result) => Some(match std::mem::replace(result, Ok(Payload::null())) {
-                Ok(output) => Then::Complete { output },
-                Err(error) => Then::Fail { failure: error.into_failure() },
-            }),
+            Workflow::Ended(Ending::Returned(result)) => {
+                Some(match std::mem::replace(result, Ok(Payload::null())) {
+                    Ok(output) => Then::Complete { output },
+                    Err(error) => Then::Fail { failure: error.into_failure() },
+                })
+            }
+            // To be asked again, if something came that it had not seen.
+            Workflow::Ended(Ending::Anew(input)) => {
+                let (keeps, keeps_bytes) = self.state.borrow().unread();
+                Some(Then::Anew { input: input.clone(), keeps, keeps_bytes })
+            }
         }
     }
 
@@ -407,10 +423,19 @@ impl Vm {
                     polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
                 }
             };
-            let failed = self.state.borrow_mut().take_failure();
-            let polled = failed.map_or(polled, |error| Poll::Ready(Err(error)));
-            if let Poll::Ready(result) = polled {
-                let over = std::mem::replace(&mut self.workflow, Workflow::Ended(result));
+            let (failed, anew) = {
+                let mut state = self.state.borrow_mut();
+                (state.take_failure(), state.take_anew())
+            };
+            // Whoever has asked for a new life does nothing more in this one, even if something else was ready beside.
+            let ending = match (failed, anew, polled) {
+                (Some(error), _, _) => Some(Ending::Returned(Err(error))),
+                (None, Some(input), _) => Some(Ending::Anew(input)),
+                (None, None, Poll::Ready(result)) => Some(Ending::Returned(result)),
+                (None, None, Poll::Pending) => None,
+            };
+            if let Some(ending) = ending {
+                let over = std::mem::replace(&mut self.workflow, Workflow::Ended(ending));
                 // What it kept may panic when it is dropped, which changes nothing about how it ended.
                 let _ = panics::catch(|| drop(over));
             }
@@ -460,7 +485,7 @@ impl Vm {
         let tells = match &then {
             Then::Continue { open } | Then::Yield { open } => open.is_some(),
             Then::Suspend { .. } => true,
-            Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => false,
+            Then::Anew { .. } | Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => false,
         };
         let (Said { patches, progress, attributes }, published) = {
             let mut state = self.state.borrow_mut();
@@ -475,6 +500,7 @@ impl Vm {
             Then::Continue { .. }
             | Then::Suspend { .. }
             | Then::Yield { .. }
+            | Then::Anew { .. }
             | Then::Complete { .. }
             | Then::Pause { .. } => None,
         };
@@ -536,7 +562,8 @@ impl Vm {
             Answer::Refused { problem } if is_our_fault(problem.code) => {
                 // Said again it would be refused again: the run fails with what the engine has against it.
                 self.state.borrow_mut().take_outbox();
-                self.workflow = Workflow::Ended(Err(Terminal::new(problem.detail).into()));
+                let error = Terminal::new(problem.detail).into();
+                self.workflow = Workflow::Ended(Ending::Returned(Err(error)));
                 true
             }
             Answer::Stop | Answer::Refused { .. } => false,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, task::Waker};
 
-use stepwell_protocol::{Outcome, Payload, Shape, Timestamp};
+use stepwell_protocol::{Outcome, Payload, Seq, Shape, Timestamp};
 
 use super::{bell::CodeBell, lane::Pass};
 
@@ -79,9 +79,16 @@ pub(super) enum Stage {
     Finished(Outcome),
 }
 
+/// A signal that nobody has taken yet.
+pub(super) struct Signal {
+    /// Where the journal has it.
+    pub seq: Seq,
+    pub payload: Payload,
+}
+
 pub(super) enum Answer {
     None,
-    Signal(Payload),
+    Signal(Signal),
     TimedOut,
     /// It was given to whoever awaited it; the future is still around.
     Taken,

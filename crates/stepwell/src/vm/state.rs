@@ -1,25 +1,27 @@
 //! What the VM and the futures of [`crate::ops`] share.
 
+mod inbox;
 mod open;
 
 use std::{
     cell::Cell,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
     task::{Poll, Waker},
 };
 
 use stepwell_protocol::{
-    Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Seq, Shape, Timestamp,
+    Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Seq, Timestamp,
     program::{Budget, Command, Retry, StepAtWork},
 };
 
+use self::inbox::Signals;
 use super::{
     allowance::Allowance,
     asides::{Asides, Hook, Timer},
     bell::CodeBell,
     lane::{Lane, Pass},
-    slot::{Answer, Length, Once, Slot, Stage, Turn, What},
+    slot::{Answer, Length, Once, Signal, Slot, Stage, Turn, What},
     words,
 };
 use crate::{Error, Result};
@@ -49,7 +51,7 @@ pub(crate) struct State {
     /// were begun by then.
     failing: Option<(Seq, u64)>,
     /// Signals that nobody has taken.
-    signals: BTreeMap<String, VecDeque<Payload>>,
+    signals: Signals,
     outbox: Vec<Command>,
     /// Whether the whole journal was delivered, so that steps may run.
     live: bool,
@@ -65,6 +67,8 @@ pub(crate) struct State {
     calls: Rc<Cell<bool>>,
     /// What the run fails with, whatever the workflow does next.
     failure: Option<Error>,
+    /// What its next life is started with, whatever the workflow does next.
+    anew: Option<Payload>,
 }
 
 impl State {
@@ -81,7 +85,7 @@ impl State {
             deferred: Vec::new(),
             begun: 0,
             failing: None,
-            signals: BTreeMap::new(),
+            signals: Signals::new(),
             outbox: Vec::new(),
             live: false,
             now,
@@ -91,6 +95,7 @@ impl State {
             asides,
             problem: None,
             failure: None,
+            anew: None,
             calls: Rc::default(),
         }
     }
@@ -274,39 +279,6 @@ impl State {
         }
     }
 
-    /// A signal's payload, or nothing when the time is over.
-    pub fn poll_wait(
-        &mut self,
-        op: &Op,
-        timeout_ms: Option<u64>,
-        shape: &Shape,
-        waker: &Waker,
-    ) -> Poll<Option<Payload>> {
-        if !self.slots.contains_key(op) {
-            // What came before anyone waited was kept for the first who asks.
-            let kept = self.signals.get_mut(&op.name).and_then(VecDeque::pop_front);
-            let answer = kept.map_or(Answer::None, Answer::Signal);
-            self.begin(op, || What::Wait { timeout_ms, shape: shape.clone(), answer });
-        }
-        let slot = self.slots.get_mut(op).expect("begun just above");
-        slot.waker = Some(waker.clone());
-        match &mut slot.what {
-            What::Wait { answer: Answer::None | Answer::Taken, .. }
-            | What::Step { .. }
-            | What::Sleep { .. } => Poll::Pending,
-            What::Wait { answer, .. } => match std::mem::replace(answer, Answer::Taken) {
-                Answer::Signal(payload) => Poll::Ready(Some(payload)),
-                Answer::None | Answer::TimedOut | Answer::Taken => Poll::Ready(None),
-            },
-        }
-    }
-
-    /// How many signals nobody has taken.
-    pub fn unread_signals(&self) -> u32 {
-        let unread: usize = self.signals.values().map(VecDeque::len).sum();
-        u32::try_from(unread).unwrap_or(u32::MAX)
-    }
-
     /// An operation was consumed or dropped.
     pub fn forget(&mut self, op: &Op) {
         let Some(slot) = self.slots.remove(op) else { return };
@@ -315,10 +287,10 @@ impl State {
         self.promised.remove(&slot.order);
         self.held.remove(&slot.order);
         // A signal that was given to a wait which nobody awaits any more is for the next wait.
-        if let What::Wait { answer: Answer::Signal(payload), .. } = slot.what
-            && let Some(payload) = self.offer_signal(&op.name, payload)
+        if let What::Wait { answer: Answer::Signal(signal), .. } = slot.what
+            && let Some(signal) = self.offer_signal(&op.name, signal)
         {
-            self.signals.entry(op.name.clone()).or_default().push_front(payload);
+            self.signals.entry(op.name.clone()).or_default().push_front(signal);
         }
     }
 
@@ -362,8 +334,9 @@ impl State {
                 What::Wait { .. } | What::Step { .. } => {}
             }),
             Event::SignalReceived { name, payload, .. } => {
-                if let Some(payload) = self.offer_signal(&name, payload) {
-                    self.signals.entry(name).or_default().push_back(payload);
+                let signal = Signal { seq: record.seq, payload };
+                if let Some(signal) = self.offer_signal(&name, signal) {
+                    self.signals.entry(name).or_default().push_back(signal);
                 }
             }
         }
@@ -515,6 +488,23 @@ impl State {
         self.failure.take()
     }
 
+    /// The workflow begins anew with this input: nothing that it does next counts.
+    pub fn begin_anew(&mut self, input: Payload) {
+        if let Some(outer) = &self.inside {
+            let detail = format!(
+                "The code of step '{}' continues the run as new. Only the workflow itself can: return from the step \
+                 first.",
+                outer.name
+            );
+            return self.stop(Problem::new(Code::NotDurable, detail));
+        }
+        self.anew.get_or_insert(input);
+    }
+
+    pub fn take_anew(&mut self) -> Option<Payload> {
+        self.anew.take()
+    }
+
     pub fn has_problem(&self) -> bool {
         self.problem.is_some()
     }
@@ -562,23 +552,5 @@ impl State {
             let problem = words::divergence(self.slots.keys(), op, workflow_ended);
             self.stop(problem);
         }
-    }
-
-    /// Gives a signal to the oldest wait for it, or hands it back.
-    fn offer_signal(&mut self, name: &str, payload: Payload) -> Option<Payload> {
-        let op = |occurrence| Op { kind: OpKind::Wait, name: name.to_owned(), occurrence };
-        let waits = self.slots.range(op(0)..=op(u32::MAX)).filter(|(_, slot)| slot.waits());
-        let Some(oldest) = waits.min_by_key(|(_, slot)| slot.order).map(|(op, _)| op.clone()) else {
-            return Some(payload);
-        };
-        self.change(&oldest, |slot| {
-            if let What::Wait { answer, .. } = &mut slot.what {
-                *answer = Answer::Signal(payload);
-            }
-            if let Some(waker) = &slot.waker {
-                waker.wake_by_ref();
-            }
-        });
-        None
     }
 }

@@ -47,6 +47,7 @@ impl Bench {
             seed: "00000000000000ff".into(),
             now: at(0),
             started_at: at(0),
+            life: None,
             input: Payload::null(),
             budget: None,
             patches: vec![],

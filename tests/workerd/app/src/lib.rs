@@ -2,6 +2,7 @@
 
 mod hang;
 mod ledger;
+mod lives;
 mod plain;
 mod queued;
 mod reach;
@@ -349,6 +350,7 @@ pub fn app() -> App {
         .workflow(steady)
         .workflow(phone)
         .workflow(plain::echo)
+        .workflow(lives::lives)
         .workflow(plain::until)
         .workflow(queued::mixed_queued)
         .workflow(queued::race_queued)

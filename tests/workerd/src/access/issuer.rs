@@ -7,10 +7,9 @@ use std::sync::{
 };
 
 use anyhow::{Context as _, Result};
-use axum::{Router, http::StatusCode, routing::get};
 use serde_json::{Value, json};
 
-use crate::engine::Client;
+use crate::{engine::Client, server};
 
 /// The variables of an engine that accepts it: it has no HTTPS, which only a development server takes.
 pub const DEVELOPMENT: &[(&str, &str)] = &[("STEPWELL_CELLS", "2"), ("STEPWELL_DEV", "1")];
@@ -29,14 +28,12 @@ pub fn good_token(algorithm: &str) -> Result<String> {
 pub async fn serve(jwks: Option<&Value>) -> Result<(String, Arc<AtomicUsize>)> {
     let (text, fetched) = (jwks.map(Value::to_string), Arc::new(AtomicUsize::new(0)));
     let counted = fetched.clone();
-    let keys = get(move || {
+    let (address, _) = server::serve(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
-        std::future::ready(text.clone().ok_or(StatusCode::SERVICE_UNAVAILABLE))
-    });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}/jwks", listener.local_addr()?);
-    tokio::spawn(async move { axum::serve(listener, Router::new().route("/jwks", keys)).await });
-    Ok((url, fetched))
+        std::future::ready(text.clone().map_or((503, String::new()), |text| (200, text)))
+    })
+    .await?;
+    Ok((format!("{address}/jwks"), fetched))
 }
 
 /// Lets an engine accept its tokens.

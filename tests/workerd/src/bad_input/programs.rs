@@ -371,7 +371,7 @@ export default class extends WorkerEntrypoint {{
     );
     let engine = Worker::bundle("engine", &bundle("test-all-in-one")?)
         .durable_object("CELL", "Cell")
-        .durable_object("CATALOG", "Catalog")
+        .durable_object("STATION", "Station")
         .text("STEPWELL_KEY", KEY)
         .text("STEPWELL_CELLS", "1")
         .service("APP", "app");

@@ -102,11 +102,11 @@ fn config() -> Result<Config> {
     };
     Ok(Config::serving("before")
         .also_serving("after")
-        .worker(worker("before", BEFORE)?.durable_object("CELL", "Cell").durable_object("CATALOG", "Catalog"))
+        .worker(worker("before", BEFORE)?.durable_object("CELL", "Cell").durable_object("STATION", "Station"))
         .worker(
             worker("after", AFTER)?
                 .durable_object_of("CELL", "Cell", "before")
-                .durable_object_of("CATALOG", "Catalog", "before"),
+                .durable_object_of("STATION", "Station", "before"),
         ))
 }
 

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
-use axum::{Router, extract::State, http::StatusCode, routing::post};
 use serde::Deserialize;
-use tokio::{net::TcpListener, task::AbortHandle};
+use tokio::task::AbortHandle;
+
+use crate::server;
 
 /// One attempt of one step.
 #[derive(Clone, Debug, Deserialize)]
@@ -31,12 +32,10 @@ pub struct Ledger {
 impl Ledger {
     /// Starts one on a free port.
     pub async fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = format!("http://{}/", listener.local_addr()?);
         let entries = Entries::default();
-        let router = Router::new().route("/", post(write)).with_state(entries.clone());
-        let server = tokio::spawn(async move { axum::serve(listener, router).await }).abort_handle();
-        Ok(Self { address, entries, server })
+        let written = entries.clone();
+        let (address, server) = server::serve(move |body| std::future::ready(write(&written, &body))).await?;
+        Ok(Self { address: format!("{address}/"), entries, server })
     }
 
     /// Where steps write.
@@ -56,9 +55,9 @@ impl Drop for Ledger {
     }
 }
 
-async fn write(State(entries): State<Entries>, body: String) -> Result<String, StatusCode> {
-    let entry = serde_json::from_str(&body).map_err(|_| StatusCode::BAD_REQUEST)?;
+fn write(entries: &Entries, body: &str) -> (u16, String) {
+    let Ok(entry) = serde_json::from_str(body) else { return (400, String::new()) };
     let mut entries = entries.lock().expect("nobody panics while holding the ledger");
     entries.push(entry);
-    Ok((entries.len() - 1).to_string())
+    (200, (entries.len() - 1).to_string())
 }

@@ -9,8 +9,9 @@ use std::{
 };
 
 use anyhow::Result;
-use axum::{Router, routing::get};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::sync::watch;
+
+use crate::server;
 
 /// A slow server on a free loopback port.
 pub struct Endpoint {
@@ -27,20 +28,19 @@ impl Endpoint {
         let (asked, answered) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let (gate, is_open) = watch::channel(false);
         let state = (asked.clone(), answered.clone(), is_open);
-        let handler = move || async move {
-            let (asked, answered, mut is_open) = state;
-            asked.fetch_add(1, Ordering::Relaxed);
-            // Its other end lives as long as whoever started this.
-            let _ = is_open.wait_for(|is_open| *is_open).await;
-            tokio::time::sleep(after).await;
-            answered.fetch_add(1, Ordering::Relaxed);
-            "done"
+        let answer = move |_| {
+            let (asked, answered, mut is_open) = state.clone();
+            async move {
+                asked.fetch_add(1, Ordering::Relaxed);
+                // Its other end lives as long as whoever started this.
+                let _ = is_open.wait_for(|is_open| *is_open).await;
+                tokio::time::sleep(after).await;
+                answered.fetch_add(1, Ordering::Relaxed);
+                (200, "done".to_owned())
+            }
         };
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = format!("http://{}/", listener.local_addr()?);
-        let app = Router::new().route("/", get(handler));
-        tokio::spawn(async move { axum::serve(listener, app).await });
-        Ok(Self { address, asked, answered, gate })
+        let (address, _) = server::serve(answer).await?;
+        Ok(Self { address: format!("{address}/"), asked, answered, gate })
     }
 
     /// Lets it answer.

@@ -10,8 +10,20 @@ use std::{
 
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{Catalog, Desk, Fault, Input, Key, Line, Log, Numbers, Row, Rows, Trim};
-use crate::access::Credential;
+use super::{Catalog, Corrupt, Desk, Input, Key, Line, Log, Numbers, Row, Rows, Trim};
+use crate::{
+    access::Credential,
+    object::{Fault, Machine as _},
+};
+
+/// Why rows could not be read or written.
+#[derive(Debug, PartialEq, thiserror::Error)]
+enum Failed {
+    #[error("the storage failed")]
+    Refused,
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+}
 
 /// Rows in memory.
 #[derive(Default)]
@@ -23,7 +35,7 @@ struct Memory {
 }
 
 impl Rows for Memory {
-    type Error = &'static str;
+    type Error = Failed;
 
     fn load(&self) -> Result<Vec<Row>, Self::Error> {
         let rows = self.rows.borrow();
@@ -48,7 +60,7 @@ impl Rows for Memory {
 
     fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Self::Error> {
         if self.fails.take() {
-            return Err("the storage failed");
+            return Err(Failed::Refused);
         }
         for Row { kind, name, value } in rows {
             let at = (kind.clone(), name.clone());
@@ -121,7 +133,8 @@ impl Default for World {
 const ROOT: &str = "root 1";
 
 impl World {
-    fn drive(&mut self, ms: u64, input: Input) -> Result<(), Fault<&'static str>> {
+    fn drive(&mut self, ms: u64, input: Input) -> Result<(), Fault<Failed>> {
+        self.desk.repair(&self.rows, at(ms)).expect("the rows can be read");
         self.desk.drive(&self.rows, at(ms), "root", input)
     }
 

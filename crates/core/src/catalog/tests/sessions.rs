@@ -7,7 +7,7 @@ use stepwell_protocol::{
 
 use super::{
     super::{
-        Desk, Fault, Input, Key, Log, Rows as _, SESSION_LIFE_MS_MAX, SESSION_MS, SESSIONS_MAX,
+        Desk, Input, Key, Log, Rows as _, SESSION_LIFE_MS_MAX, SESSION_MS, SESSIONS_MAX,
         SESSIONS_PER_KEY_MAX, SIGN_IN_LINES_MAX,
     },
     ROOT, World, at, create, credential, key,
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     access::{About, Need},
     cell::{Admission, Cell},
+    object::Fault,
 };
 
 #[test]
@@ -134,7 +135,7 @@ fn a_key_signs_in_once_a_second_and_others_do_not_wait_for_it() {
         let result = desk.sign_in(rows, at(ms), "key", credential(&id), Some(with.into()));
         result.map_err(|fault| match fault {
             Fault::Rejected(problem) => problem.code,
-            other @ (Fault::Storage(_) | Fault::Corrupt(_)) => panic!("{other}"),
+            other @ (Fault::Storage(_) | Fault::Moved(_)) => panic!("{other}"),
         })
     };
     let opened = (0..100).filter(|number| try_as(0, format!("s{number}"), "a").is_ok()).count();

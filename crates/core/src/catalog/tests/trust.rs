@@ -6,10 +6,13 @@ use stepwell_protocol::{
 };
 
 use super::{
-    super::{Fault, Input, Order, Relation, TELL_AGAIN_MS},
+    super::{Input, Order, Relation, TELL_AGAIN_MS},
     World, at, credential,
 };
-use crate::token::Vouched;
+use crate::{
+    object::{Fault, Hosted as _, Machine as _},
+    token::Vouched,
+};
 
 const ISS: &str = "https://issuer.example";
 
@@ -41,7 +44,7 @@ fn asks(deployment: &mut World, acme: &mut World, ms: u64, revision: u64) -> Res
         let vouch = Input::Vouch { namespace: "acme".into(), issuer: ISS.into(), revision };
         deployment.drive(ms, vouch).map_err(|fault| match fault {
             Fault::Rejected(problem) => problem.code,
-            other @ (Fault::Storage(_) | Fault::Corrupt(_)) => panic!("{other}"),
+            other @ (Fault::Storage(_) | Fault::Moved(_)) => panic!("{other}"),
         })?;
         acme.must(ms, Input::Trust { issuer: ISS.into(), revision });
     }
@@ -52,7 +55,7 @@ fn asks(deployment: &mut World, acme: &mut World, ms: u64, revision: u64) -> Res
 
 /// Whom the host tells: it goes by the latest order.
 fn ordered(deployment: &mut World) -> Vec<Relation> {
-    let orders = deployment.desk.take_orders().into_iter();
+    let orders = deployment.desk.take_orders().own.into_iter();
     let mut told =
         orders.filter_map(|order| if let Order::Distrust(over) = order { Some(over) } else { None });
     told.next_back().unwrap_or_default()
@@ -83,9 +86,9 @@ fn a_namespace_hears_of_an_issuers_end_and_its_cells_forget_the_tokens() {
         deployment.lose_memory();
         deployment.desk.alarm(&deployment.rows, at(2 + TELL_AGAIN_MS)).expect("it can be written");
         assert_eq!(ordered(&mut deployment), [relation()], "until it has been heard of");
-        acme.desk.take_orders().clear();
+        drop(acme.desk.take_orders());
         acme.must(3, Input::Distrust { issuer: ISS.into() });
-        let told = acme.desk.take_orders();
+        let told = acme.desk.take_orders().own;
         let forgets_all = |order: &Order| matches!(order, Order::Tell(words) if words.iter().all(|word| word.ids.is_none()));
         assert!(told.iter().any(forgets_all), "{told:?}");
         assert_eq!(asks(&mut deployment, &mut acme, 3, 1), Err(Code::Unauthorized));

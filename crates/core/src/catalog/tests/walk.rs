@@ -13,6 +13,7 @@ use super::{
 use crate::{
     access::{About, Need},
     cell::{Admission, Cell},
+    object::Hosted as _,
 };
 
 #[derive(Clone, Debug)]
@@ -123,7 +124,7 @@ proptest! {
                 }
                 Step::Pass(ms) => now += u64::from(ms),
             }
-            world.desk.take_orders().clear();
+            drop(world.desk.take_orders());
             for (number, cell) in &mut cells {
                 for id in (0..12).map(key_name) {
                     if lets_in(cell, now, &id) && !world.is_good(now, &id) {

@@ -1,6 +1,7 @@
 //! A run and a store in memory. Every input that a test gives goes through [`Bench::give`], which checks
 //! what must hold after any transition whatever the test is about.
 
+mod anew;
 mod commits;
 mod life;
 mod pairs;
@@ -92,8 +93,11 @@ impl Bench {
     fn give(&mut self, input: Input) -> Result<Decision, Rejection> {
         let before = self.run.clone();
         let decision = self.run.decide(self.now, input)?;
+        let mut next = before.head.next();
         for entry in &decision.entries {
             if let Entry::Recorded { record, .. } = entry {
+                assert_eq!(record.seq, next, "no position is used twice, and none is left out");
+                next = next.next();
                 self.record(record);
             }
         }
@@ -110,7 +114,6 @@ impl Bench {
     }
 
     fn record(&mut self, record: &Record) {
-        assert_eq!(record.seq.0 as usize, self.journal.len() + 1, "the journal has no holes");
         if let Event::TimerFired { op, .. } = &record.event {
             let until = self.run.open.iter().find(|open| open.op == *op).and_then(|open| open.until);
             assert!(until.is_some_and(|until| until <= self.now), "{op} fired early or out of nothing");

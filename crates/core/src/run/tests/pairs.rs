@@ -54,6 +54,7 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
         commit(Then::Fail { failure: Failure::new("") }),
     );
     let yields = commit(Then::Yield { open: None });
+    let anew = commit(Then::Anew { input: Payload::null(), keeps: vec![], keeps_bytes: 0 });
     let pauses = commit(Then::Pause { problem: problem() });
     let epoch = bench.run.epoch;
     let signal = |slot| Input::Signal { signal: Signal::new("s", Payload::null()), slot };
@@ -63,6 +64,7 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
         ("continue", goes_on),
         ("suspend", suspends),
         ("yield", yields),
+        ("anew", anew),
         ("complete", completes),
         ("fail", fails),
         ("pause", pauses),
@@ -95,6 +97,7 @@ fn every_input_in_every_phase_has_its_one_result() {
         continue     stale     running   leased    stale     stale     stale     halted    stale     stale     stale
         suspend      stale     suspended suspended stale     stale     stale     halted    stale     stale     stale
         yield        stale     pending   pending   stale     stale     stale     halted    stale     stale     stale
+        anew         stale     pending   pending   stale     stale     stale     halted    stale     stale     stale
         complete     stale     completed completed stale     stale     stale     halted    stale     stale     stale
         fail         stale     failed    failed    stale     stale     stale     halted    stale     stale     stale
         pause        stale     paused    paused    stale     stale     stale     halted    stale     stale     stale

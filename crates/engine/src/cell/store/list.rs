@@ -15,10 +15,9 @@ use stepwell_protocol::{
 };
 
 use super::{Store, parse};
-use crate::cell::{
-    call::{Listed, Reached},
-    fault::StoreError,
-    tables::{Row, number},
+use crate::{
+    calls::cell::{Listed, Reached},
+    object::{Row, StoreError, number},
 };
 
 /// How many runs one request looks at.
@@ -205,6 +204,7 @@ fn unreadable_view(row: &Row, id: RunId) -> RunView {
         deadline: None,
         expires_at: None,
         head: row.seq(6),
+        life: None,
         activations: 0,
         tags: Vec::new(),
         attributes: BTreeMap::new(),

@@ -7,10 +7,7 @@ use stepwell_protocol::{
 };
 
 use super::Store;
-use crate::cell::{
-    fault::StoreError,
-    tables::{number, time},
-};
+use crate::object::{StoreError, number, time};
 
 const UPDATE: &str = "UPDATE runs SET status = ?, wake_at = ? WHERE number = ?";
 

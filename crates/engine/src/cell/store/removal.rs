@@ -9,7 +9,7 @@ use stepwell_core::{
 use wasm_bindgen::JsValue;
 
 use super::{DELETE_LABEL, Store, list};
-use crate::cell::{fault::StoreError, tables::number};
+use crate::object::{StoreError, number};
 
 impl Store {
     /// Deletes the first events of a run's journal, then what it has published, then ids of its signals: as much as

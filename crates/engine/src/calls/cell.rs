@@ -1,17 +1,22 @@
 //! What a Worker asks of a cell: the body of the one internal request.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::{queued::Ask, streams::Follow};
-use crate::{access::Access, settings::DEFAULT_NAMESPACE};
 use serde::{Deserialize, Serialize};
-use stepwell_core::cell::Action;
+use sha2::{Digest, Sha256};
+use stepwell_core::{
+    cell::Action,
+    stream::{Cursor, Kinds, Only},
+};
 use stepwell_protocol::{
     Payload, Place, Seq, Timestamp,
     access::Limits,
     program::Dispatch,
     rest::{BulkAction, Counts, Filter, RunView},
 };
+
+use super::queue::Ask;
+use crate::{access::Access, settings::DEFAULT_NAMESPACE};
 
 /// A request to a cell.
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,36 +59,7 @@ pub enum Operation {
         cursor: String,
     },
     /// Start a run.
-    Start {
-        /// The workflow to run.
-        workflow: String,
-        /// What it is started with.
-        input: Payload,
-        /// The idempotency key.
-        key: Option<String>,
-        /// The random part of the run's id, drawn once for each client request: a call that is delivered again is
-        /// known by it.
-        #[serde(default)]
-        nonce: Option<String>,
-        /// How its program is called.
-        #[serde(default)]
-        dispatch: Dispatch,
-        /// How long it may take.
-        timeout_ms: Option<u64>,
-        /// How long it is kept after its end; for ever, if that is not said.
-        #[serde(default)]
-        retention_ms: Option<u64>,
-        /// Whether that is what the deployment says of all runs, and not the workflow's own word.
-        #[serde(default)]
-        retention_is_default: bool,
-        /// What people call it by.
-        tags: Vec<String>,
-        /// Whether a repeat is refused while the first request with its key waits for the end.
-        #[serde(default)]
-        is_strict: bool,
-        /// How long the caller waits for the end.
-        wait_ms: u64,
-    },
+    Start(Start),
     /// Send a key on to its next home, unless it has started a run here.
     Reserve {
         /// The idempotency key.
@@ -195,6 +171,67 @@ pub enum Operation {
     },
 }
 
+/// A run to be started.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// The workflow to run.
+    pub workflow: String,
+    /// What it is started with.
+    pub input: Payload,
+    /// The idempotency key, which belongs to the workflow: see [`stepwell_core::cell::scoped_key`].
+    pub key: Option<String>,
+    /// The random part of the run's id, drawn once for each client request: a call that is delivered again is
+    /// known by it.
+    #[serde(default)]
+    pub nonce: Option<String>,
+    /// How its program is called.
+    #[serde(default)]
+    pub dispatch: Dispatch,
+    /// How long it may take.
+    pub timeout_ms: Option<u64>,
+    /// How long it is kept after its end; for ever, if that is not said.
+    #[serde(default)]
+    pub retention_ms: Option<u64>,
+    /// Whether that is what the deployment says of all runs, and not the workflow's own word.
+    #[serde(default)]
+    pub retention_is_default: bool,
+    /// What people call it by.
+    pub tags: Vec<String>,
+    /// Whether a repeat is refused while the first request with its key waits for the end.
+    #[serde(default)]
+    pub is_strict: bool,
+    /// How long the caller waits for the end.
+    pub wait_ms: u64,
+}
+
+/// What somebody wants to follow.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Follow {
+    /// One run.
+    Run {
+        /// Its number.
+        number: u64,
+        /// The random part of its id.
+        suffix: String,
+        /// From where on.
+        cursor: Cursor,
+        /// What of it.
+        kinds: Kinds,
+        /// Whether only what is there already.
+        #[serde(default)]
+        leaves: bool,
+    },
+    /// The statuses of all runs.
+    Cell {
+        /// From where on, as a [`stepwell_core::stream::CellCursor`]; from now on, if that is not said.
+        from: Option<String>,
+        /// Which of them.
+        #[serde(default)]
+        only: Only,
+    },
+}
+
 /// The answer about a key that is at home in another cell, with the status 308.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Moved {
@@ -242,7 +279,7 @@ impl Operation {
             Self::Touch
             | Self::ShowSweep
             | Self::KeepSweep { .. }
-            | Self::Start { .. }
+            | Self::Start(_)
             | Self::Reserve { .. }
             | Self::List { .. }
             | Self::Count
@@ -256,7 +293,7 @@ impl Operation {
     /// Whether it makes sense only if the pool has the cells that it always had.
     pub fn depends_on_cells(&self) -> bool {
         match self {
-            Self::Start { .. }
+            Self::Start(_)
             | Self::Reserve { .. }
             | Self::List { .. }
             | Self::ActOnAll { .. }
@@ -277,12 +314,12 @@ impl Operation {
 
     /// The workflow that it names.
     pub fn workflow(&self) -> Option<&str> {
-        if let Self::Start { workflow, .. } = self { Some(workflow) } else { None }
+        if let Self::Start(start) = self { Some(&start.workflow) } else { None }
     }
 
     /// How many bytes of a payload come with it.
     pub fn payload_bytes(&self) -> usize {
-        if let Self::Start { input: payload, .. } | Self::Signal { payload, .. } = self {
+        if let Self::Start(Start { input: payload, .. }) | Self::Signal { payload, .. } = self {
             payload.text().len()
         } else {
             0
@@ -301,4 +338,16 @@ impl Call {
     pub fn place(&self) -> Place {
         Place { pool: self.pool.clone(), generation: self.generation, cell: self.cell }
     }
+}
+
+/// What a key stands for: the same key with another workflow or input is a mistake.
+pub fn fingerprint(workflow: &str, input: &Payload) -> String {
+    let mut hash = Sha256::new();
+    hash.update((workflow.len() as u64).to_be_bytes());
+    hash.update(workflow.as_bytes());
+    hash.update(input.text().as_bytes());
+    hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

@@ -1,4 +1,4 @@
-//! The engine's own program: drives [`stepwell_core::bulk`] on the session of its run.
+//! The program of bulks, which is the engine's own: drives [`stepwell_core::bulk`] on the session of its run.
 //!
 //! It is called like any app's program, as a method of this Worker's own entrypoint, and speaks the same protocol. Any
 //! Worker with a service binding can call that method, so it acts on nothing that a cell of this deployment has not
@@ -19,8 +19,7 @@ use wasm_bindgen::prelude::*;
 use worker::{Delay, Env};
 
 use crate::{
-    catalog::Request,
-    cell::Operation,
+    calls::{catalog::Request, cell::Operation},
     guard,
     http::Front,
     keyring::Keyring,

@@ -1,10 +1,12 @@
 //! What Workers and cells ask of a catalog.
 
 use serde::{Deserialize, Serialize};
-use stepwell_core::{access::Credential, token::Vouched};
+use stepwell_core::{access::Credential, object::Address, token::Vouched};
 use stepwell_protocol::access::{Issuer, Limits, NewKey, RunSettings};
+use wasm_bindgen::JsValue;
+use worker::Env;
 
-use crate::access::Access;
+use crate::{access::Access, object};
 
 /// A request to a catalog.
 #[derive(Debug, Serialize, Deserialize)]
@@ -148,4 +150,9 @@ pub enum Request {
         /// The `iss`.
         issuer: String,
     },
+}
+
+/// Asks a catalog: a status and a body.
+pub async fn ask(env: &Env, call: &Call) -> Result<(u16, String), JsValue> {
+    object::ask(env, &Address::catalog(&call.namespace), call).await
 }

@@ -10,7 +10,7 @@ use js_sys::Array;
 use stepwell_protocol::{Seq, Timestamp};
 use wasm_bindgen::JsValue;
 
-use super::fault::StoreError;
+use super::StoreError;
 use crate::runtime;
 
 /// The object's SQLite database.
@@ -30,6 +30,15 @@ impl Tables {
         let sql = storage.sql();
         let (rows_written, rows_read) = (Slot::default(), Slot::default());
         Self { storage, sql, statements: RefCell::default(), rows_written, rows_read, counts }
+    }
+
+    /// The object's own address, if it has stored anything.
+    pub fn address(&self) -> Result<Option<String>, StoreError> {
+        if self.rows("SELECT 1 FROM sqlite_master WHERE name = 'meta'", &[])?.is_empty() {
+            return Ok(None);
+        }
+        let rows = self.rows("SELECT value FROM meta WHERE key = 'address'", &[])?;
+        rows.first().map(|row| row.text(0, "address")).transpose()
     }
 
     /// All of it or nothing.

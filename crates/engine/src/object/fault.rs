@@ -1,12 +1,12 @@
-//! What can go wrong inside a cell.
+//! What can go wrong inside an object.
 
-use stepwell_core::{cell, run::Corrupt};
+use stepwell_core::{catalog, object, run::Corrupt};
 use stepwell_protocol::{Code, Place, Problem};
 use wasm_bindgen::JsValue;
 
 use crate::runtime;
 
-/// Why a cell could not do what it was asked.
+/// Why an object could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The caller's fault.
@@ -26,6 +26,9 @@ pub enum StoreError {
     /// Stored data that no release has written.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
+    /// The same of a catalog.
+    #[error(transparent)]
+    CorruptCatalog(#[from] catalog::Corrupt),
     /// Stored data that is not what its column says.
     #[error("the stored {0} cannot be read")]
     Unreadable(&'static str),
@@ -49,12 +52,12 @@ impl Fault {
     }
 }
 
-impl From<cell::Fault<StoreError>> for Fault {
-    fn from(fault: cell::Fault<StoreError>) -> Self {
+impl From<object::Fault<StoreError>> for Fault {
+    fn from(fault: object::Fault<StoreError>) -> Self {
         match fault {
-            cell::Fault::Rejected(problem) => Self::Rejected(problem),
-            cell::Fault::Storage(error) => Self::Store(error),
-            cell::Fault::Moved(place) => Self::Moved(place),
+            object::Fault::Rejected(problem) => Self::Rejected(problem),
+            object::Fault::Storage(error) => Self::Store(error),
+            object::Fault::Moved(place) => Self::Moved(place),
         }
     }
 }

@@ -1,0 +1,101 @@
+//! Where an object is.
+
+use std::{fmt, str::FromStr};
+
+use stepwell_protocol::Place;
+
+/// Which machine an object has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Runs: [`crate::cell`].
+    Cell,
+    /// Keys and settings of a namespace: [`crate::catalog`].
+    Catalog,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Cell, Self::Catalog];
+
+    /// What it is called in addresses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cell => "cell",
+            Self::Catalog => "catalog",
+        }
+    }
+}
+
+/// Where an object is. Written `catalog/acme` or `cell/acme/default-1-3`: an object does not always know its name, so
+/// each stores its address with its first row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// Which machine it has.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Which one of the namespace; empty where there is only one.
+    pub name: String,
+}
+
+impl Address {
+    /// The address of a cell.
+    pub fn cell(namespace: &str, place: &Place) -> Self {
+        Self { kind: Kind::Cell, namespace: namespace.to_owned(), name: place.to_string() }
+    }
+
+    /// The address of a namespace's catalog.
+    pub fn catalog(namespace: &str) -> Self {
+        Self { kind: Kind::Catalog, namespace: namespace.to_owned(), name: String::new() }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind.as_str(), self.namespace)?;
+        if self.name.is_empty() { Ok(()) } else { write!(f, "/{}", self.name) }
+    }
+}
+
+/// A text that is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no address of an object")]
+pub struct NoAddress(String);
+
+impl FromStr for Address {
+    type Err = NoAddress;
+
+    fn from_str(text: &str) -> Result<Self, NoAddress> {
+        let mut parts = text.splitn(3, '/');
+        let kind = parts.next().and_then(|kind| Kind::ALL.into_iter().find(|known| known.as_str() == kind));
+        let namespace = parts.next().filter(|namespace| !namespace.is_empty());
+        let name = parts.next();
+        match (kind, namespace) {
+            (Some(kind), Some(namespace)) if name != Some("") => {
+                let (namespace, name) = (namespace.to_owned(), name.unwrap_or_default().to_owned());
+                Ok(Self { kind, namespace, name })
+            }
+            _ => Err(NoAddress(text.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_as_it_is_written() {
+        let place = Place { pool: "default".into(), generation: 1, cell: 3 };
+        for (address, text) in [
+            (Address::cell("acme", &place), "cell/acme/default-1-3"),
+            (Address::catalog("acme"), "catalog/acme"),
+        ] {
+            assert_eq!(address.to_string(), text);
+            assert_eq!(text.parse(), Ok(address));
+        }
+        for text in ["", "catalog", "catalog/", "catalog/acme/", "Catalog/acme", "lathe/acme"] {
+            assert_eq!(text.parse::<Address>(), Err(NoAddress(text.into())));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! From a route to its handler. Which route a request takes was looked up once, by whoever let it in
+//! ([`Route::find`]): no request is let in by one route and answered by another.
+
+use stepwell_protocol::routes::Route;
+
+use super::{
+    audit, described, error::Refusal, front::Front, issuers, keys, list, namespaces, overview,
+    request::Incoming, response::Response, runs, sessions, settings, starts, streams,
+};
+
+/// Answers a request by its route.
+pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Response, Refusal> {
+    let Incoming { mut names, query, headers, body } = request;
+    let mut name = |wanted: &str| names.take(wanted);
+    match route {
+        Route::ListWorkflows => overview::workflows(front).await,
+        Route::ShowWorkflow => overview::workflow(front, &name("workflow")).await,
+        Route::ShowMetrics => overview::metrics(front, &query).await,
+        Route::StartRun => starts::run(front, name("workflow"), &query, &headers, body).await,
+        Route::ListRuns => list::list(front, &query).await,
+        Route::StartBulk => starts::bulk(front, &headers, &body).await,
+        Route::ShowRun => runs::show(front, &name("id"), &headers).await,
+        Route::Why => runs::why(front, &name("id")).await,
+        Route::History => runs::history(front, &name("id"), &query).await,
+        Route::CancelRun => runs::cancel(front, &name("id")).await,
+        Route::PauseRun => runs::pause(front, &name("id")).await,
+        Route::ResumeRun => runs::resume(front, &name("id")).await,
+        Route::RetryRun => runs::retry(front, &name("id")).await,
+        Route::RestartRun => runs::restart(front, &name("id"), &body).await,
+        Route::SendSignal => runs::signal(front, &name("id"), name("name"), &headers, body).await,
+        Route::FollowRun => streams::run(front, &name("id"), &query, &headers).await,
+        Route::FollowAll => streams::pool(front, &query, &headers).await,
+        Route::ShowApi => Ok(described::openapi()),
+        Route::ShowDocs => Ok(described::page()),
+        Route::ShowHealth => Ok(described::health()),
+        Route::ListKeys => keys::list(front).await,
+        Route::CreateKey => keys::create(front, &body).await,
+        Route::RotateKey => keys::rotate(front, name("key"), &body).await,
+        Route::RevokeKey => keys::revoke(front, name("key")).await,
+        Route::ShowSession => sessions::show(front).await,
+        Route::OpenSession => sessions::open(front).await,
+        Route::EndSession => sessions::end(front).await,
+        Route::ListSessions => sessions::list(front).await,
+        Route::RevokeSession => sessions::revoke(front, name("session")).await,
+        Route::ShowSettings => settings::show(front).await,
+        Route::SetSettings => settings::set(front, &body).await,
+        Route::SetWorkflowSettings => settings::set_workflow(front, name("workflow"), &body).await,
+        Route::RemoveWorkflowSettings => settings::remove_workflow(front, name("workflow")).await,
+        Route::Audit => audit::show(front, &query).await,
+        Route::ListNamespaces => namespaces::list(front).await,
+        Route::CreateNamespace => namespaces::create(front, &body).await,
+        Route::ShowNamespace => namespaces::show(front, &name("namespace")).await,
+        Route::CreateNamespaceKey => namespaces::create_key(front, &name("namespace"), &body).await,
+        Route::SetLimits => namespaces::set_limits(front, &name("namespace"), &body).await,
+        Route::ListIssuers => issuers::list(front).await,
+        Route::SetIssuer => issuers::set(front, &body).await,
+        Route::RemoveIssuer => issuers::remove(front, &query).await,
+    }
+}

@@ -1,0 +1,82 @@
+//! Asks cells, and passes their answers on.
+
+use js_sys::Array;
+use serde::de::DeserializeOwned;
+use stepwell_protocol::{Code, Place};
+use wasm_bindgen::{JsCast as _, JsValue};
+
+use super::{Front, unreadable};
+use crate::{
+    calls::cell::{Call, Operation},
+    http::{error::Refusal, response::Response},
+    object,
+    runtime::{self, ObjectStub},
+};
+
+/// The headers in a cell's answer.
+const HEADERS: [&str; 3] = ["location", "stepwell-rows-written", "stepwell-rows-read"];
+
+impl Front {
+    /// Asks a cell for something that is not simply passed on.
+    pub async fn ask_json<T: DeserializeOwned>(
+        &self,
+        place: &Place,
+        operation: Operation,
+    ) -> Result<T, Refusal> {
+        let text = self.ask_text(place, operation).await?;
+        serde_json::from_str(&text).map_err(|_| unreadable())
+    }
+
+    /// Asks a cell for a text; what it refuses is a refusal here too.
+    pub async fn ask_text(&self, place: &Place, operation: Operation) -> Result<String, Refusal> {
+        let response = self.ask(place, operation).await?;
+        if response.is_success() {
+            return Ok(response.into_text());
+        }
+        Err(serde_json::from_str(&response.into_text()).map_or_else(|_| unreadable(), Refusal))
+    }
+
+    /// Asks a cell.
+    pub async fn ask(&self, place: &Place, operation: Operation) -> Result<Response, Refusal> {
+        let call = self.call(place, operation)?;
+        match self.send(place, &call).await {
+            Ok(response) => {
+                self.hear(response.status);
+                Ok(response)
+            }
+            Err(thrown) => {
+                let why = runtime::message(&thrown);
+                worker::console_error!("stepwell: cell {place} did not answer: {why}");
+                let detail = "The cell that holds the run did not answer. Try again; with the same \
+                              Idempotency-Key that is always safe.";
+                Err(Refusal::new(Code::Internal, detail))
+            }
+        }
+    }
+
+    /// What a cell is asked, as a text, with whoever asks for it.
+    pub fn call(&self, place: &Place, operation: Operation) -> Result<String, Refusal> {
+        self.check_somebody()?;
+        let call = Call::new(&self.namespace, place, self.access.as_deref().cloned(), operation);
+        Ok(serde_json::to_string(&call).expect("a call holds only what JSON can say"))
+    }
+
+    /// A cell, as an object to be called.
+    pub fn cell(&self, place: &Place) -> Result<ObjectStub, JsValue> {
+        object::cell_stub(&self.env, &self.namespace, place)
+    }
+
+    async fn send(&self, place: &Place, call: &str) -> Result<Response, JsValue> {
+        let stub = self.cell(place)?;
+        let answer: Array = runtime::settle(stub.ask(call)?).await?.unchecked_into();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a status of HTTP")]
+        let status = answer.get(0).as_f64().unwrap_or_default() as u16;
+        let mut response = Response::of_object(status, answer.get(1).as_string().unwrap_or_default());
+        for (name, index) in HEADERS.into_iter().zip(2..answer.length()) {
+            if let Some(value) = answer.get(index).as_string() {
+                response = response.with(name, value);
+            }
+        }
+        Ok(response)
+    }
+}

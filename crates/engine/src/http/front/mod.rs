@@ -1,0 +1,124 @@
+//! On whose behalf something is asked, and where: what the handlers, and all else that is not an object, know of the
+//! deployment.
+//!
+//! Owns: the caller's place in the deployment. Its clients are in files of their own: the [`cells`], the [`catalog`] and
+//! the [`app`]; so is what their answers say of the caller's key ([`vouching`]).
+
+mod app;
+mod catalog;
+mod cells;
+mod vouching;
+
+use std::{cell::Cell, rc::Rc};
+
+use stepwell_protocol::{Code, Place};
+use worker::Env;
+
+use crate::{
+    access::Access,
+    http::{caller::Caller, error::Refusal},
+    runtime,
+    settings::{DEFAULT_NAMESPACE, Deployment, STATION_BINDING},
+};
+
+/// What the handlers know of the deployment.
+#[derive(Clone)]
+pub struct Front {
+    env: Rc<Env>,
+    deployment: Rc<Deployment>,
+    namespace: Rc<str>,
+    /// On whose behalf it asks; nobody's in particular for the deployment's key and for Stepwell itself.
+    access: Option<Rc<Access>>,
+    /// Whether a cell or the catalog has found the caller's key good, or nobody has to.
+    is_vouched: Rc<Cell<bool>>,
+    /// Whether it may ask the objects at all.
+    is_nobody: bool,
+    /// Whether the caller's connection is encrypted.
+    is_https: bool,
+}
+
+impl Front {
+    /// For Stepwell itself: what this deployment says, unless that makes no sense.
+    pub fn new(env: Env) -> Result<Self, Refusal> {
+        Self::of(env, &Caller::Root, None)
+    }
+
+    /// For somebody who asks for something.
+    pub fn of(env: Env, caller: &Caller, access: Option<Access>) -> Result<Self, Refusal> {
+        let deployment = Deployment::known(&env).map_err(|wrong| Refusal::new(Code::Misconfigured, wrong))?;
+        let namespace = match caller {
+            Caller::Root | Caller::Nobody => DEFAULT_NAMESPACE,
+            Caller::Bearer { namespace, .. } => namespace,
+        };
+        Ok(Self {
+            env: Rc::new(env),
+            deployment,
+            namespace: namespace.into(),
+            is_vouched: Rc::new(Cell::new(access.is_none())),
+            access: access.map(Rc::new),
+            is_nobody: matches!(caller, Caller::Nobody),
+            is_https: true,
+        })
+    }
+
+    /// The same for a request that came by this scheme.
+    #[must_use]
+    pub fn over(self, scheme: &str) -> Self {
+        Self { is_https: scheme == "https", ..self }
+    }
+
+    /// The same in another namespace, if nobody in particular asks.
+    pub fn within(&self, namespace: &str) -> Self {
+        match self.access {
+            None => Self { namespace: namespace.into(), ..self.clone() },
+            // Whoever has a key stays in its namespace.
+            Some(_) => self.clone(),
+        }
+    }
+
+    /// Stepwell itself, in the namespace whose catalog knows what belongs to the deployment.
+    pub fn registry(&self) -> Self {
+        // What it is told says nothing about the caller's key.
+        let is_vouched = Rc::new(Cell::new(true));
+        Self { namespace: DEFAULT_NAMESPACE.into(), access: None, is_vouched, ..self.clone() }
+    }
+
+    /// What the deployment says.
+    pub fn deployment(&self) -> &Deployment {
+        &self.deployment
+    }
+
+    /// The Worker's bindings.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The caller's namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Whether somebody asks whose key says what it may.
+    pub fn is_limited(&self) -> bool {
+        self.access.is_some()
+    }
+
+    /// Whether the caller's connection is encrypted.
+    pub fn is_https(&self) -> bool {
+        self.is_https
+    }
+
+    /// Whether there are keys other than the deployment's own.
+    pub fn has_catalog(&self) -> bool {
+        !runtime::property(&self.env, STATION_BINDING).is_undefined()
+    }
+
+    /// All cells, of all generations.
+    pub fn cells(&self) -> impl Iterator<Item = Place> + use<> {
+        self.deployment.pool.places()
+    }
+}
+
+fn unreadable() -> Refusal {
+    Refusal::new(Code::Internal, "A cell gave an answer that could not be read. Try again.")
+}

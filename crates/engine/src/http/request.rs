@@ -1,0 +1,205 @@
+//! What handlers get of a request, and what they read in it: names in its path, its query, headers and body.
+
+use std::collections::BTreeSet;
+
+use percent_encoding::percent_decode_str;
+use stepwell_protocol::{Code, Payload, Seq, program::PAYLOAD_BYTES_MAX, text::is_visible};
+
+use super::{body, error::Refusal};
+
+/// The headers that the routes of runs look at.
+pub const HEADERS: [&str; 2] = ["idempotency-key", "prefer"];
+
+/// The longest that a caller may wait for the end of a run.
+const WAIT_SECONDS_MAX: u64 = 300;
+
+/// The longest idempotency key or signal id.
+const KEY_LENGTH_MAX: usize = 256;
+
+/// The longest tag.
+const TAG_LENGTH_MAX: usize = 64;
+
+/// The most tags of a run: each is a row.
+const TAGS_MAX: usize = 8;
+
+/// The longest name of a workflow or signal.
+const NAME_LENGTH_MAX: usize = 128;
+
+/// A request that was let in and read: all that a handler gets.
+#[derive(Debug)]
+pub struct Incoming {
+    /// What its path names.
+    pub names: Names,
+    /// Its query, without the question mark.
+    pub query: String,
+    /// The headers that somebody looks at.
+    pub headers: Headers,
+    /// Its body; empty where the route takes none.
+    pub body: String,
+}
+
+/// What a path names by `{id}` and the like, decoded.
+#[derive(Debug, Default)]
+pub struct Names(Vec<(&'static str, String)>);
+
+impl Names {
+    /// Those in the path of a route; nothing, if they are not UTF-8 text.
+    pub fn of(pattern: &'static str, path: &str) -> Option<Self> {
+        let segments = pattern.split('/').zip(path.split('/'));
+        let named = segments.filter_map(|(wanted, given)| {
+            let name = wanted.strip_prefix('{')?.strip_suffix('}')?;
+            Some((name, given))
+        });
+        let decoded = named.map(|(name, given)| {
+            let text = percent_decode_str(given).decode_utf8().ok()?;
+            Some((name, text.into_owned()))
+        });
+        decoded.collect::<Option<_>>().map(Self)
+    }
+
+    /// Those of a call that has no path. None of them is empty in a path.
+    pub fn given(named: Vec<(&'static str, String)>) -> Option<Self> {
+        named.iter().all(|(_, value)| !value.is_empty()).then_some(Self(named))
+    }
+
+    /// One of them; empty if the route's path does not have it.
+    pub fn take(&mut self, wanted: &str) -> String {
+        let found = self.0.iter_mut().find(|(name, _)| *name == wanted);
+        found.map(|(_, value)| std::mem::take(value)).unwrap_or_default()
+    }
+}
+
+/// The headers of a request, as far as somebody looks at them.
+#[derive(Debug, Default)]
+pub struct Headers(Vec<(&'static str, String)>);
+
+impl Headers {
+    /// Nothing, if they hold characters that HTTP forbids.
+    pub fn of(given: Vec<(&'static str, String)>) -> Option<Self> {
+        let is_allowed = |byte: u8| byte == b'\t' || (byte >= b' ' && byte != 127);
+        given.iter().all(|(_, value)| value.bytes().all(is_allowed)).then_some(Self(given))
+    }
+
+    /// A header, if it is there.
+    pub fn get(&self, wanted: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_str())
+    }
+
+    /// A header, if it is there and plain: what else HTTP allows has no meaning.
+    pub fn plain(&self, wanted: &str) -> Option<&str> {
+        self.get(wanted).filter(|value| value.is_ascii())
+    }
+}
+
+/// A body that is one JSON value; no body at all is `null`.
+pub fn payload(body: String) -> Result<Payload, Refusal> {
+    if body::is_empty(&body) {
+        return Ok(Payload::null());
+    }
+    if body.len() > PAYLOAD_BYTES_MAX {
+        let detail = format!("The payload has {} bytes; the most is {PAYLOAD_BYTES_MAX}.", body.len());
+        return Err(Refusal::new(Code::PayloadTooLarge, detail));
+    }
+    Payload::from_text(body)
+        .map_err(|error| Refusal::new(Code::InvalidRequest, format!("The body is not JSON: {error}.")))
+}
+
+/// Refuses what no workflow or signal can be called.
+pub fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
+    if name.is_empty() || name.len() > NAME_LENGTH_MAX || !is_visible(name) {
+        let detail = format!(
+            "Use 1 to {NAME_LENGTH_MAX} bytes for the name of a {what}, without control or invisible characters."
+        );
+        return Err(Refusal::new(Code::InvalidRequest, detail));
+    }
+    Ok(())
+}
+
+/// The `Idempotency-Key`.
+pub fn idempotency_key(headers: &Headers) -> Result<Option<String>, Refusal> {
+    if headers.get("idempotency-key").is_none() {
+        return Ok(None);
+    }
+    match headers.plain("idempotency-key") {
+        Some(key) if !key.is_empty() && key.len() <= KEY_LENGTH_MAX => Ok(Some(key.to_owned())),
+        Some(_) | None => {
+            let detail = format!("An Idempotency-Key has 1 to {KEY_LENGTH_MAX} visible ASCII characters.");
+            Err(Refusal::new(Code::InvalidRequest, detail))
+        }
+    }
+}
+
+/// The seconds of `Prefer: wait=N`, in milliseconds; 0 when the caller does not wait.
+pub fn wait_ms(headers: &Headers) -> Result<u64, Refusal> {
+    let Some(prefer) = headers.plain("prefer") else { return Ok(0) };
+    let Some(wait) = prefer.split(',').find_map(|part| part.trim().strip_prefix("wait=")) else {
+        return Ok(0);
+    };
+    let seconds: u64 = wait.trim().parse().map_err(|_| {
+        let detail = format!("`Prefer: wait=N` takes whole seconds, up to {WAIT_SECONDS_MAX}.");
+        Refusal::new(Code::InvalidRequest, detail)
+    })?;
+    Ok(seconds.min(WAIT_SECONDS_MAX) * 1_000)
+}
+
+/// The tags of `?tag=a&tag=b`.
+pub fn tags(query: &str) -> Result<Vec<String>, Refusal> {
+    let tags: BTreeSet<_> = pairs(query).filter(|(name, _)| name == "tag").map(|(_, value)| value).collect();
+    let is_good = |tag: &String| !tag.is_empty() && tag.len() <= TAG_LENGTH_MAX && is_visible(tag);
+    if tags.len() > TAGS_MAX || !tags.iter().all(is_good) {
+        let detail = format!(
+            "A run has up to {TAGS_MAX} tags of 1 to {TAG_LENGTH_MAX} bytes, without control or invisible \
+             characters."
+        );
+        return Err(Refusal::new(Code::InvalidRequest, detail));
+    }
+    Ok(tags.into_iter().collect())
+}
+
+/// The names and values of a query, decoded.
+pub fn pairs(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
+    form_urlencoded::parse(query.as_bytes()).into_owned()
+}
+
+/// The position of `?after=N`.
+pub fn after(query: &str) -> Result<Seq, Refusal> {
+    let Some(after) = query.split('&').find_map(|part| part.strip_prefix("after=")) else {
+        return Ok(Seq(0));
+    };
+    after
+        .parse()
+        .map(Seq)
+        .map_err(|_| Refusal::new(Code::InvalidRequest, "`after` takes the `next` of the page before."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_what_stands_in_its_braces() {
+        let pattern = "/api/executions/{id}/signals/{name}";
+        let mut names = Names::of(pattern, "/api/executions/a+b/signals/%C3%A4%2Fb").expect("it is text");
+        assert_eq!((names.take("id"), names.take("name")), ("a+b".into(), "\u{e4}/b".into()));
+        assert_eq!(names.take("workflow"), "");
+        assert!(Names::of(pattern, "/api/executions/a/signals/%C3").is_none(), "it is no text");
+        assert!(
+            Names::given(vec![("id", "a".into()), ("name", String::new())]).is_none(),
+            "no path has that"
+        );
+    }
+
+    #[test]
+    fn headers_are_what_http_allows() {
+        let key = |value: &str| Headers::of(vec![("idempotency-key", value.to_owned())]);
+        for forbidden in ["a\nb", "a\rb", "\0", "\u{7f}"] {
+            assert!(key(forbidden).is_none(), "{forbidden:?}");
+        }
+        for (value, is_key) in [("a b\t~", true), ("", false), ("\u{e4}", false)] {
+            let headers = key(value).expect("HTTP allows it");
+            assert_eq!(idempotency_key(&headers).is_ok(), is_key, "{value:?}");
+        }
+        let none = idempotency_key(&Headers::default());
+        assert_eq!(none.map_err(|refusal| refusal.0.code), Ok(None));
+    }
+}

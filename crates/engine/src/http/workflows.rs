@@ -1,0 +1,153 @@
+//! The app's workflows, and how their runs are treated, as this isolate remembers them.
+//!
+//! Starts are served from here without a call of the app; what is older than [`FRESH_MS`] is served as it is and read
+//! again behind the answer, so a deployment of the app is noticed.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use stepwell_promises as promises;
+use stepwell_protocol::{
+    Code,
+    program::{Dispatch, WorkflowDescription, is_reserved},
+};
+use wasm_bindgen::JsValue;
+
+use super::{error::Refusal, front::Front};
+use crate::{calls::catalog::Request, runtime, settings::Deployment};
+
+/// How long what the app said is taken for what it would say.
+const FRESH_MS: u64 = 10_000;
+
+/// How runs of a workflow are treated.
+#[derive(Clone, Copy)]
+pub struct Terms {
+    /// How their program is called.
+    pub dispatch: Dispatch,
+    /// How long they may take; without end, if that is not said.
+    pub timeout_ms: Option<u64>,
+    /// How long they are kept after their end; for ever, if that is not said.
+    pub retention_ms: Option<u64>,
+    /// Whether that is what the deployment says of all runs.
+    pub retention_is_default: bool,
+    /// Whether they are started only with an idempotency key.
+    pub key_required: bool,
+}
+
+impl Terms {
+    /// Those of a workflow that says nothing about it: the engine's own, say.
+    pub fn unsaid(&Deployment { retention_ms, key_required, .. }: &Deployment) -> Self {
+        let dispatch = Dispatch::default();
+        Self { dispatch, timeout_ms: None, retention_ms, retention_is_default: true, key_required }
+    }
+
+    fn of(workflow: &WorkflowDescription, deployment: &Deployment) -> Self {
+        Self {
+            dispatch: workflow.dispatch,
+            timeout_ms: workflow.timeout_ms,
+            retention_ms: match workflow.retention_ms {
+                Some(0) => None,
+                Some(ms) => Some(ms),
+                None => deployment.retention_ms,
+            },
+            retention_is_default: workflow.retention_ms.is_none(),
+            key_required: workflow.key_required || deployment.key_required,
+        }
+    }
+}
+
+type Workflows = BTreeMap<String, Terms>;
+
+#[derive(Default)]
+struct Known {
+    workflows: Workflows,
+    /// When the app was last asked, whether it has answered or not: one question at a time.
+    asked_at_ms: u64,
+}
+
+thread_local! {
+    static KNOWN: RefCell<Known> = RefCell::default();
+}
+
+/// How runs of a workflow are treated. Refuses a workflow that the app does not have. What the app said once is
+/// remembered, so that a start costs no call; it is read again behind the answer now and then, and at once for a name
+/// that is new.
+pub async fn terms(front: &Front, name: &str) -> Result<Terms, Refusal> {
+    if let Some((terms, is_stale)) = find(name) {
+        if is_stale {
+            read_again(front);
+        }
+        return Ok(terms);
+    }
+    // An app that does not answer may be on its way: that refuses nobody.
+    let Some(workflows) = read(front).await else {
+        return Ok(Terms::unsaid(front.deployment()));
+    };
+    if let Some(terms) = workflows.get(name).copied() {
+        replace(workflows);
+        return Ok(terms);
+    }
+    let seen: Option<BTreeSet<String>> =
+        if front.is_limited() { front.ask_catalog(Request::SeenWorkflows).await? } else { None };
+    let is_seen = |name: &&String| seen.as_ref().is_none_or(|seen| seen.contains(*name));
+    let names: Vec<_> = workflows.keys().filter(is_seen).map(String::as_str).collect();
+    let mut detail = format!("The app has no workflow '{name}'.");
+    if !names.is_empty() {
+        detail = format!("{detail} It has: {}.", names.join(", "));
+    }
+    Err(Refusal::new(Code::WorkflowNotFound, detail))
+}
+
+/// What the app says about its workflows, by name.
+pub async fn described(front: &Front) -> Result<Vec<WorkflowDescription>, Refusal> {
+    let description = front.describe().await.ok_or_else(|| {
+        Refusal::new(Code::AppUnreachable, "The app did not say which workflows it has. Try again.")
+    })?;
+    let mut workflows = description.workflows;
+    workflows.retain(|workflow| !is_reserved(&workflow.name));
+    workflows.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(workflows)
+}
+
+/// How runs of a workflow are treated, if it is known; and whether the app should be asked again behind the answer.
+fn find(name: &str) -> Option<(Terms, bool)> {
+    let now_ms = runtime::clock().as_millis();
+    KNOWN.with_borrow_mut(|known| {
+        let terms = *known.workflows.get(name)?;
+        let is_stale = now_ms.saturating_sub(known.asked_at_ms) >= FRESH_MS;
+        if is_stale {
+            known.asked_at_ms = now_ms;
+        }
+        Some((terms, is_stale))
+    })
+}
+
+/// The app has said what it has. What it does not have any more is forgotten.
+fn replace(workflows: Workflows) {
+    let asked_at_ms = runtime::clock().as_millis();
+    KNOWN.set(Known { workflows, asked_at_ms });
+}
+
+/// Asks the app what it has, behind the answer to the present request.
+fn read_again(front: &Front) {
+    let front = front.clone();
+    let reading = promises::promise(async move {
+        // An app that does not answer may be on its way: what is known stays.
+        if let Some(workflows) = read(&front).await {
+            replace(workflows);
+        }
+        Ok(JsValue::UNDEFINED)
+    });
+    if let Err(thrown) = runtime::wait_until(&reading) {
+        worker::console_warn!("stepwell: the workflows are not read again: {}", runtime::message(&thrown));
+    }
+}
+
+async fn read(front: &Front) -> Option<Workflows> {
+    let workflows = front.describe().await?.workflows.into_iter();
+    Some(
+        workflows.map(|workflow| (workflow.name.clone(), Terms::of(&workflow, front.deployment()))).collect(),
+    )
+}

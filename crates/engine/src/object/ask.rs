@@ -1,0 +1,93 @@
+//! How Workers and objects ask an object: a text in, a status and a text out.
+
+use js_sys::Array;
+use serde::Serialize;
+use stepwell_core::object::{Address, Kind};
+use stepwell_protocol::{Code, Place, Problem};
+use wasm_bindgen::{JsCast as _, JsValue};
+use worker::Env;
+
+use super::Fault;
+use crate::{
+    runtime::{self, ObjectStub, Objects},
+    settings::{CELL_BINDING, STATION_BINDING},
+};
+
+/// What an object answers: a status and a JSON text, and where a new thing is found.
+pub struct Answered {
+    pub status: u16,
+    pub body: String,
+    pub location: Option<String>,
+}
+
+impl Answered {
+    pub fn new<T: Serialize>(status: u16, body: &T) -> Self {
+        let body = serde_json::to_string(body).expect("answers hold only what JSON can say");
+        Self { status, body, location: None }
+    }
+
+    /// What somebody is told who asks in a way that this object does not know.
+    pub fn foreign(error: &serde_json::Error) -> Fault {
+        let detail = format!("Worker and object do not speak the same protocol: {error}.");
+        Problem::new(Code::Internal, detail).into()
+    }
+
+    /// What crosses over to whoever asks: status, body, location, rows written and read.
+    pub fn into_array(self, rows: Option<(u64, u64)>) -> JsValue {
+        let answer = Array::of2(&self.status.into(), &self.body.into());
+        if self.location.is_some() || rows.is_some() {
+            answer.push(&self.location.map_or(JsValue::UNDEFINED, JsValue::from));
+        }
+        if let Some((written, read)) = rows {
+            answer.push(&written.to_string().into());
+            answer.push(&read.to_string().into());
+        }
+        answer.into()
+    }
+}
+
+impl From<Fault> for Answered {
+    fn from(fault: Fault) -> Self {
+        let problem = fault.into_problem();
+        Self::new(problem.status, &problem)
+    }
+}
+
+/// Asks an object: a status and a body.
+pub async fn ask<T: Serialize>(env: &Env, to: &Address, call: &T) -> Result<(u16, String), JsValue> {
+    let text = serde_json::to_string(call).expect("a call holds only what JSON can say");
+    let stub = stub(env, to)?;
+    let answer = match to.kind {
+        Kind::Cell => stub.ask(&text)?,
+        Kind::Catalog => stub.ask_station(&to.to_string(), &text)?,
+    };
+    let answer: Array = runtime::settle(answer).await?.unchecked_into();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a status of HTTP")]
+    let status = answer.get(0).as_f64().unwrap_or_default() as u16;
+    Ok((status, answer.get(1).as_string().unwrap_or_default()))
+}
+
+/// The cell at a place, to be called.
+pub fn cell_stub(env: &Env, namespace: &str, place: &Place) -> Result<ObjectStub, JsValue> {
+    runtime::property(env, CELL_BINDING)
+        .unchecked_into::<Objects>()
+        .get_by_name(&place.object_name(namespace))
+}
+
+/// An object, to be called.
+fn stub(env: &Env, to: &Address) -> Result<ObjectStub, JsValue> {
+    match to.kind {
+        Kind::Cell => {
+            let place = to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
+            cell_stub(env, &to.namespace, &place)
+        }
+        Kind::Catalog => {
+            let stations = runtime::property(env, STATION_BINDING);
+            if stations.is_undefined() {
+                let detail = format!("there is no catalog: bind the class Station as {STATION_BINDING}");
+                return Err(JsValue::from_str(&detail));
+            }
+            stations.unchecked_into::<Objects>().get_by_name(&to.to_string())
+        }
+    }
+}

@@ -11,6 +11,7 @@ use stepwell_protocol::{
         AuditPage, CreatedKey, CreatedNamespace, Issuer, IssuerList, KeyList, KeyView, Limits, NamespaceList,
         NewKey, NewNamespace, OpenedSession, Rotation, RunSettings, SessionList, SessionView, Settings,
     },
+    outbox::{OutboxList, Redelivery},
     program::{Attributes, WorkflowDescription},
     rest::{
         Bulk, Health, History, Metrics, Restart, RunList, RunView, SignalReceipt, Status, Why, WorkflowList,
@@ -240,6 +241,12 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 query("before", "The `next` of the page before.", json!({ "type": "integer", "minimum": 0 }));
             Parts::of(vec![ok::<AuditPage>(schemas, "Who did what, newest first.")]).with(vec![before])
         }
+        Route::ListOutbox => {
+            let dead =
+                query("dead", "`true` lists only what nobody sends any more.", json!({ "type": "boolean" }));
+            Parts::of(vec![ok::<OutboxList>(schemas, "Messages that have not arrived.")]).with(vec![dead])
+        }
+        Route::Redeliver => Parts::of(vec![ok::<Redelivery>(schemas, "The letter, on its way again.")]),
         Route::ListNamespaces => Parts::of(vec![ok::<NamespaceList>(schemas, "The namespaces.")]),
         Route::CreateNamespace => Parts::of(vec![created::<CreatedNamespace>(
             schemas,

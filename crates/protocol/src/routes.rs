@@ -216,6 +216,10 @@ routes! {
     SetWorkflowSettings: Put "/api/settings/workflows/{workflow}" Admin Workflow [InvalidRequest TooMany],
     /// Lets a workflow have no settings of its own any more.
     RemoveWorkflowSettings: Delete "/api/settings/workflows/{workflow}" Admin Workflow [],
+    /// Lists messages between runs that have not arrived.
+    ListOutbox: Get "/api/outbox" Admin Whole [InvalidRequest],
+    /// Sends a letter of the outbox again, also a dead one.
+    Redeliver: Post "/api/outbox/{letter}/redeliver" Admin Whole [LetterNotFound],
     /// Shows who did what in the namespace, newest first.
     Audit: Get "/api/audit" Admin Whole [InvalidRequest],
     /// Lists the deployment's namespaces.

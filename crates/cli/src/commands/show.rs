@@ -87,6 +87,12 @@ fn heading(run: &RunView, input: Option<&Payload>) {
         "started",
         &format!("{}, {}{by}", words::date(run.created_at), words::distance(run.created_at, now)),
     );
+    if let Some(parent) = &run.parent {
+        field("parent", &parent.to_string());
+    }
+    if run.children > 0 {
+        field("children", &format!("{} that have not ended", run.children));
+    }
     if let Some(life) = &run.life {
         field("life", &words::life(life, now));
     }

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use stepwell_protocol::{
-    Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, RunId, Seq, Timestamp,
+    Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, Problem, RunId, Seq, Timestamp,
     rest::{Act, Deed},
 };
 
@@ -187,6 +187,23 @@ impl Cell {
         }
         self.dispatch(rows, now);
         result
+    }
+
+    /// A person wants a letter to be sent again. Says whether it was dead.
+    pub fn redeliver<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        letter: u64,
+    ) -> Result<bool, Fault<R::Error>> {
+        let now = self.now(clock);
+        let Some(was_dead) = rows.revive_letter(letter, now).map_err(Fault::Storage)? else {
+            let detail = "There is no letter of this name: it has arrived, or never was.";
+            return Err(Problem::new(Code::LetterNotFound, detail).into());
+        };
+        self.object.outbox().hurry();
+        self.dispatch(rows, now);
+        Ok(was_dead)
     }
 
     fn bury_if<R: Rows>(&mut self, rows: &R, letter: u64, is_dead: bool) -> Result<(), Fault<R::Error>> {

@@ -381,6 +381,13 @@ fn a_message_that_does_not_arrive_in_six_days_is_dead_and_visibly_there() {
     assert_eq!(two.letters(), 1, "it is still there");
     assert!(two.rows[0].letters(0, 10).expect("readable").is_empty());
     assert!(two.alarm(0, 60_000).is_empty(), "and is not sent any more");
+    let clock = two.clock();
+    assert!(two.cells[0].redeliver(&two.rows[0], clock, 1).expect("it is there"), "it was dead");
+    let sends = two.sends(0);
+    assert_eq!(sends.len(), 1);
+    two.post(sends, 0);
+    assert_eq!((two.letters(), two.runs()), (0, 2));
+    assert!(two.cells[0].redeliver(&two.rows[0], clock, 1).is_err(), "it has arrived");
 }
 
 #[test]

@@ -165,6 +165,18 @@ pub enum Operation {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ids: Option<Vec<String>>,
     },
+    /// Show what has not arrived of what this cell has written.
+    ShowOutbox {
+        /// Whether only what nobody sends any more.
+        only_dead: bool,
+        /// How many letters at the most.
+        limit: u32,
+    },
+    /// Send a letter again.
+    Redeliver {
+        /// Its number.
+        letter: u64,
+    },
     /// Take what another cell has written.
     Receive {
         /// What it says.
@@ -292,6 +304,8 @@ impl Operation {
             | Self::ActOnAll { .. }
             | Self::Follow { follow: Follow::Cell { .. } }
             | Self::ForgetKeys { .. }
+            | Self::ShowOutbox { .. }
+            | Self::Redeliver { .. }
             | Self::Receive { .. }
             | Self::Consume { .. } => None,
         }
@@ -315,6 +329,8 @@ impl Operation {
             | Self::Act { .. }
             | Self::Follow { .. }
             | Self::ForgetKeys { .. }
+            | Self::ShowOutbox { .. }
+            | Self::Redeliver { .. }
             | Self::Receive { .. }
             | Self::Consume { .. } => false,
         }

@@ -143,6 +143,10 @@ impl Host {
                 Err(Problem::new(Code::Internal, "A stream is opened with a socket, and no other way.")
                     .into())
             }
+            Operation::ShowOutbox { only_dead, limit } => {
+                Ok(Answered::new(200, &self.store.show_outbox(&place, only_dead, limit)?))
+            }
+            Operation::Redeliver { letter } => self.redeliver(&place, letter),
             Operation::Receive { message } => self.receive(&namespace, place, message),
             Operation::Consume { ask } => self.answer_consumer(ask).await,
         }

@@ -4,7 +4,7 @@
 use stepwell_protocol::routes::Route;
 
 use super::{
-    audit, described, error::Refusal, front::Front, issuers, keys, list, namespaces, overview,
+    audit, described, error::Refusal, front::Front, issuers, keys, list, namespaces, outbox, overview,
     request::Incoming, response::Response, runs, sessions, settings, starts, streams,
 };
 
@@ -46,6 +46,8 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::SetSettings => settings::set(front, &body).await,
         Route::SetWorkflowSettings => settings::set_workflow(front, name("workflow"), &body).await,
         Route::RemoveWorkflowSettings => settings::remove_workflow(front, name("workflow")).await,
+        Route::ListOutbox => outbox::list(front, &query).await,
+        Route::Redeliver => outbox::redeliver(front, &name("letter")).await,
         Route::Audit => audit::show(front, &query).await,
         Route::ListNamespaces => namespaces::list(front).await,
         Route::CreateNamespace => namespaces::create(front, &body).await,

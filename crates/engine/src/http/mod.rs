@@ -22,6 +22,7 @@ mod known_namespaces;
 mod list;
 mod namespaces;
 mod need;
+mod outbox;
 mod overview;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod reading;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Awaits, Epoch, Failure, Invocation, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp, signature::Signature,
-    stream::Published,
+    Awaits, Epoch, Failure, Invocation, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
+    signature::Signature, stream::Published,
 };
 
 pub use crate::progress::{Attributes, Progress, Since, Units};

@@ -27,12 +27,15 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
     let mut inner = function.clone();
     inner.attrs.clear();
     inner.vis = syn::Visibility::Inherited;
+    // Within the code, the workflow's name means the workflow: it may invoke itself.
+    let code_ident = Ident::new(&format!("code_of_{ident}"), ident.span());
+    inner.sig.ident = code_ident.clone();
     let output = output_of(&function.sig.output);
     let (input, define) = match function.sig.inputs.get(1) {
         Some(FnArg::Typed(argument)) => {
             let ty = &argument.ty;
             let code = quote!(|ctx: ::stepwell::Ctx, input: #ty| async move {
-                let output = #ident(ctx, input).await?;
+                let output = #code_ident(ctx, input).await?;
                 ::stepwell::__private::encode_output(&output)
             });
             (quote!(#ty), quote!(::stepwell::Workflow::new(#name, #code)))
@@ -40,7 +43,7 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
         // A workflow without an input has nothing to go on with either.
         Some(FnArg::Receiver(_)) | None => {
             let code = quote!(|ctx: ::stepwell::Ctx| async move {
-                let output = #ident(ctx).await?;
+                let output = #code_ident(ctx).await?;
                 ::stepwell::__private::encode_output(&output)
             });
             (quote!(()), quote!(::stepwell::Workflow::without_input(#name, #code)))

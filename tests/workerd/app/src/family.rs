@@ -86,7 +86,7 @@ pub async fn guardian(ctx: Ctx, charge: Charge) -> Result<serde_json::Value> {
         Err(error) => serde_json::json!({
             "code": error.code(),
             "message": error.message(),
-            "child": error.child().map(ToString::to_string),
+            "child": error.child().map(|child| child.run.as_ref().map(ToString::to_string)),
         }),
     })
 }
@@ -94,5 +94,5 @@ pub async fn guardian(ctx: Ctx, charge: Charge) -> Result<serde_json::Value> {
 /// Waits for the signal `go`, and gives what comes with it.
 #[workflow]
 pub async fn ward(ctx: Ctx, _input: serde_json::Value) -> Result<serde_json::Value> {
-    ctx.wait("go").await
+    Ok(ctx.wait("go").await?)
 }

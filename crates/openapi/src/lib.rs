@@ -163,7 +163,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::ListRuns => {
             Parts::of(vec![ok::<RunList>(schemas, "A page of runs, newest first.")]).with(filters(schemas))
         }
-        Route::ShowRun => Parts::of(run(schemas, "The run.")).with(vec![prefer()]),
+        Route::ShowRun | Route::ShowRunByKey => Parts::of(run(schemas, "The run.")).with(vec![prefer()]),
         Route::Why => Parts::of(vec![ok::<Why>(schemas, "Why the run is where it is.")]),
         Route::History => {
             let after =
@@ -173,7 +173,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             Parts::of(vec![ok::<History>(schemas, "A page of its events, in order.")])
                 .with(vec![after, replay])
         }
-        Route::CancelRun => Parts::of(run(schemas, "The run, cancelled.")),
+        Route::CancelRun | Route::CancelRunByKey => Parts::of(run(schemas, "The run, cancelled.")),
         Route::PauseRun => Parts::of(run(schemas, "The run, paused.")),
         Route::ResumeRun | Route::RetryRun => Parts::of(run(schemas, "The run, under way again.")),
         Route::RestartRun => Parts::of(run(schemas, "The run, under way again.")).taking(
@@ -181,7 +181,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             "Where it goes back to; no body is its beginning.",
             false,
         ),
-        Route::SendSignal => {
+        Route::SendSignal | Route::SendSignalByKey => {
             let receipt = schema::<SignalReceipt>(schemas);
             let answers = vec![
                 (200, "A signal of this id was recorded before.", "application/json", receipt.clone()),

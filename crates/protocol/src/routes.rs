@@ -180,6 +180,14 @@ routes! {
     /// Sends a run a signal.
     SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
         [InvalidRequest RunNotFound RunEnded RunUnreadable SignalMismatch TooManySignals CellFull],
+    /// Shows the run that an idempotency key has started, or waits for its end.
+    ShowRunByKey: Get "/api/workflows/{workflow}/by-key/{key}" Read Workflow [InvalidRequest RunNotFound],
+    /// Cancels the run that an idempotency key has started.
+    CancelRunByKey: Post "/api/workflows/{workflow}/by-key/{key}/cancel" Write Workflow
+        [InvalidRequest RunNotFound RunEnded RunUnreadable],
+    /// Sends the run that an idempotency key has started a signal.
+    SendSignalByKey: Post "/api/workflows/{workflow}/by-key/{key}/signals/{name}" Write Workflow
+        [InvalidRequest RunNotFound RunEnded RunUnreadable SignalMismatch TooManySignals CellFull],
     /// Follows a run: what happened, then what happens, until its end.
     FollowRun: Get "/api/executions/{id}/stream" Read Run [InvalidRequest RunNotFound RunUnreadable],
     /// Follows the statuses of all runs.
@@ -255,7 +263,7 @@ impl Route {
 
     /// The largest body that it reads, in bytes.
     pub fn body_bytes_max(self) -> usize {
-        let takes_payload = matches!(self, Self::StartRun | Self::SendSignal);
+        let takes_payload = matches!(self, Self::StartRun | Self::SendSignal | Self::SendSignalByKey);
         if takes_payload { PAYLOAD_BODY_BYTES_MAX } else { BODY_BYTES_MAX }
     }
 

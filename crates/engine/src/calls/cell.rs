@@ -72,6 +72,15 @@ pub enum Operation {
         /// How long the caller waits for the end of the run, if there is one.
         wait_ms: u64,
     },
+    /// Do something to the run that a key has started here.
+    ByKey {
+        /// The workflow that the key belongs to.
+        workflow: String,
+        /// The idempotency key, as the caller knows it.
+        key: String,
+        /// What.
+        ask: ByKey,
+    },
     /// Show a run.
     Get {
         /// Its number.
@@ -222,6 +231,33 @@ pub struct Start {
     pub wait_ms: u64,
 }
 
+/// What is done to a run that is known by its key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ByKey {
+    /// Show it.
+    Get {
+        /// How long the caller waits for the end.
+        wait_ms: u64,
+    },
+    /// Send it a signal.
+    Signal {
+        /// The signal's name.
+        name: String,
+        /// The sender's id for it.
+        id: Option<String>,
+        /// Drawn once for each client request: a call that is delivered again is known by it.
+        nonce: Option<String>,
+        /// What comes with it.
+        payload: Payload,
+    },
+    /// Do something to it.
+    Act {
+        /// What.
+        action: Action,
+    },
+}
+
 /// What somebody wants to follow.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -299,6 +335,7 @@ impl Operation {
             | Self::KeepSweep { .. }
             | Self::Start(_)
             | Self::Reserve { .. }
+            | Self::ByKey { .. }
             | Self::List { .. }
             | Self::Count
             | Self::ActOnAll { .. }
@@ -316,6 +353,7 @@ impl Operation {
         match self {
             Self::Start(_)
             | Self::Reserve { .. }
+            | Self::ByKey { .. }
             | Self::List { .. }
             | Self::ActOnAll { .. }
             | Self::Count => true,
@@ -338,12 +376,19 @@ impl Operation {
 
     /// The workflow that it names.
     pub fn workflow(&self) -> Option<&str> {
-        if let Self::Start(start) = self { Some(&start.workflow) } else { None }
+        if let Self::Start(Start { workflow, .. }) | Self::ByKey { workflow, .. } = self {
+            Some(workflow)
+        } else {
+            None
+        }
     }
 
     /// How many bytes of a payload come with it.
     pub fn payload_bytes(&self) -> usize {
-        if let Self::Start(Start { input: payload, .. }) | Self::Signal { payload, .. } = self {
+        if let Self::Start(Start { input: payload, .. })
+        | Self::Signal { payload, .. }
+        | Self::ByKey { ask: ByKey::Signal { payload, .. }, .. } = self
+        {
             payload.text().len()
         } else {
             0

@@ -441,6 +441,9 @@ impl Rows for Store {
     }
 
     fn key(&self, key: &str) -> Result<Option<StoredKey>, StoreError> {
+        if !self.has_schema()? {
+            return Ok(None);
+        }
         let rows = self.tables.rows("SELECT run, fingerprint FROM keys WHERE key = ?", &[key.into()])?;
         rows.first()
             .map(|row| {

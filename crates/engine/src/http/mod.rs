@@ -7,6 +7,7 @@
 mod audit;
 mod auth;
 mod body;
+mod by_key;
 mod caller;
 mod cookie;
 mod cors;

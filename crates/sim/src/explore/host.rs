@@ -107,12 +107,13 @@ impl World {
         self.sites[cell].alarm_lost |= struck && !self.sites[cell].is_stale(id);
         self.struck |= struck || is_broken || matches!(&result, Err(Fault::Storage(_)));
         self.after_turn(cell, id, cause, batch.as_ref(), result.is_ok());
+        // Whatever becomes of the instance: what it has written may say that it has given up on these.
+        for (number, epoch) in given_up {
+            self.give_up_call(cell, id, number, epoch);
+        }
         if is_broken {
             self.reset(cell, id, cause, batch.as_ref());
             return result;
-        }
-        for (number, epoch) in given_up {
-            self.give_up_call(cell, id, number, epoch);
         }
         for (number, epoch) in calls {
             self.call_program(cell, id, number, epoch, cause);

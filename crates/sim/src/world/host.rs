@@ -130,6 +130,10 @@ impl World {
         }
         self.sites[cell].error_next |= still_errs;
         self.after_turn(cell, id, cause, batch.as_ref(), &reads, result.is_ok());
+        // Whatever becomes of the instance: what it has written may say that it has given up on these.
+        for (number, epoch) in given_up {
+            self.give_up_call(cell, id, number, epoch);
+        }
         if broken {
             // The storage throws from here on: the platform resets the instance, and the write stands.
             self.note(|| format!("cell {cell}: written, but an error came back"));
@@ -157,9 +161,6 @@ impl World {
         if batch.is_some() {
             let delay_ms = if self.rng.percent(70) { 0 } else { self.rng.between(1, 25) };
             self.put(delay_ms, Event::Flush(cell, id));
-        }
-        for (number, epoch) in given_up {
-            self.give_up_call(cell, id, number, epoch);
         }
         for (number, epoch) in calls {
             self.call_program(cell, id, number, epoch, cause);

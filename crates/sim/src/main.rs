@@ -202,7 +202,7 @@ fn print(sum: &Sweep, seconds: f64) {
     for (kind, count) in &sum.faults {
         println!("  {count:>9} {kind}");
     }
-    let possible = coverage::PHASES.len() * coverage::INPUTS.len() - coverage::IMPOSSIBLE.len();
+    let possible = coverage::possible();
     println!("{} of {possible} pairs of phase and input were met", possible - sum.coverage.missing().len());
 }
 

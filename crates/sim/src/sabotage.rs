@@ -96,11 +96,17 @@ pub enum Sabotage {
     UnreadSignalLost,
     /// Signals that nobody has taken are deleted with what an earlier life has left behind.
     KeptSignalErased,
+    /// A key that is revoked stays as it is on disk.
+    RevocationLost,
+    /// A cell that remembers a key is not written down.
+    WatcherLost,
+    /// A cell says that it has forgotten a key, and has not.
+    WordUnheard,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 48] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -146,5 +152,8 @@ impl Sabotage {
         Self::TrailerLost,
         Self::UnreadSignalLost,
         Self::KeptSignalErased,
+        Self::RevocationLost,
+        Self::WatcherLost,
+        Self::WordUnheard,
     ];
 }

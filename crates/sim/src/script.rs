@@ -83,6 +83,20 @@ pub enum Action {
         /// For how long.
         wait_ms: u64,
     },
+    /// Makes a key.
+    CreateKey,
+    /// Revokes a key.
+    RevokeKey {
+        /// The action that has made it.
+        create: usize,
+    },
+    /// Shows a key.
+    UseKey {
+        /// The action that has made it.
+        create: usize,
+        /// To which cell; to the catalog, if to none.
+        cell: Option<usize>,
+    },
 }
 
 /// What a person can do to a run by hand.
@@ -212,6 +226,7 @@ impl Script {
         let delete_slice = keep_for_a_while(seed, &mut actions);
         let mut faults = faults(&mut rng, cells, heal_at_ms, &actions);
         let queue = queue(seed, &mut actions, &mut faults, heal_at_ms);
+        keys(seed, cells, &mut actions, &mut faults, heal_at_ms);
         deliver_again(seed, cells, &mut faults, heal_at_ms);
         stand_still(seed, cells, &mut faults, heal_at_ms);
         Self {
@@ -226,6 +241,13 @@ impl Script {
             noise: Noise { lose: rng.below(4), duplicate: rng.below(6), delay: rng.below(6) },
             heal_at_ms,
         }
+    }
+}
+
+impl Script {
+    /// Whether anybody needs a catalog.
+    pub fn has_keys(&self) -> bool {
+        self.actions.iter().any(|(_, action)| matches!(action, Action::CreateKey))
     }
 }
 
@@ -388,6 +410,53 @@ fn queue(seed: u64, actions: &mut [(u64, Action)], faults: &mut Vec<(u64, Fault)
         }
     }
     has_queue
+}
+
+/// In some worlds there are keys, which are made, shown and revoked, while the catalog breaks too. It is known as the
+/// cell after the last one. Drawn apart, like the queue.
+fn keys(
+    seed: u64,
+    cells: usize,
+    actions: &mut Vec<(u64, Action)>,
+    faults: &mut Vec<(u64, Fault)>,
+    heal_at_ms: u64,
+) {
+    let mut rng = Rng::new(hash(&format!("keys {seed}")));
+    if !rng.percent(45) {
+        return;
+    }
+    for _ in 0..rng.between(2, 5) {
+        let (create, made) = (actions.len(), rng.between(0, heal_at_ms / 2));
+        actions.push((made, Action::CreateKey));
+        let revoked = made + rng.between(200, 6_000);
+        for _ in 0..rng.between(3, 9) {
+            let cell = usize::try_from(rng.below(cells as u64 + 1)).expect("small");
+            let cell = (cell < cells).then_some(cell);
+            actions.push((made + rng.between(50, 9_000), Action::UseKey { create, cell }));
+        }
+        if rng.percent(75) {
+            actions.push((revoked, Action::RevokeKey { create }));
+            if rng.percent(30) {
+                actions.push((revoked + rng.below(2_000), Action::RevokeKey { create }));
+            }
+        }
+    }
+    let catalog = cells;
+    for _ in 0..rng.between(4, 12) {
+        let fault = match rng.below(13) {
+            0..=1 => Fault::Crash(catalog),
+            2..=3 => Fault::CrashBeforeCommit(catalog),
+            4..=5 => Fault::CrashAfterCommit(catalog),
+            6 => Fault::DeliveredAgain(catalog),
+            7 => Fault::CrashInRecovery(catalog),
+            8 => Fault::CommitThenError(catalog),
+            9 => Fault::RefuseWrites(catalog, rng.between(5, 3_000)),
+            10 => Fault::AlarmDropped(catalog),
+            11 => Fault::SecondInstance(catalog),
+            _ => Fault::ClockBack(catalog, rng.between(1, 5_000)),
+        };
+        faults.push((rng.between(1, heal_at_ms - 1), fault));
+    }
 }
 
 /// Some runs become those of other workflows, with what these need. All starts of one key change in the same way.

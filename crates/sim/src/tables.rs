@@ -1,7 +1,6 @@
 //! The tables of one cell, as they are on disk: rows, journal, keys, signals.
 //!
-//! What the engine's SQL does, in maps. A [`Write`] is one transaction, a [`Batch`] what one turn has written,
-//! its alarm included: a disk takes all of a batch or nothing.
+//! What the engine's SQL does, in maps. A [`Write`] is one transaction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,6 +12,8 @@ use stepwell_core::{
     run::{Cut, Entry, Run, Tail, Trailer},
 };
 use stepwell_protocol::{Event, Payload, Place, Record, RunId, Seq, Timestamp};
+
+use crate::host::{self, Disk};
 
 /// A run row.
 #[derive(Clone, Debug)]
@@ -90,29 +91,8 @@ pub struct Write {
     pub entries: Vec<Entry>,
 }
 
-/// Who has caused a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// A client.
-    Request,
-    /// A program, by its number.
-    Program(u32),
-    /// The end of a program's call.
-    CallEnded,
-    /// The alarm.
-    Alarm,
-}
-
 /// What one turn has written.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// Who has caused it.
-    pub cause: Cause,
-    /// In order.
-    pub writes: Vec<Write>,
-    /// What the alarm was set to.
-    pub alarm: Option<Timestamp>,
-}
+pub type Batch = host::Batch<Write>;
 
 /// The tables of one cell.
 #[derive(Clone, Debug, Default)]
@@ -133,9 +113,10 @@ pub struct Tables {
     pub by_wake: BTreeSet<(Timestamp, u64)>,
 }
 
-impl Tables {
-    /// Takes a transaction. Says what is wrong with it, if a constraint would have refused it.
-    pub fn apply(&mut self, write: &Write) -> Result<(), String> {
+impl Disk for Tables {
+    type Write = Write;
+
+    fn apply(&mut self, write: &Write) -> Result<(), String> {
         let mut refused = None;
         if let Some(row) = &write.row {
             if write.is_new && self.runs.contains_key(&write.number) {
@@ -192,7 +173,9 @@ impl Tables {
         }
         refused.map_or(Ok(()), Err)
     }
+}
 
+impl Tables {
     /// How many rows belong to a run besides its own.
     pub fn belongings(&self, number: u64) -> usize {
         self.journal(number).len() + self.signal_ids(number).len()

@@ -7,6 +7,7 @@ mod acks;
 mod deleted;
 mod durable;
 mod end;
+mod keys;
 mod lives;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +41,10 @@ pub struct Checker {
     begun: BTreeMap<(usize, u64, Epoch), u32>,
     /// Keys whose run was deleted.
     freed: BTreeSet<String>,
+    /// Keys of the catalog whose clients were told that they were made.
+    created_keys: BTreeSet<String>,
+    /// Those whose clients were told that they were revoked.
+    revoked_keys: BTreeSet<String>,
     cells: usize,
 }
 
@@ -105,6 +110,8 @@ impl Checker {
             cancelled: Vec::new(),
             begun: BTreeMap::new(),
             freed: BTreeSet::new(),
+            created_keys: BTreeSet::new(),
+            revoked_keys: BTreeSet::new(),
             cells,
         }
     }

@@ -18,10 +18,10 @@ use stepwell_protocol::{
 use super::state::{Message, Program, Said, World};
 use crate::{
     check::Holder,
+    host::Cause,
     outside::{self, Effect, Received},
     rng::hash64,
     sabotage::Sabotage,
-    tables::Cause,
     world::{refused, short},
 };
 
@@ -60,7 +60,7 @@ impl World {
         };
         self.programs.insert(name, Rc::new(program));
         if let Some(instance) = self.sites[cell].instance_mut(id) {
-            instance.calls.insert(number, (epoch, name));
+            instance.own.calls.insert(number, (epoch, name));
         }
         if cause == Cause::Alarm && self.is(Sabotage::AlarmAwaitsDispatch) {
             self.sites[cell].awaited.push(name);

@@ -27,11 +27,10 @@ use super::{
 };
 use crate::{
     check::Holder,
+    host::{Cause, Refused},
     outside::{self, Deed, Message, Received, Wire},
     rng::hash64,
     sabotage::Sabotage,
-    store::Refused,
-    tables::Cause,
 };
 
 /// How often a program may wake itself before something else happens.
@@ -103,10 +102,10 @@ impl World {
             return;
         };
         let Some(name) = self.new_program(cell, id, &activation) else { return };
-        let Some(instance) = self.sites[cell].instance(id) else { return };
-        instance.calls.insert(number, (epoch, name));
+        let Some(instance) = self.sites[cell].instance_mut(id) else { return };
+        instance.own.calls.insert(number, (epoch, name));
         if cause == Cause::Alarm && self.is(Sabotage::AlarmAwaitsDispatch) {
-            self.sites[cell].awaited.push(name);
+            self.sites[cell].platform.awaited.push(name);
         }
         self.send(cell, id, Outgoing::Begin(name));
     }
@@ -146,7 +145,16 @@ impl World {
     /// Something leaves for good.
     pub(super) fn release(&mut self, outgoing: Outgoing) {
         let copies = self.network();
+        let mut arrives = |event: &Event| {
+            for delay_ms in &copies {
+                self.put(*delay_ms, event.clone());
+            }
+        };
         match outgoing {
+            Outgoing::Ask(question) => arrives(&Event::Question(question)),
+            Outgoing::Told(question, answer) => arrives(&Event::Told(question, answer)),
+            Outgoing::Tell(telling) => arrives(&Event::Telling(telling)),
+            Outgoing::Forgot(telling) => arrives(&Event::Forgot(telling)),
             Outgoing::Response(request, response) => {
                 for delay_ms in copies {
                     self.put(delay_ms, Event::Response(request, response.clone()));
@@ -354,8 +362,8 @@ impl World {
                 });
                 let answer = refused(news);
                 if matches!(&answer, Answer::Go { news, .. } if news.is_empty()) {
-                    if let Some(instance) = self.sites[cell].instance(id) {
-                        instance.listeners.entry(number).or_default().push(listener);
+                    if let Some(instance) = self.sites[cell].instance_mut(id) {
+                        instance.own.listeners.entry(number).or_default().push(listener);
                     }
                     return;
                 }

@@ -188,7 +188,12 @@ impl Progressing {
                 self.not_before = Some(*retry_at);
             }
             // Nobody has to signal it anything, and it has no sleeps.
-            Event::SignalReceived { .. } | Event::StepBegun { .. } | Event::TimerFired { .. } => {}
+            Event::SignalReceived { .. }
+            | Event::StepBegun { .. }
+            | Event::TimerFired { .. }
+            | Event::ChildInvoked { .. }
+            | Event::ChildStarted { .. }
+            | Event::ChildFinished { .. } => {}
         }
     }
 
@@ -250,7 +255,10 @@ impl Progressing {
             Command::StepSucceeded { output, .. } if then.cell == self.cell => {
                 output.decode::<Slice>().map_or(0.0, |slice| share(&slice.acted))
             }
-            Command::StepSucceeded { .. } | Command::StepBegun { .. } | Command::StepFailed { .. } => 0.0,
+            Command::StepSucceeded { .. }
+            | Command::StepBegun { .. }
+            | Command::StepFailed { .. }
+            | Command::ChildInvoked { .. } => 0.0,
         };
         let cells = u32::try_from(self.places.len().max(1)).unwrap_or(u32::MAX);
         let done = u32::try_from(then.cell).unwrap_or(u32::MAX);

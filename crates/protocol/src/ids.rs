@@ -88,6 +88,18 @@ impl FromStr for Place {
     }
 }
 
+impl Serialize for Place {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
 /// A run's id: its cell's place, its number in that cell, and a random part.
 ///
 /// The place lets any request find the run without a look-up. The number is the row's key, so the id

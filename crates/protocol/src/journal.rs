@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize, de::Error as _};
 
-use crate::{Code, Payload, Seq, Timestamp};
+use crate::{Code, OnClose, Payload, Place, RunId, Seq, Timestamp};
 
 /// What kind of thing a program waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +18,8 @@ pub enum OpKind {
     Sleep,
     /// A wait for a signal.
     Wait,
+    /// A run that this one invokes.
+    Child,
 }
 
 impl OpKind {
@@ -27,6 +29,7 @@ impl OpKind {
             Self::Step => "step",
             Self::Sleep => "sleep",
             Self::Wait => "wait",
+            Self::Child => "child",
         }
     }
 }
@@ -36,7 +39,7 @@ impl OpKind {
 /// Written `step:0:charge`: the name comes last, so it may hold any character.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Op {
-    /// Step, sleep or wait.
+    /// Step, sleep, wait or child.
     pub kind: OpKind,
     /// The name that the program gave.
     pub name: String,
@@ -72,6 +75,7 @@ impl FromStr for Op {
             "step" => OpKind::Step,
             "sleep" => OpKind::Sleep,
             "wait" => OpKind::Wait,
+            "child" => OpKind::Child,
             _ => return Err(NotAnOp),
         };
         let occurrence = occurrence.parse().map_err(|_| NotAnOp)?;
@@ -216,6 +220,48 @@ pub enum Event {
         /// Since when the run waited for it; absent if it did not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Timestamp>,
+    },
+    /// The run has invoked a child.
+    #[serde(rename = "child_invoked")]
+    ChildInvoked {
+        /// The invocation.
+        op: Op,
+        /// The child's workflow.
+        workflow: String,
+        /// The cell that gets the child.
+        to: Place,
+        /// Whether the run goes on as soon as the child is started.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        detached: bool,
+        /// What becomes of the child when the run does not wait for it any more.
+        #[serde(default, skip_serializing_if = "OnClose::is_cancel")]
+        on_close: OnClose,
+    },
+    /// A child was started that the run does not wait for.
+    #[serde(rename = "child_started")]
+    ChildStarted {
+        /// The invocation.
+        op: Op,
+        /// Where that is in the journal.
+        invoked: Seq,
+        /// The child.
+        run: RunId,
+        /// Whether nobody is told of its end.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        abandoned: bool,
+    },
+    /// A child has ended, could not be started, or the run has waited for it for long enough.
+    #[serde(rename = "child_finished")]
+    ChildFinished {
+        /// The invocation.
+        op: Op,
+        /// Where that is in the journal.
+        invoked: Seq,
+        /// The child, if there is one and it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
+        /// What it gave.
+        outcome: Outcome,
     },
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Owns: the words that engine, SDKs and clients share: ids and times, the [`journal`] as it is stored
 //! and as programs read it, the [`program`] protocol (activate, commit, answer), the [`rest`] bodies and
-//! their [`routes`], what a [`stream`] shows, the [`signature`] of an activation, and the [`problem`] codes.
+//! their [`routes`], [`child`] runs, what a [`stream`] shows, the [`signature`] of an activation, and the [`problem`] codes.
 //! Does not own: any decision. Nothing here reads a clock or does I/O.
 //!
 //! Stored and sent enums are externally tagged with explicit names; a name is never reused, a field is
 //! only ever added with a default, so that the release before this one can read what this one writes.
 
 pub mod access;
+pub mod child;
 pub mod export;
 pub mod ids;
 pub mod journal;
@@ -28,6 +29,7 @@ pub mod stream;
 pub mod text;
 pub mod time;
 
+pub use child::{Awaits, Invocation, OnClose, Parent};
 pub use ids::{Epoch, Place, RunId, Seq};
 pub use journal::{Event, Failure, Op, OpKind, Outcome, Record};
 pub use life::Life;

@@ -86,6 +86,12 @@ pub enum Code {
     HostNotAllowed,
     /// The run has as many signals as it may.
     TooManySignals,
+    /// The child run was cancelled.
+    ChildCancelled,
+    /// The child run was waited for as long as it might take.
+    ChildTimedOut,
+    /// The run has as many children as it may, or stands below too many others.
+    TooManyChildren,
     /// What is stored of the run cannot be read.
     RunUnreadable,
     /// Something is wrong in Stepwell itself.
@@ -99,7 +105,7 @@ pub enum Code {
 
 impl Code {
     /// Every code that this release knows.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 43] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -133,6 +139,9 @@ impl Code {
         Self::Misconfigured,
         Self::HostNotAllowed,
         Self::TooManySignals,
+        Self::ChildCancelled,
+        Self::ChildTimedOut,
+        Self::TooManyChildren,
         Self::RunUnreadable,
         Self::Internal,
         Self::AppUnreachable,
@@ -176,6 +185,9 @@ impl Code {
             | Self::Diverged
             | Self::NotDurable
             | Self::Panicked
+            | Self::ChildCancelled
+            | Self::ChildTimedOut
+            | Self::TooManyChildren
             | Self::AppKeyMissing
             | Self::ActivationUnverified
             | Self::Misconfigured
@@ -228,6 +240,9 @@ impl Code {
             Self::Misconfigured => "misconfigured",
             Self::HostNotAllowed => "host_not_allowed",
             Self::TooManySignals => "too_many_signals",
+            Self::ChildCancelled => "child_cancelled",
+            Self::ChildTimedOut => "child_timed_out",
+            Self::TooManyChildren => "too_many_children",
             Self::RunUnreadable => "run_unreadable",
             Self::Internal => "internal",
             Self::Unknown => "unknown",
@@ -280,6 +295,9 @@ impl Code {
             Self::Misconfigured => "The deployment is misconfigured",
             Self::HostNotAllowed => "This development server does not answer to that host",
             Self::TooManySignals => "The run has too many signals",
+            Self::ChildCancelled => "The child run was cancelled",
+            Self::ChildTimedOut => "The child run took too long",
+            Self::TooManyChildren => "There are too many child runs",
             Self::RunUnreadable => "The stored run cannot be read",
             Self::Internal => "Something is wrong in Stepwell",
             Self::Unknown => "A problem that this release does not know",

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Epoch, Failure, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp, signature::Signature,
-    stream::Published,
+    Awaits, Epoch, Failure, Invocation, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
+    signature::Signature, stream::Published,
 };
 
 pub use crate::progress::{Attributes, Progress, Since, Units};
@@ -327,6 +327,14 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         took_ms: Option<u64>,
     },
+    /// The run invokes a child.
+    #[serde(rename = "child_invoked")]
+    ChildInvoked {
+        /// The invocation.
+        op: Op,
+        /// What is invoked.
+        invocation: Box<Invocation>,
+    },
 }
 
 /// What a program does after a commit.
@@ -430,6 +438,20 @@ pub enum Open {
         /// When it may begin.
         at: Timestamp,
     },
+    /// A child.
+    #[serde(rename = "child")]
+    Child {
+        /// The invocation.
+        op: Op,
+        /// Where that is in the journal.
+        invoked: Seq,
+        /// What of it.
+        #[serde(default, skip_serializing_if = "Awaits::is_finished")]
+        awaits: Awaits,
+        /// For how long at the most.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
+    },
 }
 
 impl Open {
@@ -439,7 +461,8 @@ impl Open {
             Self::Sleep { op, .. }
             | Self::SleepUntil { op, .. }
             | Self::Wait { op, .. }
-            | Self::Retry { op, .. } => op,
+            | Self::Retry { op, .. }
+            | Self::Child { op, .. } => op,
         }
     }
 }

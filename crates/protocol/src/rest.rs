@@ -121,6 +121,12 @@ pub struct RunView {
     /// Its present life, if it has begun anew; absent in the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<Life>,
+    /// The run that has invoked it, if it is a child.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<RunId>,
+    /// How many children it has that have not ended, as far as it hears of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub children: u32,
     /// How often its program was called.
     pub activations: u32,
     /// Its tags.
@@ -141,6 +147,11 @@ pub struct RunView {
     /// The step that its program is at work on; known of steps that take longer than 20 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_step: Option<CurrentStep>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A step that a program is at work on.

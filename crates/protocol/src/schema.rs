@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::{Op, Payload, RunId, access::Permission};
+use crate::{Op, Payload, Place, RunId, access::Permission};
 
 impl JsonSchema for Payload {
     fn schema_name() -> Cow<'static, str> {
@@ -13,6 +13,20 @@ impl JsonSchema for Payload {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "description": "Any JSON value: Stepwell carries it and does not look into it." })
+    }
+}
+
+impl JsonSchema for Place {
+    fn schema_name() -> Cow<'static, str> {
+        "Place".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "Names a cell: the pool, its generation, and the cell's number.",
+            "pattern": "^[a-z0-9]+-[0-9]+-[0-9]+$"
+        })
     }
 }
 
@@ -38,8 +52,8 @@ impl JsonSchema for Op {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "A step, sleep or wait: `kind:occurrence:name`.",
-            "pattern": "^(step|sleep|wait):[0-9]+:"
+            "description": "A step, sleep, wait or child: `kind:occurrence:name`.",
+            "pattern": "^(step|sleep|wait|child):[0-9]+:"
         })
     }
 }

@@ -104,7 +104,7 @@ impl Cell {
         let (mut failed, mut cuts) = (BTreeMap::new(), Vec::new());
         let mut last = None;
         each(rows, run, Sought::FailedSteps, Seq(0), |record| {
-            if let Event::StepFinished { op, .. } = record.event {
+            if let Event::StepFinished { op, .. } | Event::ChildFinished { op, .. } = record.event {
                 if !last.is_some_and(is_beside) {
                     failed.clear();
                 }

@@ -27,8 +27,10 @@ impl<R: Rows> Machine<R> for Cell {
         next
     }
 
-    fn first_due(&mut self, rows: &R, _now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
-        rows.wake_after((Timestamp::default(), 0)).map_err(Fault::Storage)
+    fn first_due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
+        let first = rows.wake_after((Timestamp::default(), 0)).map_err(Fault::Storage)?;
+        let letter = self.object.first_letter(rows, now).map_err(Fault::Storage)?;
+        Ok([first, letter].into_iter().flatten().min())
     }
 }
 

@@ -6,7 +6,7 @@ use stepwell_protocol::{
     rest::{Act, RunView},
 };
 
-use super::{CALLS_MAX, Cell, Order, Rows, alarm::next_look, counts::counts_as};
+use super::{CALLS_MAX, Cell, Mail, Order, Rows, alarm::next_look, counts::counts_as};
 use crate::{
     object::{Fault, Hosted as _, LOOK_AGAIN_MS},
     run::{CallEnd, Decision, Effect, Entry, Input, Phase, Run, Session, Slot, with_result},
@@ -47,8 +47,21 @@ impl Cell {
         act: Option<Act>,
         input: impl FnOnce(Option<Slot>) -> Input,
     ) -> Result<Decision, Fault<R::Error>> {
+        self.drive_mail(rows, now, run, act, None, input)
+    }
+
+    /// The same, with the end of a letter that has arrived.
+    pub(super) fn drive_mail<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        run: Run,
+        act: Option<Act>,
+        done: Option<u64>,
+        input: impl FnOnce(Option<Slot>) -> Input,
+    ) -> Result<Decision, Fault<R::Error>> {
         let number = run.id.number;
-        let driven = self.record(rows, now, run, act, input);
+        let driven = self.record(rows, now, run, act, done, input);
         if let Err(Fault::Storage(_)) = &driven {
             self.refusals.note(now, number);
         }
@@ -61,6 +74,7 @@ impl Cell {
         now: Timestamp,
         run: Run,
         act: Option<Act>,
+        done: Option<u64>,
         input: impl FnOnce(Option<Slot>) -> Input,
     ) -> Result<Decision, Fault<R::Error>> {
         let run = self.release(rows, now, run)?;
@@ -69,18 +83,23 @@ impl Cell {
         if !decision.entries.is_empty() {
             decision.entries.extend(act.map(Entry::ActedOn));
         }
+        let invoked = std::mem::take(&mut decision.invoked);
+        let mail = Mail { post: self.mail_of(rows, now, &run, &mut decision.entries, invoked)?, done };
         let counted_as = counts_as(&run);
         let mut next = run;
         if !decision.entries.is_empty() {
             let (before, status, head) = (next.wake_at(), next.status(), next.head);
             next.apply_all(&decision.entries);
             next.spend(before, &decision.entries);
+            next.spend_mail(&mail);
             self.watching.stamp(now, &mut next, status, &decision.entries);
             if self.telling.is_last_word_of(&next) {
                 self.tell_all(rows, now, head, &mut next)?;
             }
             if decision.entries.iter().any(Entry::is_stored) {
-                rows.commit(&next, before, &decision.entries).map_err(|error| self.lose_count(error))?;
+                rows.commit(&next, before, &decision.entries, &mail)
+                    .map_err(|error| self.lose_count(error))?;
+                self.posted(&mail.post);
                 if self.refusals.clear(next.id.number) {
                     // Alarms have passed it over; whatever it waits for may be due since.
                     self.look_again(now);
@@ -89,6 +108,9 @@ impl Cell {
                 self.look_after_remains(&next, &decision.entries);
             }
             self.recount(&next, counted_as, counts_as(&next));
+        }
+        if let Some(letter) = mail.done.filter(|_| decision.entries.is_empty()) {
+            rows.forget_letter(letter).map_err(Fault::Storage)?;
         }
         self.settle(now, &next, &decision);
         Ok(decision)
@@ -163,6 +185,7 @@ impl Cell {
         } else if let Some(at) = self.window.next_change(now) {
             self.object.arm_by(now, at);
         }
+        self.send_mail(rows, now);
     }
 
     fn give_places<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {

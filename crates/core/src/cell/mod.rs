@@ -14,6 +14,7 @@ mod counts;
 mod drive;
 mod keys;
 mod live;
+mod mail;
 mod queued;
 mod recent;
 mod refusals;
@@ -41,6 +42,7 @@ pub use counts::{COUNT_SLICE, Counted, Tally};
 pub use drive::no_such_run;
 pub use keys::{Reserved, scoped_key};
 pub use live::{LIVE_MAX, LIVE_OF_WORKFLOW_MAX};
+pub use mail::{Chance, Mail, child_key};
 pub use queued::{Claim, NUDGE_AGAIN_MS, OVERFLOW_MS, QUEUED_MAX};
 pub use recent::{LOOK_BACK, NONCES_MAX};
 pub use requests::{NewRun, Started};
@@ -54,6 +56,7 @@ pub use unreadable::{LOOK_AT_UNREADABLE_MS, readable_again, unreadable};
 use self::{live::Live, queued::Nudges, telling::Telling, watching::Watching};
 use crate::{
     object::{Hosted, Object},
+    pools::Pool,
     run::{LEASE_MS, Phase, Run, SignalLimits},
     window::Window,
 };
@@ -78,6 +81,10 @@ pub struct Cell {
     window: Window,
     /// What every activation may do.
     budget: Option<Budget>,
+    /// The cells that children go to; their own parent's, if that is not said.
+    pool: Option<Pool>,
+    /// How long a child is kept if its workflow does not say it; for ever, if that is not said.
+    retention_ms: Option<u64>,
     /// How many signals each run is sent.
     signal_limits: SignalLimits,
     /// Programs that were called since the last request or alarm.
@@ -160,6 +167,8 @@ impl Cell {
             inputs: BTreeMap::new(),
             window: Window::new(window),
             budget: None,
+            pool: None,
+            retention_ms: None,
             signal_limits: SignalLimits::default(),
             calls_made: 0,
             queue: None,
@@ -185,6 +194,12 @@ impl Cell {
     #[must_use]
     pub fn with_budget(self, budget: Budget) -> Self {
         Self { budget: Some(budget), ..self }
+    }
+
+    /// Spreads children over a pool, and keeps them for so long if their workflows do not say it.
+    #[must_use]
+    pub fn with_pool(self, pool: Pool, retention_ms: Option<u64>) -> Self {
+        Self { pool: Some(pool), retention_ms, ..self }
     }
 
     /// Bounds how many signals each run is sent.

@@ -1,7 +1,7 @@
 //! What clients ask of a cell.
 
 use stepwell_protocol::{
-    Code, Payload, Place, RunId, Timestamp,
+    Code, Parent, Payload, Place, RunId, Timestamp,
     program::Dispatch,
     rest::{RunView, Why},
 };
@@ -37,6 +37,8 @@ pub struct NewRun {
     pub key: Option<KeyRow>,
     /// Who starts it; nobody in particular, if that is not said.
     pub by: Option<String>,
+    /// Who has invoked it, if it is a child.
+    pub parent: Option<Parent>,
 }
 
 /// A run that was started, now or before.
@@ -78,6 +80,7 @@ impl Cell {
             key: new.key.as_ref().map(|key| key.key.clone()),
             tags: new.tags,
             started_by: new.by,
+            parent: new.parent,
         };
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);

@@ -2,17 +2,15 @@
 
 use stepwell_protocol::{Event, Op, Outcome, Payload, Place, Record, Seq, Timestamp, program::RawPage};
 
-use super::Tally;
+use super::{Mail, Tally};
 use crate::{
+    object::Letters,
     run::{Cut, Entry, Run},
     stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
 
 /// The rows of one cell. Every method that writes is one transaction: all of it or nothing.
-pub trait Rows {
-    /// Why the storage failed.
-    type Error;
-
+pub trait Rows: Letters {
     /// Whether an error says that what is stored of one run cannot be read. To try again would not help, and other
     /// runs are not affected; any other error is the storage's.
     fn is_unreadable(error: &Self::Error) -> bool;
@@ -40,8 +38,17 @@ pub trait Rows {
     /// life. `run` is the
     /// state after them, `wake_before` its wake time before. The last of the journal rows has the run's trailer
     /// ([`Run::trailer`]) beside it.
-    fn commit(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry])
-    -> Result<(), Self::Error>;
+    /// And what it writes to other objects, and the end of a letter that has arrived.
+    fn commit(
+        &self,
+        run: &Run,
+        wake_before: Option<Timestamp>,
+        entries: &[Entry],
+        mail: &Mail,
+    ) -> Result<(), Self::Error>;
+
+    /// The namespace of this cell.
+    fn namespace(&self) -> Result<String, Self::Error>;
 
     /// What has become of a key.
     fn key(&self, key: &str) -> Result<Option<StoredKey>, Self::Error>;
@@ -127,7 +134,7 @@ pub trait Rows {
 pub enum Sought<'a> {
     /// Whatever there is.
     Any,
-    /// Steps that failed for good.
+    /// Steps that failed for good, and children that failed.
     FailedSteps,
     /// All about one operation.
     Of(&'a Op),
@@ -140,20 +147,27 @@ impl Sought<'_> {
     pub fn fits(&self, event: &Event) -> bool {
         match self {
             Self::Any => true,
-            Self::FailedSteps => matches!(event, Event::StepFinished { outcome: Outcome::Err(_), .. }),
+            Self::FailedSteps => matches!(
+                event,
+                Event::StepFinished { outcome: Outcome::Err(_), .. }
+                    | Event::ChildFinished { outcome: Outcome::Err(_), .. }
+            ),
             Self::Of(op) => op_of(event) == Some(*op),
             Self::Signals => matches!(event, Event::SignalReceived { .. }),
         }
     }
 }
 
-/// The step, sleep or wait that an event is about.
+/// The step, sleep, wait or child that an event is about.
 pub(super) fn op_of(event: &Event) -> Option<&Op> {
     match event {
         Event::StepFinished { op, .. }
         | Event::StepBegun { op }
         | Event::StepRetrying { op, .. }
-        | Event::TimerFired { op, .. } => Some(op),
+        | Event::TimerFired { op, .. }
+        | Event::ChildInvoked { op, .. }
+        | Event::ChildStarted { op, .. }
+        | Event::ChildFinished { op, .. } => Some(op),
         Event::SignalReceived { .. } => None,
     }
 }

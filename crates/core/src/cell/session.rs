@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     object::{Fault, Hosted as _},
-    run::{Entry, Input, Reply, Run, check_op},
+    run::{Entry, Input, Reply, Run, check_op, invocations},
 };
 
 impl Cell {
@@ -150,7 +150,12 @@ impl Cell {
                 Err(fault @ (Fault::Storage(_) | Fault::Moved(_))) => return Err(fault),
             }
         }
-        let decision = self.drive(rows, now, number, |_| Input::Commit { commit, hash })?;
+        let run = self.run(rows, number)?;
+        let homes = match invocations(&commit.commands) {
+            0 => Vec::new(),
+            count => self.homes(&run, count),
+        };
+        let decision = self.drive_run(rows, now, run, None, |_| Input::Commit { commit, hash, homes })?;
         // What it was at work on may have ended.
         self.steps.remove(&number);
         // Progress may have given the window back to others.

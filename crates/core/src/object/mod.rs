@@ -1,6 +1,7 @@
 //! What all kinds of objects have in common: a clock that never goes back, one alarm, and what a host has to do for them.
 //!
-//! Owns: when the alarm must fire, and how an instance finds out that it was lost.
+//! Owns: when the alarm must fire, how an instance finds out that it was lost, and what was written to other objects
+//! ([`Outbox`]).
 //! Does not own: what is due. A machine holds an [`Object`], and says by [`Machine`] what it does when something is due
 //! and when that is; its rows are its own.
 //!
@@ -12,11 +13,18 @@
 
 mod address;
 mod alarm;
+mod letter;
+mod outbox;
 
 use stepwell_protocol::{Place, Problem, Timestamp};
 
 pub use address::{Address, Kind, NoAddress};
 use alarm::Alarm;
+pub use letter::{Delivery, Envelope, LETTER_BYTES_MAX, LETTER_MESSAGES_MAX, Letter, Message, Receipt};
+pub use outbox::{
+    ANSWER_MS, Arrival, DEAD_AFTER_MS, IN_FLIGHT_MAX, IN_FLIGHT_TO_ONE_MAX, KNOWN_MAX, Letters, Outbox,
+    SEND_AGAIN_MS_MAX, SENDS_MAX, Sending, Slip,
+};
 
 /// How long a dead instance stays unnoticed at the most while there is something to do, if nobody asks it anything.
 pub const DEAD_MAN_MS: u64 = 5_000;
@@ -34,15 +42,20 @@ pub struct Object<O> {
     /// The latest time that was seen: the clock may be set back, an object's time never is.
     latest: Timestamp,
     alarm: Alarm,
+    /// What it has written to others.
+    outbox: Outbox,
+    sends: Vec<Sending>,
     orders: Vec<O>,
 }
 
 /// What the host has to do in the same turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[must_use = "orders that are not performed are lost"]
 pub struct Orders<O> {
     /// Set the alarm. Whether it can be set or not, the rest is done as well; if not, the machine is told so.
     pub arm: Option<Timestamp>,
+    /// Send these messages, and say what became of each.
+    pub send: Vec<Sending>,
     /// What only this kind of object has to have done, in this order.
     pub own: Vec<O>,
 }
@@ -90,7 +103,11 @@ pub trait Hosted {
     /// What the host has to do now. To be asked for after every call, whether it failed or not.
     fn take_orders(&mut self) -> Orders<Self::Order> {
         let object = self.object();
-        Orders { arm: object.alarm.take(), own: std::mem::take(&mut object.orders) }
+        Orders {
+            arm: object.alarm.take(),
+            send: std::mem::take(&mut object.sends),
+            own: std::mem::take(&mut object.orders),
+        }
     }
 
     /// The alarm could not be set: what was ordered does not hold.
@@ -129,6 +146,7 @@ pub trait Machine<R>: Hosted {
     fn alarm(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<Self::Error>> {
         let now = self.now(clock);
         self.begin();
+        self.object().outbox.begin();
         self.object().alarm.fired();
         let next = self.due(rows, now);
         let object = self.object();
@@ -152,6 +170,7 @@ pub trait Machine<R>: Hosted {
     /// has loaded looks at all rows anyway.
     fn repair(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<Self::Error>> {
         self.begin();
+        self.object().outbox.begin();
         let now = self.now(clock);
         self.object().alarm.notice_loss(now);
         if !self.wants_repair() {
@@ -170,7 +189,13 @@ pub trait Machine<R>: Hosted {
 impl<O> Object<O> {
     /// Of an instance that has looked at nothing yet.
     pub fn new() -> Self {
-        Self { latest: Timestamp::default(), alarm: Alarm::default(), orders: Vec::new() }
+        Self {
+            latest: Timestamp::default(),
+            alarm: Alarm::default(),
+            outbox: Outbox::default(),
+            sends: Vec::new(),
+            orders: Vec::new(),
+        }
     }
 
     /// The latest time that was seen.
@@ -181,6 +206,29 @@ impl<O> Object<O> {
     /// Makes sure that the alarm fires by then.
     pub fn arm_by(&mut self, now: Timestamp, at: Timestamp) {
         self.alarm.by(now, at);
+    }
+
+    /// What it has written to others.
+    pub fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// Lets the host send what may go out now, and makes sure that the alarm goes on with the rest.
+    pub fn send<R: Letters>(&mut self, rows: &R, now: Timestamp) -> Result<(), R::Error> {
+        let sent = self.outbox.send(rows, now).map(|sends| self.sends.extend(sends));
+        if let Some(at) = self.outbox.next_look(now) {
+            self.alarm.by(now, at);
+        }
+        sent
+    }
+
+    /// When there is a letter to be sent, by all rows.
+    pub fn first_letter<R: Letters>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, R::Error> {
+        Ok(rows.letters(0, 1)?.first().map(|_| now))
     }
 
     /// Lets the host do something.

@@ -57,6 +57,7 @@ impl Run {
                 entries: vec![anew, Entry::Troubled(Trouble::default()), Entry::Queued { not_before: now }],
                 effects: vec![Effect::Enqueue],
                 reply: Reply::Stop,
+                ..Decision::default()
             };
         }
         // The next life would do the same, for ever: it has to wait, and some time that is enough.
@@ -91,6 +92,7 @@ impl Run {
         // In the new life, its program has written nothing; a repeat of the last word before it is still known.
         self.mark = self.mark.map(|mark| Mark { through: Seq(0), ..mark });
         self.open.clear();
+        self.children.clear();
         self.patches.clear();
         self.progress = None;
         self.last_error = None;

@@ -12,6 +12,7 @@ impl Run {
                 self.head = record.seq;
                 self.mark = mark.or(self.mark);
                 self.remember_error(record);
+                self.follow_children(record.seq, &record.event);
                 if let Event::SignalReceived { payload, .. } = &record.event {
                     self.inbox.unread = self.inbox.unread.saturating_add(1);
                     self.inbox.bytes = self.inbox.bytes.saturating_add(payload.size() as u64);
@@ -65,6 +66,8 @@ impl Run {
                 self.cuts = Cut::joined(std::mem::take(&mut self.cuts));
                 // If the last commit is among what was cut, no program that goes on from here has made it.
                 self.mark = self.mark.filter(|mark| cuts::counts(&self.cuts, mark.through));
+                // What is invoked again is another child.
+                self.children.retain(|seq| cuts::counts(&self.cuts, seq));
             }
             Entry::BegunAnew { input, at, cuts, inbox, deadline } => {
                 self.live_anew(input, *at, cuts, *inbox, *deadline);
@@ -81,6 +84,7 @@ impl Run {
             Entry::Completed { at, .. } => self.end(End::Completed, *at),
             Entry::Failed { at, .. } => self.end(End::Failed, *at),
             Entry::Cancelled { at } => self.end(End::Cancelled, *at),
+            Entry::LetGo(children) => self.let_go(children),
             Entry::ActedOn(act) => self.remember_act(act),
             Entry::Expired => self.deleting = true,
         }

@@ -3,19 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Op, Outcome, Problem, Record, Seq, Shape, Timestamp,
+    Code, Epoch, Event, Op, Outcome, Place, Problem, Record, Seq, Shape, Timestamp,
     program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Retry, Since, Then},
 };
 
 use super::{
-    Decision, Effect, Entry, Mark, OPEN_MAX, OpenOp, PATCHES_MAX, PROGRESS_MESSAGE_LENGTH_MAX, PauseWhy,
-    Phase, Rejection, Reply, Run,
+    Decision, Effect, Entry, Mark, OPEN_MAX, OpenChild, OpenOp, PATCHES_MAX, PROGRESS_MESSAGE_LENGTH_MAX,
+    PauseWhy, Phase, Rejection, Reply, Run,
+    children::check_invocation,
     decide::{check_op, leased, too_large},
     delay_ms,
 };
 
 impl Run {
-    pub(super) fn commit(&self, now: Timestamp, commit: Commit, hash: u64) -> Result<Decision, Rejection> {
+    pub(super) fn commit(
+        &self,
+        now: Timestamp,
+        commit: Commit,
+        hash: u64,
+        homes: Vec<Place>,
+    ) -> Result<Decision, Rejection> {
         if let Some(reply) = self.repeated(&commit, hash) {
             let entries = if self.is_leased() { vec![leased(now)] } else { vec![] };
             return Ok(Decision { entries, reply, ..Decision::default() });
@@ -38,19 +45,21 @@ impl Run {
         check(&commit)?;
         self.check_asides(&commit)?;
         self.check_keeps(&commit)?;
-        Ok(if draining { self.drain(now, commit, hash) } else { self.accept(now, commit, hash) })
+        Ok(if draining { self.drain(now, commit, hash) } else { self.accept(now, commit, hash, homes) })
     }
 
     /// The run was paused while this activation was at work. Records what was done and nothing else: what the
     /// program does next, it will find out when the run is resumed.
     fn drain(&self, now: Timestamp, mut commit: Commit, hash: u64) -> Decision {
         // On record, a step that has not begun would look like one that was cut short.
-        commit.commands.retain(|command| !matches!(command, Command::StepBegun { .. }));
+        commit
+            .commands
+            .retain(|command| !matches!(command, Command::StepBegun { .. } | Command::ChildInvoked { .. }));
         if commit.commands.is_empty() && !has_asides(&commit) {
             return Decision { reply: Reply::Stop, ..Decision::default() };
         }
         let (then, foresees) = (Then::Continue { open: None }, None);
-        let decision = self.accept(now, Commit { then, foresees, ..commit }, hash);
+        let decision = self.accept(now, Commit { then, foresees, ..commit }, hash, Vec::new());
         Decision { reply: Reply::Stop, ..decision }
     }
 
@@ -87,12 +96,15 @@ impl Run {
         }
     }
 
-    fn accept(&self, now: Timestamp, commit: Commit, hash: u64) -> Decision {
+    fn accept(&self, now: Timestamp, mut commit: Commit, hash: u64, homes: Vec<Place>) -> Decision {
         let has_news = self.last_counted() > commit.base;
         let has_asides = has_asides(&commit);
         let foreseen = commit.foresees.filter(|at| !has_news && (self.created_at..=now).contains(at));
         // It has gone another way than whoever reads the journal will: what follows from that must not be recorded.
         let erred = foreseen != commit.foresees;
+        if erred {
+            commit.commands.retain(|command| !matches!(command, Command::ChildInvoked { .. }));
+        }
         let is_unheard = !commit.patches.is_empty() && (has_news || erred);
         let unheard = is_unheard.then(|| open_of(&commit.then).unwrap_or_default().to_vec());
         let then = if erred { Then::Yield { open: None } } else { commit.then };
@@ -109,14 +121,25 @@ impl Run {
             turn: commit.turn,
             erred,
         };
+        let (mut homes, mut invoked, mut children) = (homes.into_iter(), Vec::new(), self.children.count());
         let mut entries: Vec<_> = commit
             .commands
             .into_iter()
-            .zip(self.head.0 + 1..)
+            .zip((self.head.0 + 1..).map(Seq))
             .map(|(command, seq)| {
-                let event = self.event(now, command);
-                let record = Record { seq: Seq(seq), at: recorded_at, event };
-                Entry::Recorded { record, mark: (Seq(seq) == through).then_some(mark) }
+                let event = if let Command::ChildInvoked { op, invocation } = command {
+                    let to = homes.next().unwrap_or_else(|| self.id.place.clone());
+                    let event = self.invoke(op, &invocation, to, seq, children);
+                    if matches!(event, Event::ChildInvoked { .. }) {
+                        children += 1;
+                        invoked.push((seq, invocation));
+                    }
+                    event
+                } else {
+                    self.event(now, command)
+                };
+                let record = Record { seq, at: recorded_at, event };
+                Entry::Recorded { record, mark: (seq == through).then_some(mark) }
             })
             .collect();
         // Whoever is heard of is alive.
@@ -180,7 +203,7 @@ impl Run {
                 let anew = self.begin_anew(now, through, input, &keeps, keeps_bytes);
                 entries.push(Entry::Marked(mark));
                 entries.extend(anew.entries);
-                return self.within_its_row(now, Decision { entries, ..anew });
+                return self.within_its_row(now, Decision { entries, invoked, ..anew });
             }
             Then::Complete { output } => {
                 entries.extend([Entry::Marked(mark), Entry::Completed { output, at: now }]);
@@ -200,7 +223,7 @@ impl Run {
         if unread < self.inbox.unread && entries.iter().any(Entry::is_stored) {
             entries.push(Entry::SignalsRead { unread });
         }
-        self.within_its_row(now, Decision { entries, effects, reply })
+        self.within_its_row(now, Decision { entries, effects, reply, invoked })
     }
 
     /// What a program says beside its steps. `unheard` is what it waits for with a new patch, if that cannot be recorded
@@ -241,7 +264,12 @@ impl Run {
     fn go_on_later(&self, now: Timestamp, head: Seq) -> Decision {
         if head > self.began_at {
             let entries = vec![Entry::Queued { not_before: now }];
-            return Decision { entries, effects: vec![Effect::Enqueue], reply: Reply::Stop };
+            return Decision {
+                entries,
+                effects: vec![Effect::Enqueue],
+                reply: Reply::Stop,
+                ..Decision::default()
+            };
         }
         let mut trouble = self.current_trouble();
         trouble.strikes += 1;
@@ -286,6 +314,9 @@ impl Run {
                 let retry_at = now.plus_millis(wait_ms);
                 Event::StepRetrying { op, attempt, failure, retry_at, took_ms }
             }
+            Command::ChildInvoked { .. } => {
+                unreachable!("it becomes an event with the place that its child goes to")
+            }
         }
     }
 
@@ -300,27 +331,29 @@ impl Run {
             None => Some(now.plus_millis(ms).max(soonest)),
         };
         let since = |op: &Op| known.get(op).map_or(Some(now), |(_, since)| *since);
+        let plain =
+            |op: Op| OpenOp { op, until: None, since: None, signal: None, shape: Shape::Any, child: None };
         open.into_iter()
             .map(|open| match open {
-                Open::Sleep { op, ms } => {
-                    OpenOp { until: until(&op, ms), since: since(&op), op, signal: None, shape: Shape::Any }
-                }
+                Open::Sleep { op, ms } => OpenOp { until: until(&op, ms), since: since(&op), ..plain(op) },
                 Open::Wait { op, signal, timeout_ms, shape } => OpenOp {
                     until: timeout_ms.and_then(|ms| until(&op, ms)),
                     since: since(&op),
-                    op,
                     signal: Some(signal),
                     shape: shape.bounded(),
+                    ..plain(op)
                 },
                 Open::SleepUntil { op, at } => {
-                    let until = Some(at.max(soonest));
-                    OpenOp { since: since(&op), op, until, signal: None, shape: Shape::Any }
+                    OpenOp { since: since(&op), until: Some(at.max(soonest)), ..plain(op) }
                 }
                 // The journal has its last attempt.
-                Open::Retry { op, at } => {
-                    let until = Some(at.max(soonest));
-                    OpenOp { op, until, since: None, signal: None, shape: Shape::Any }
-                }
+                Open::Retry { op, at } => OpenOp { until: Some(at.max(soonest)), ..plain(op) },
+                Open::Child { op, invoked, awaits, timeout_ms } => OpenOp {
+                    until: timeout_ms.and_then(|ms| until(&op, ms)),
+                    since: since(&op),
+                    child: Some(OpenChild { invoked, awaits }),
+                    ..plain(op)
+                },
             })
             .collect()
     }
@@ -394,6 +427,7 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
                 }
             }
             Command::StepBegun { op } | Command::StepFailed { op, .. } => check_op(op)?,
+            Command::ChildInvoked { op, invocation } => check_invocation(op, invocation)?,
         }
     }
     if let Then::Complete { output } = &commit.then
@@ -417,7 +451,7 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
     }
     let mut signals = open.iter().filter_map(|open| match open {
         Open::Wait { signal, .. } => Some(signal),
-        Open::Sleep { .. } | Open::SleepUntil { .. } | Open::Retry { .. } => None,
+        Open::Sleep { .. } | Open::SleepUntil { .. } | Open::Retry { .. } | Open::Child { .. } => None,
     });
     if signals.any(|signal| signal.len() > Op::NAME_LENGTH_MAX) {
         let detail = format!("The name of a signal takes at most {} bytes.", Op::NAME_LENGTH_MAX);

@@ -1,14 +1,14 @@
 //! What to do about an input. Decides; never writes.
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Failure, Op, OpKind, Problem, Record, RunId, Seq, Timestamp,
+    Code, Epoch, Event, Failure, Op, OpKind, Parent, Problem, Record, RunId, Seq, Timestamp,
     program::{Dispatch, PAYLOAD_BYTES_MAX},
 };
 
 use super::{
-    CallEnd, Decision, Effect, Entry, Inbox, Input, LEASE_MS, OpenOp, PauseWhy, Phase, Rejection, Reply, Run,
-    STRIKES_MAX, SUSPICION_ALONE, Session, Signal, SignalLimits, Slot, Spent, Stamps, TROUBLE_BACKOFF_MS_MAX,
-    Trouble, UNSTORED_MAX,
+    CallEnd, Children, Decision, Effect, Entry, Inbox, Input, LEASE_MS, OpenOp, PauseWhy, Phase, Rejection,
+    Reply, Run, STRIKES_MAX, SUSPICION_ALONE, Session, Signal, SignalLimits, Slot, Spent, Stamps,
+    TROUBLE_BACKOFF_MS_MAX, Trouble, UNSTORED_MAX,
     retry::{fraction, scaled},
 };
 use crate::window::EXCLUSIVE_MS;
@@ -36,6 +36,8 @@ pub struct Start {
     pub tags: Vec<String>,
     /// Who starts it; nobody in particular, if that is not said.
     pub started_by: Option<String>,
+    /// Who has invoked it, if it is a child.
+    pub parent: Option<Parent>,
     /// A slot, if one is free: its program is then called at once.
     pub slot: Option<Slot>,
 }
@@ -55,6 +57,8 @@ impl Run {
             mark: None,
             inbox: Inbox::default(),
             open: Vec::new(),
+            children: Children::default(),
+            parent: start.parent,
             input_bytes: u32::try_from(start.input_bytes).unwrap_or(u32::MAX),
             dispatch: start.dispatch,
             timeout_ms: start.timeout_ms,
@@ -87,7 +91,13 @@ impl Run {
     pub fn decide(&self, now: Timestamp, input: Input) -> Result<Decision, Rejection> {
         match input {
             Input::Activate(slot) => Ok(self.grant(now, slot)),
-            Input::Commit { commit, hash } => self.commit(now, commit, hash),
+            Input::Commit { commit, hash, homes } => self.commit(now, commit, hash, homes),
+            Input::ChildStarted { op, invoked, run, abandoned, slot } => {
+                Ok(self.child_started(now, (op, invoked), run, abandoned, slot))
+            }
+            Input::ChildFinished { op, invoked, run, outcome, slot } => {
+                Ok(self.child_finished(now, (op, invoked), run, outcome, slot))
+            }
             Input::Signal { signal, slot } => self.signal(now, signal, slot),
             Input::Cancel => self.cancel(now),
             Input::Pause => self.pause(),
@@ -113,7 +123,7 @@ impl Run {
             }
             Some(_) | None => (Entry::Queued { not_before: now }, Effect::Enqueue),
         };
-        Decision { entries: vec![entry], effects: vec![effect], reply: Reply::Done }
+        Decision { entries: vec![entry], effects: vec![effect], ..Decision::default() }
     }
 
     /// The window has a slot; the run may have moved on since it asked for one.
@@ -207,6 +217,7 @@ impl Run {
                     entries: vec![Entry::Cancelled { at: now }],
                     effects: self.tell_whoever_is_at_work().chain([Effect::TellEnd]).collect(),
                     reply: Reply::Done,
+                    ..Decision::default()
                 })
             }
         }
@@ -269,6 +280,7 @@ impl Run {
             entries: vec![Entry::Failed { failure: Failure::coded(Code::RunTimedOut, message), at: now }],
             effects: self.tell_whoever_is_at_work().chain([Effect::TellEnd]).collect(),
             reply: Reply::Done,
+            ..Decision::default()
         }
     }
 
@@ -284,9 +296,13 @@ impl Run {
             .into_iter()
             // The time of a next attempt is no event: nothing in the program can tell it apart.
             .filter(|open| open.op.kind != OpKind::Step)
-            .map(|OpenOp { op, since, .. }| {
+            .map(|OpenOp { op, since, child, .. }| {
                 seq = seq.next();
-                let record = Record { seq, at: now, event: Event::TimerFired { op, since } };
+                let event = match child {
+                    Some(child) => Self::child_timed_out(op, child),
+                    None => Event::TimerFired { op, since },
+                };
+                let record = Record { seq, at: now, event };
                 Entry::Recorded { record, mark: None }
             })
             .collect();
@@ -388,6 +404,7 @@ impl Run {
                 entries: vec![Entry::Failed { failure: Failure::coded(Code::ProgramDied, message), at: now }],
                 effects: vec![Effect::TellEnd],
                 reply: Reply::Done,
+                ..Decision::default()
             };
         }
         if trouble.unstored >= UNSTORED_MAX {
@@ -402,6 +419,7 @@ impl Run {
             entries: vec![Entry::Troubled(trouble), Entry::Queued { not_before }],
             effects: vec![Effect::Enqueue],
             reply: Reply::Done,
+            ..Decision::default()
         }
     }
 
@@ -444,6 +462,7 @@ impl Decision {
     pub(super) fn extend(&mut self, other: Self) {
         self.entries.extend(other.entries);
         self.effects.extend(other.effects);
+        self.invoked.extend(other.invoked);
     }
 }
 

@@ -106,6 +106,8 @@ pub enum Entry {
         /// When.
         at: Timestamp,
     },
+    /// It does not wait for these children any more, which are told so.
+    LetGo(Vec<Seq>),
     /// Somebody has done something to it.
     ActedOn(Act),
     /// It is being deleted.
@@ -148,6 +150,7 @@ impl Entry {
             | Self::Completed { .. }
             | Self::Failed { .. }
             | Self::Cancelled { .. }
+            | Self::LetGo(_)
             | Self::ActedOn(_)
             | Self::Expired => true,
         }

@@ -39,7 +39,7 @@ impl Run {
         decision
             .entries
             .push(Entry::Failed { failure: Failure::coded(Code::PayloadTooLarge, message), at: now });
-        Decision { entries: decision.entries, effects: vec![Effect::TellEnd], reply: Reply::Stop }
+        Decision { effects: vec![Effect::TellEnd], reply: Reply::Stop, ..decision }
     }
 
     /// Refuses what somebody else wants to be recorded, if the row could not be stored.

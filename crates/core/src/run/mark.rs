@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{Epoch, Seq};
 
-use super::hex;
+use super::{Children, hex};
 
 /// The last commit that was recorded, so that a repeat of it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Mark {
 
 /// What the last event of a journal says besides itself: all that a cell has to know of the journal to go on, so that
 /// it reads one event, however many there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trailer {
     /// The program's last commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,6 +35,9 @@ pub struct Trailer {
     /// The signals that came.
     #[serde(default, skip_serializing_if = "Inbox::is_empty")]
     pub inbox: Inbox,
+    /// The children that have not ended.
+    #[serde(default, skip_serializing_if = "Children::is_empty")]
+    pub children: Children,
 }
 
 /// The signals that a run was sent.

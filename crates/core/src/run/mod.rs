@@ -10,6 +10,7 @@
 
 mod anew;
 mod apply;
+mod children;
 mod commit;
 mod cuts;
 mod decide;
@@ -33,11 +34,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Epoch, Life, Op, Problem, RunId, Seq, Shape, Timestamp,
+    Epoch, Invocation, Life, Op, Outcome, Parent, Place, Problem, RunId, Seq, Shape, Timestamp,
     program::{Commit, Dispatch, Progress},
     rest::{Act, LastError, Status},
 };
 
+pub(crate) use children::invocations;
+pub use children::{Children, OpenChild};
 pub use cuts::{CUTS_MAX, Cut};
 pub use decide::Start;
 pub(crate) use decide::check_op;
@@ -116,6 +119,10 @@ pub struct Run {
     pub inbox: Inbox,
     /// What it waits for.
     pub open: Vec<OpenOp>,
+    /// Its children that have not ended, as far as it hears of them.
+    pub children: Children,
+    /// Who has invoked it, if it is a child.
+    pub parent: Option<Parent>,
     /// How many bytes its input has: they are in the same row.
     pub input_bytes: u32,
     /// How its program is called.
@@ -253,6 +260,9 @@ pub struct OpenOp {
     /// What that signal's payload must be.
     #[serde(default, skip_serializing_if = "Shape::is_any")]
     pub shape: Shape,
+    /// The child that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<OpenChild>,
 }
 
 /// What happens to a run.
@@ -266,6 +276,34 @@ pub enum Input {
         commit: Commit,
         /// A hash of the commit as it came in.
         hash: u64,
+        /// Where the children go that it invokes.
+        homes: Vec<Place>,
+    },
+    /// A child that it does not wait for is started.
+    ChildStarted {
+        /// The invocation.
+        op: Op,
+        /// Where that is in its journal.
+        invoked: Seq,
+        /// The child.
+        run: RunId,
+        /// Whether nobody hears of its end.
+        abandoned: bool,
+        /// Whether it could be activated at once.
+        slot: Option<Slot>,
+    },
+    /// A child has ended, or could not be started.
+    ChildFinished {
+        /// The invocation.
+        op: Op,
+        /// Where that is in its journal.
+        invoked: Seq,
+        /// The child, if there is one.
+        run: Option<RunId>,
+        /// What it gave.
+        outcome: Outcome,
+        /// Whether it could be activated at once.
+        slot: Option<Slot>,
     },
     /// Somebody sends it a signal.
     Signal {
@@ -370,6 +408,9 @@ pub struct Decision {
     pub entries: Vec<Entry>,
     /// To be performed after that.
     pub effects: Vec<Effect>,
+    /// What was invoked, by its position in the journal: its cell writes to where the children go, in the same
+    /// transaction.
+    pub invoked: Vec<(Seq, Box<Invocation>)>,
     /// What the caller is told.
     pub reply: Reply,
 }
@@ -397,7 +438,11 @@ impl Run {
         match &self.phase {
             Phase::Pending { .. } => Status::Pending,
             Phase::Running { .. } => Status::Running,
-            Phase::Suspended if self.open.iter().any(|open| open.signal.is_some()) => Status::Waiting,
+            Phase::Suspended
+                if self.open.iter().any(|open| open.signal.is_some() || open.child.is_some()) =>
+            {
+                Status::Waiting
+            }
             Phase::Suspended => Status::Sleeping,
             Phase::Paused { .. } => Status::Paused,
             Phase::Ended { how: End::Completed, .. } => Status::Completed,

@@ -62,7 +62,10 @@ impl Run {
             Event::StepFinished { outcome: Outcome::Ok(_), .. }
             | Event::StepBegun { .. }
             | Event::TimerFired { .. }
-            | Event::SignalReceived { .. } => return,
+            | Event::SignalReceived { .. }
+            | Event::ChildInvoked { .. }
+            | Event::ChildStarted { .. }
+            | Event::ChildFinished { .. } => return,
         };
         let mut message = failure.message.clone();
         if message.len() > LastError::MESSAGE_LENGTH_MAX {

@@ -18,6 +18,7 @@ impl Run {
                 entries: vec![Entry::Paused(PauseWhy::Request)],
                 effects: vec![],
                 reply: Reply::Done,
+                ..Decision::default()
             }),
         }
     }
@@ -32,6 +33,7 @@ impl Run {
                 entries: vec![Entry::Paused(PauseWhy::Problem(unreadable_journal()))],
                 effects: vec![],
                 reply: Reply::Done,
+                ..Decision::default()
             },
         }
     }
@@ -51,6 +53,7 @@ impl Run {
                     // A program that was at work when it was paused and listens would hold its place for ever.
                     effects: self.tell_whoever_is_at_work().collect(),
                     reply: Reply::Done,
+                    ..Decision::default()
                 };
                 decision.extend(self.activate(now, slot));
                 Ok(decision)

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Epoch, Life, Problem, RunId, Seq, Timestamp,
+    Epoch, Life, Parent, Problem, RunId, Seq, Timestamp,
     program::{Dispatch, Progress},
     rest::{Act, LastError},
 };
 
 use super::{
-    Cut, End, Inbox, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trailer, Trouble, cuts::counts, hex,
+    Children, Cut, End, Inbox, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trailer, Trouble,
+    cuts::counts, hex,
 };
 
 /// The columns of a run row that follow from its state.
@@ -30,7 +31,7 @@ pub struct RunRow {
 }
 
 /// What is read of a run beside its state: what the journal says about its own end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tail {
     /// Its last position.
     pub head: Seq,
@@ -83,6 +84,10 @@ struct State {
     inbox: Inbox,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     open: Vec<OpenOp>,
+    #[serde(default, skip_serializing_if = "Children::is_empty")]
+    children: Children,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<Parent>,
     #[serde(default, skip_serializing_if = "is_zero")]
     input_bytes: u32,
     #[serde(default, skip_serializing_if = "is_none")]
@@ -189,6 +194,8 @@ impl Run {
             mark: self.mark,
             inbox: self.inbox,
             open: self.open.clone(),
+            children: self.children.clone(),
+            parent: self.parent.clone(),
             input_bytes: self.input_bytes,
             trouble: self.trouble,
             dispatch: self.dispatch,
@@ -223,7 +230,7 @@ impl Run {
 
     /// What the last event of what is recorded with this state says besides itself.
     pub fn trailer(&self) -> Trailer {
-        Trailer { mark: self.mark, inbox: self.inbox }
+        Trailer { mark: self.mark, inbox: self.inbox, children: self.children.clone() }
     }
 
     /// A run from its row and its journal's tail.
@@ -250,8 +257,8 @@ impl Run {
         let head = tail.head.max(state.spent.at);
         // Whatever was written last: a row knows where the journal ended when it was.
         let is_older = tail.head > state.spent.at;
-        let row = Trailer { mark: state.mark, inbox: state.inbox };
-        let Trailer { mark, inbox } = if is_older { tail.trailer } else { row };
+        let row = Trailer { mark: state.mark, inbox: state.inbox, children: state.children };
+        let Trailer { mark, inbox, children } = if is_older { tail.trailer } else { row };
         Ok(Self {
             id,
             workflow,
@@ -264,6 +271,8 @@ impl Run {
             mark: mark.filter(|mark| counts(&state.cuts, mark.through)),
             inbox,
             open: state.open,
+            children,
+            parent: state.parent,
             input_bytes: state.input_bytes,
             trouble: state.trouble,
             dispatch: state.dispatch,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{Event, Seq, Timestamp, rest::Meter};
 
 use super::{Entry, Run, Session};
+use crate::cell::Mail;
 
 /// What a run has cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,11 @@ impl Run {
         let tags = u32::try_from(self.tags.len()).unwrap_or(u32::MAX);
         self.spent.rows = 2 + u32::from(has_key) + tags;
         self.spent.requests = 1;
+    }
+
+    /// Counts what its letters cost: each is a row twice, when it is written and when it has arrived.
+    pub(crate) fn spend_mail(&mut self, mail: &Mail) {
+        self.spent.rows += 2 * u32::try_from(mail.post.len()).unwrap_or(u32::MAX);
     }
 
     /// Its bill, by the list prices.
@@ -98,6 +104,7 @@ fn is_word(entry: &Entry) -> bool {
         | Entry::Paused(_)
         | Entry::Completed { .. }
         | Entry::Failed { .. }
+        | Entry::LetGo(_)
         | Entry::ActedOn(_)
         | Entry::Expired
         | Entry::Cancelled { .. } => false,

@@ -55,6 +55,8 @@ impl From<&Run> for RunView {
             expires_at: run.expires_at(),
             head: run.head,
             life: run.life,
+            parent: run.parent.as_ref().map(|parent| parent.run.clone()),
+            children: run.children.count(),
             activations: run.epoch.0,
             tags: run.tags.clone(),
             attributes: run.attributes.clone(),
@@ -150,12 +152,21 @@ impl Run {
             Phase::Suspended => {
                 let of = |kind| self.open.iter().filter(|open| open.op.kind == kind).count();
                 let (signals, sleeps, retries) = (of(OpKind::Wait), of(OpKind::Sleep), of(OpKind::Step));
+                let children: Vec<_> = self.open.iter().filter(|open| open.child.is_some()).collect();
+                let children = match children.as_slice() {
+                    [] => None,
+                    [one] => Some(format!("for child '{}'", one.op.name)),
+                    [one, ..] => {
+                        Some(format!("for {} children, '{}' among them", children.len(), one.op.name))
+                    }
+                };
                 let parts = [
                     (signals, "for a signal"),
                     (sleeps, "for a time"),
                     (retries, "for the next attempt of a step"),
                 ];
-                let parts: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(_, what)| *what).collect();
+                let parts = parts.iter().filter(|(n, _)| *n > 0).map(|(_, what)| (*what).to_owned());
+                let parts: Vec<_> = parts.chain(children).collect();
                 let waits = format!("It waits {}.", parts.join(" or "));
                 match self.last_error.as_ref().filter(|_| retries > 0) {
                     Some(last) => format!("{waits} Step '{}' failed: {}", last.step, last.message),

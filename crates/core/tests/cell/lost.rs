@@ -62,7 +62,11 @@ fn an_alarm_that_the_platform_believes_to_be_set_is_set_for_another_time() {
         assert!(fresh.wants_repair());
         fresh.found_alarm(found.map(at));
         fresh.repair(&rows, at(10)).expect("the rows can be read");
-        assert_eq!(fresh.take_orders(), Orders { arm: Some(at(armed)), own: Vec::new() }, "found {found:?}");
+        assert_eq!(
+            fresh.take_orders(),
+            Orders { arm: Some(at(armed)), send: Vec::new(), own: Vec::new() },
+            "found {found:?}"
+        );
         assert!(!fresh.wants_repair());
         // A moment early, nothing is due yet: it is set for the right time.
         fresh.alarm(&rows, at(59_999)).expect("the rows can be read");

@@ -1,6 +1,7 @@
 //! A cell on rows in memory: activations of one run that overlap, and runs that are stopped and taken back.
 
 mod anew;
+mod children;
 mod counts;
 mod dispatch;
 mod fences;
@@ -51,6 +52,7 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
         tags: vec![],
         key: None,
         by: None,
+        parent: None,
     }
 }
 

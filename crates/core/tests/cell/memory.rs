@@ -7,7 +7,8 @@ use std::{
 };
 
 use stepwell_core::{
-    cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
+    cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
+    object::{Letter, Letters, Slip},
     run::{Cut, Entry, Run, RunRow, Tail, Trailer},
     stream::{Change, ToldMark, ToldPage, ToldRow, Walked},
 };
@@ -58,6 +59,8 @@ pub struct Memory {
     pub refused: RefCell<BTreeSet<u64>>,
     /// How many commits it did not take.
     pub refusals: Slot<usize>,
+    /// Letters, and whether they are dead.
+    pub letters: RefCell<BTreeMap<u64, (Letter, bool)>>,
 }
 
 struct Stored {
@@ -121,9 +124,37 @@ impl Memory {
     }
 }
 
-impl Rows for Memory {
+impl Letters for Memory {
     type Error = Failed;
 
+    fn last_letter(&self) -> Result<u64, Failed> {
+        Ok(self.letters.borrow().keys().last().copied().unwrap_or_default())
+    }
+
+    fn letters(&self, after: u64, limit: usize) -> Result<Vec<Slip>, Failed> {
+        let letters = self.letters.borrow();
+        let alive = letters.range(after + 1..).filter(|(_, (_, is_dead))| !is_dead);
+        Ok(alive.take(limit).map(|(_, (letter, _))| letter.into()).collect())
+    }
+
+    fn letter(&self, id: u64) -> Result<Option<Letter>, Failed> {
+        Ok(self.letters.borrow().get(&id).filter(|(_, is_dead)| !is_dead).map(|(letter, _)| letter.clone()))
+    }
+
+    fn forget_letter(&self, id: u64) -> Result<(), Failed> {
+        self.letters.borrow_mut().remove(&id);
+        Ok(())
+    }
+
+    fn bury_letter(&self, id: u64) -> Result<(), Failed> {
+        if let Some((_, is_dead)) = self.letters.borrow_mut().get_mut(&id) {
+            *is_dead = true;
+        }
+        Ok(())
+    }
+}
+
+impl Rows for Memory {
     fn is_unreadable(error: &Failed) -> bool {
         *error == Failed::Unreadable
     }
@@ -147,7 +178,7 @@ impl Rows for Memory {
         Ok(self.rows.borrow().get(&number).map(|Stored { run, row, journal, trailer, .. }| {
             let head = journal.last().map_or(Seq(0), |record| record.seq);
             let quarantined = self.quarantined.borrow().contains_key(&number);
-            let tail = Tail { head, trailer: *trailer, quarantined };
+            let tail = Tail { head, trailer: trailer.clone(), quarantined };
             let Run { id, workflow, created_at, .. } = run.clone();
             Run::from_row(id, workflow, created_at, &row.state, tail).expect("it was written by a run")
         }))
@@ -182,7 +213,11 @@ impl Rows for Memory {
         Ok(())
     }
 
-    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Failed> {
+    fn namespace(&self) -> Result<String, Failed> {
+        Ok("default".into())
+    }
+
+    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry], mail: &Mail) -> Result<(), Failed> {
         let mut rows = self.rows.borrow_mut();
         let stored = rows.get_mut(&run.id.number).expect("it was inserted");
         let result = entries.iter().find_map(result).unwrap_or_else(|| stored.result.clone());
@@ -196,6 +231,11 @@ impl Rows for Memory {
             return Err(Failed::Refused);
         }
         stored.result = result;
+        let mut letters = self.letters.borrow_mut();
+        letters.extend(mail.post.iter().map(|letter| (letter.id, (letter.clone(), false))));
+        if let Some(done) = mail.done {
+            letters.remove(&done);
+        }
         for entry in entries {
             if let Entry::Recorded { record, .. } = entry {
                 stored.journal.push(record.clone());

@@ -29,7 +29,7 @@ fn the_next_life_begins_with_nothing_and_behind_those_who_wait() {
     let mut bench = Bench::running();
     bench.commit(vec![succeeded("a")], go_on()).expect("in turn");
     let (commit, hash) = bench.next_commit(vec![succeeded("b")], anew(&[]));
-    let decision = bench.give(Input::Commit { commit, hash }).expect("in turn");
+    let decision = bench.give(Input::Commit { commit, hash, homes: Vec::new() }).expect("in turn");
     assert_eq!((decision.reply, decision.effects), (Reply::Stop, vec![Effect::Enqueue]));
     assert_eq!(bench.run.phase, Phase::Pending { not_before: bench.now });
     assert_eq!((life(&bench), counted(&bench)), (2, vec![]));

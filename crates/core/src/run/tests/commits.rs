@@ -212,7 +212,10 @@ fn a_step_is_retried_after_1_s_and_2_s_unless_its_policy_says_otherwise() {
             Event::StepFinished { .. }
             | Event::StepBegun { .. }
             | Event::TimerFired { .. }
-            | Event::SignalReceived { .. } => 0,
+            | Event::SignalReceived { .. }
+            | Event::ChildInvoked { .. }
+            | Event::ChildStarted { .. }
+            | Event::ChildFinished { .. } => 0,
         })
         .collect();
     assert_eq!(delays, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
@@ -292,7 +295,8 @@ fn texts_for_people_are_cut_to_what_is_kept() {
     assert!(matches!(&paused.run.phase,
         Phase::Paused { why: PauseWhy::Problem(problem), .. } if problem.detail.len() == most));
     let (commit, hash) = bench.next_commit(vec![], Then::Fail { failure: long() });
-    let decision = bench.give(Input::Commit { commit, hash }).expect("a failure is recorded");
+    let decision =
+        bench.give(Input::Commit { commit, hash, homes: Vec::new() }).expect("a failure is recorded");
     assert!(
         decision
             .entries
@@ -341,7 +345,8 @@ fn a_finished_run_keeps_its_way_of_ending() {
     for (then, end) in ends {
         let mut bench = Bench::running();
         let (commit, hash) = bench.next_commit(vec![succeeded("a")], then);
-        let decision = bench.give(Input::Commit { commit, hash }).expect("nothing is in its way");
+        let decision =
+            bench.give(Input::Commit { commit, hash, homes: Vec::new() }).expect("nothing is in its way");
         assert_eq!(decision.effects, [Effect::TellEnd]);
         assert_eq!(bench.run.phase, Phase::Ended { how: end, at: bench.now });
         assert_eq!(bench.give(Input::Cancel).expect_err("it is over").code, Code::RunEnded);
@@ -425,6 +430,6 @@ fn the_largest_input_leaves_room_for_a_failure_with_a_long_reason() {
     bench.row = bench.run.to_row();
     let failure = Failure::new("x".repeat(Failure::MESSAGE_LENGTH_MAX));
     let (commit, hash) = bench.next_commit(vec![], Then::Fail { failure: failure.clone() });
-    let decision = bench.give(Input::Commit { commit, hash }).expect("it is recorded");
+    let decision = bench.give(Input::Commit { commit, hash, homes: Vec::new() }).expect("it is recorded");
     assert!(decision.entries.contains(&Entry::Failed { failure, at: bench.now }), "{:?}", decision.entries);
 }

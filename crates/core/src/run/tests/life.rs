@@ -94,7 +94,7 @@ fn a_signal_that_is_too_large_is_refused() {
 fn a_record_alone_does_not_write_the_run_row() {
     let mut bench = Bench::running();
     let (commit, hash) = bench.next_commit(vec![succeeded("a")], go_on());
-    let decision = bench.give(Input::Commit { commit, hash }).expect("in turn");
+    let decision = bench.give(Input::Commit { commit, hash, homes: Vec::new() }).expect("in turn");
     assert_eq!(decision.entries.len(), 1);
     assert!(!decision.entries[0].changes_row());
 }

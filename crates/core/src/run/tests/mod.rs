@@ -70,6 +70,7 @@ impl Bench {
             key: None,
             tags,
             started_by: None,
+            parent: None,
             slot,
         };
         let (mut run, decision) = Run::start(now, start);
@@ -125,7 +126,7 @@ impl Bench {
     fn reloaded(&self) -> Run {
         let tail = Tail {
             head: self.journal.last().map_or(Seq(0), |record| record.seq),
-            trailer: self.trailer,
+            trailer: self.trailer.clone(),
             quarantined: false,
         };
         let Run { id, workflow, created_at, .. } = self.run.clone();
@@ -202,7 +203,8 @@ impl Bench {
     }
 
     fn send(&mut self, commit: &Commit, hash: u64) -> Result<Reply, Rejection> {
-        self.give(Input::Commit { commit: commit.clone(), hash }).map(|decision| decision.reply)
+        self.give(Input::Commit { commit: commit.clone(), hash, homes: Vec::new() })
+            .map(|decision| decision.reply)
     }
 
     fn refused(&mut self, commit: &Commit, hash: u64) -> Code {

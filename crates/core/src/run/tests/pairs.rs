@@ -46,7 +46,7 @@ fn phases() -> Vec<Bench> {
 fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
     let mut commit = |then| {
         let (commit, hash) = bench.next_commit(vec![], then);
-        Input::Commit { commit, hash }
+        Input::Commit { commit, hash, homes: Vec::new() }
     };
     let (goes_on, suspends) = (commit(go_on()), commit(Then::Suspend { open: vec![sleep(1, 5)] }));
     let (completes, fails) = (

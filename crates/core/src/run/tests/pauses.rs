@@ -248,7 +248,8 @@ fn an_attribute_is_recorded_once_and_remembers_what_it_was() {
     let set = |bench: &mut Bench, value: &str| {
         let (mut commit, hash) = bench.next_commit(vec![], go_on());
         commit.attributes = [("customer".to_owned(), value.to_owned())].into();
-        let decision = bench.run.decide(bench.now, Input::Commit { commit, hash }).expect("in turn");
+        let decision =
+            bench.run.decide(bench.now, Input::Commit { commit, hash, homes: Vec::new() }).expect("in turn");
         let entries = decision.entries.clone();
         bench.run.apply_all(&entries);
         entries

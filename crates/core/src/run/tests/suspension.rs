@@ -8,7 +8,10 @@ fn timer_fired(bench: &Bench) -> Vec<String> {
         Event::StepFinished { .. }
         | Event::StepRetrying { .. }
         | Event::StepBegun { .. }
-        | Event::SignalReceived { .. } => None,
+        | Event::SignalReceived { .. }
+        | Event::ChildInvoked { .. }
+        | Event::ChildStarted { .. }
+        | Event::ChildFinished { .. } => None,
     });
     fired.collect()
 }

@@ -214,7 +214,12 @@ impl World {
                     .open
                     .iter()
                     .position(|open| matches!(open, Open::Wait { signal, .. } if signal == name)),
-                Event::StepFinished { .. } | Event::StepRetrying { .. } | Event::StepBegun { .. } => None,
+                Event::StepFinished { .. }
+                | Event::StepRetrying { .. }
+                | Event::StepBegun { .. }
+                | Event::ChildInvoked { .. }
+                | Event::ChildStarted { .. }
+                | Event::ChildFinished { .. } => None,
             };
             if let Some(index) = answered {
                 self.program.open.remove(index);
@@ -340,7 +345,11 @@ impl World {
                     (attempt, at) = (failed + 1, *retry_at);
                 }
                 Event::StepBegun { .. } => begun = true,
-                Event::TimerFired { .. } | Event::SignalReceived { .. } => {}
+                Event::TimerFired { .. }
+                | Event::SignalReceived { .. }
+                | Event::ChildInvoked { .. }
+                | Event::ChildStarted { .. }
+                | Event::ChildFinished { .. } => {}
             }
         }
         (op(OpKind::Step, "work", occurrence), attempt, at, begun)
@@ -461,7 +470,10 @@ impl World {
                 Event::TimerFired { op, .. } => {
                     assert!(fired.insert(op), "{op} resumed its run more than once");
                 }
-                Event::SignalReceived { .. } => {}
+                Event::SignalReceived { .. }
+                | Event::ChildInvoked { .. }
+                | Event::ChildStarted { .. }
+                | Event::ChildFinished { .. } => {}
             }
         }
     }
@@ -476,7 +488,7 @@ impl World {
             Open::Wait { timeout_ms, .. } => {
                 self.heard[op].plus_millis(timeout_ms.expect("only a time-out fires"))
             }
-            Open::Retry { .. } => panic!("the time of an attempt is no event"),
+            Open::Retry { .. } | Open::Child { .. } => panic!("the time of an attempt is no event"),
         };
         assert!(record.at >= due, "{op} fired early");
     }

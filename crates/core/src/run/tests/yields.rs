@@ -11,7 +11,7 @@ fn a_run_that_yields_is_due_at_once_and_nothing_is_held_against_it() {
     let mut bench = Bench::running();
     bench.commit(vec![succeeded("a")], go_on()).expect("in turn");
     let (commit, hash) = bench.next_commit(vec![], later());
-    let decision = bench.give(Input::Commit { commit, hash }).expect("in turn");
+    let decision = bench.give(Input::Commit { commit, hash, homes: Vec::new() }).expect("in turn");
     assert_eq!((decision.reply, decision.effects), (Reply::Stop, vec![Effect::Enqueue]));
     assert_eq!(bench.run.phase, Phase::Pending { not_before: bench.now });
     assert_eq!(bench.run.trouble, Trouble::default());

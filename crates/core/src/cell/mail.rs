@@ -1,0 +1,401 @@
+//! What a cell writes to other cells, and what they write to it: how runs invoke, cancel and hear of each other.
+//!
+//! Owns: which messages follow from what happened to a run, and what a message does here. Does not own: their way
+//! ([`crate::object::Outbox`]).
+//!
+//! A child is known in its cell by a key that no caller can write: its parent and the place of the invocation in the
+//! parent's journal. So a start that comes twice starts one run, and a cancel finds it without its id.
+
+use std::collections::BTreeSet;
+
+use stepwell_protocol::{
+    Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, RunId, Seq, Timestamp,
+    rest::{Act, Deed},
+};
+
+use super::{Cell, KeyRow, NewRun, Rows, Sought, StoredKey};
+use crate::{
+    object::{Address, Arrival, Delivery, Envelope, Fault, Hosted as _, Letter, Message, Receipt, Sending},
+    run::{Entry, Input, Phase, Run, Slot},
+};
+
+/// What a commit does to the outbox.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mail {
+    /// Letters to be stored.
+    pub post: Vec<Letter>,
+    /// A letter of which all has arrived.
+    pub done: Option<u64>,
+}
+
+impl Mail {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.post.is_empty() && self.done.is_none()
+    }
+}
+
+/// What a run that comes by mail is made of besides.
+#[derive(Clone, Debug)]
+pub struct Chance {
+    /// The random part of its id.
+    pub suffix: String,
+    /// Where its random numbers will come from.
+    pub seed: u64,
+}
+
+/// The key of a child. No workflow's name is empty, so no caller's key looks like it.
+pub fn child_key(parent: &RunId, invoked: Seq) -> String {
+    format!("\nchild\n{parent}\n{}", invoked.0)
+}
+
+impl Cell {
+    /// Where the children go that a commit of this run invokes: each to any cell of the pool, and the same again if the
+    /// commit is repeated.
+    pub(super) fn homes(&self, run: &Run, count: usize) -> Vec<Place> {
+        let home = |index: usize| match &self.pool {
+            Some(pool) => pool.any(run.draw_for_child(index)),
+            None => run.id.place.clone(),
+        };
+        (0..count).map(home).collect()
+    }
+
+    /// What has to be written to others about what happens to a run, whose state before it is `run`. Adds to the entries
+    /// which children it lets go of.
+    pub(super) fn mail_of<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        run: &Run,
+        entries: &mut Vec<Entry>,
+        invoked: Vec<(Seq, Box<Invocation>)>,
+    ) -> Result<Vec<Letter>, Fault<R::Error>> {
+        let end = entries.iter().find_map(outcome_of);
+        let tells = run.parent.as_ref().filter(|parent| end.is_some() && !parent.abandoned);
+        let leaves = leaves(run, entries);
+        if invoked.is_empty() && tells.is_none() && leaves.is_empty() {
+            return Ok(Vec::new());
+        }
+        let namespace = rows.namespace().map_err(Fault::Storage)?;
+        let mut envelopes = Vec::new();
+        for (seq, invocation) in invoked {
+            let Some((op, to)) = entries.iter().find_map(|entry| invoked_at(entry, seq)) else { continue };
+            let abandoned = invocation.detached && invocation.on_close == OnClose::Abandon;
+            let parent = Parent {
+                run: run.id.clone(),
+                op,
+                invoked: seq,
+                depth: run.depth().saturating_add(1),
+                abandoned,
+            };
+            let to = Address::cell(&namespace, &to);
+            envelopes.push(Envelope { to, message: Message::Start { parent, invocation } });
+        }
+        let mut let_go = Vec::new();
+        for seq in leaves {
+            let in_entries =
+                entries.iter().find_map(|entry| close_at(entry.record()?.seq, &entry.record()?.event, seq));
+            let found = match in_entries {
+                Some(found) => Some(found),
+                None => find_invocation(rows, run, seq)?,
+            };
+            if let Some((to, OnClose::Cancel)) = found {
+                let_go.push(seq);
+                let message = Message::Cancel { parent: run.id.clone(), invoked: seq };
+                envelopes.push(Envelope { to: Address::cell(&namespace, &to), message });
+            }
+        }
+        // After its end it hears only of those that go on by themselves.
+        if end.is_some() && !let_go.is_empty() {
+            entries.push(Entry::LetGo(let_go));
+        }
+        if let (Some(parent), Some(outcome)) = (tells, end) {
+            let to = Address::cell(&namespace, &parent.run.place);
+            let message = Message::Ended { parent: parent.clone(), run: run.id.clone(), outcome };
+            envelopes.push(Envelope { to, message });
+        }
+        let first = self.object.outbox().next_id(rows).map_err(Fault::Storage)?;
+        Ok(Letter::pack(first, now, envelopes))
+    }
+
+    /// After a commit: what it has written goes out.
+    pub(super) fn posted(&mut self, letters: &[Letter]) {
+        for letter in letters {
+            self.object.outbox().posted(letter);
+        }
+    }
+
+    /// Sends what may go out now. If the rows cannot be read, the alarm tries again.
+    pub(super) fn send_mail<R: Rows>(&mut self, rows: &R, now: Timestamp) {
+        if self.object.send(rows, now).is_err() {
+            self.look_again(now);
+        }
+    }
+
+    /// What became of a message.
+    pub fn delivered<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        sent: &Sending,
+        delivery: Delivery,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        let Sending { letter, index, to, .. } = sent;
+        let result = match delivery {
+            Delivery::Failed => {
+                let is_dead = self.object.outbox().failed(now, to, *letter, *index);
+                self.bury_if(rows, *letter, is_dead)
+            }
+            Delivery::Arrived(Receipt::Later) => {
+                let is_dead = self.object.outbox().early(now, to, *letter, *index);
+                self.bury_if(rows, *letter, is_dead)
+            }
+            Delivery::Refused(problem) if !matches!(sent.message, Message::Start { .. }) => {
+                // It would be refused again; a person has to look.
+                drop(problem);
+                self.bury_if(rows, *letter, true)
+            }
+            Delivery::Refused(problem) => {
+                let failure = Failure::coded(problem.code, problem.detail);
+                self.conclude(rows, now, sent, |(op, invoked), slot| {
+                    let outcome = Outcome::Err(failure);
+                    Input::ChildFinished { op, invoked, run: None, outcome, slot }
+                })
+            }
+            Delivery::Arrived(Receipt::Started { run }) if is_detached(&sent.message) => {
+                let abandoned = matches!(&sent.message, Message::Start { parent, .. } if parent.abandoned);
+                self.conclude(rows, now, sent, |(op, invoked), slot| Input::ChildStarted {
+                    op,
+                    invoked,
+                    run,
+                    abandoned,
+                    slot,
+                })
+            }
+            Delivery::Arrived(Receipt::Started { .. } | Receipt::Taken | Receipt::Gone) => {
+                match self.object.outbox().arrived(to, *letter, *index) {
+                    Arrival::Whole => rows.forget_letter(*letter).map_err(Fault::Storage),
+                    Arrival::Part | Arrival::Unknown => Ok(()),
+                }
+            }
+        };
+        if result.is_err() {
+            // The row is still there: all of it is sent again, which does no harm.
+            self.object.outbox().drop_letter(*letter);
+            self.object.outbox().look_again();
+        }
+        self.dispatch(rows, now);
+        result
+    }
+
+    fn bury_if<R: Rows>(&mut self, rows: &R, letter: u64, is_dead: bool) -> Result<(), Fault<R::Error>> {
+        if is_dead {
+            rows.bury_letter(letter).map_err(Fault::Storage)?;
+            self.object.outbox().drop_letter(letter);
+        }
+        Ok(())
+    }
+
+    /// The answer to a start matters to the run that sent it: it is recorded with the end of its letter.
+    fn conclude<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        sent: &Sending,
+        input: impl FnOnce((Op, Seq), Option<Slot>) -> Input,
+    ) -> Result<(), Fault<R::Error>> {
+        let Message::Start { parent, .. } = &sent.message else { return Ok(()) };
+        let done = match self.object.outbox().arrived(&sent.to, sent.letter, sent.index) {
+            Arrival::Whole => Some(sent.letter),
+            Arrival::Part => None,
+            // It was answered before.
+            Arrival::Unknown => return Ok(()),
+        };
+        let (op, invoked) = (parent.op.clone(), parent.invoked);
+        if let Some(run) = self.kept(rows, parent.run.number)?.filter(|run| run.id == parent.run)
+            && run.children.contains(invoked)
+        {
+            self.drive_mail(rows, now, run, None, done, |slot| input((op, invoked), slot))?;
+        } else if let Some(letter) = done {
+            rows.forget_letter(letter).map_err(Fault::Storage)?;
+        }
+        Ok(())
+    }
+
+    /// Another cell has written. Whatever it says takes effect once, however often it comes.
+    pub fn receive<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        place: Place,
+        chance: Chance,
+        message: Message,
+    ) -> Result<Receipt, Fault<R::Error>> {
+        let now = self.now(clock);
+        match message {
+            Message::Start { parent, invocation } => {
+                self.start_child(rows, clock, place, chance, parent, *invocation)
+            }
+            Message::Ended { parent, run: child, outcome } => {
+                let Some(run) = self.kept(rows, parent.run.number)?.filter(|run| run.id == parent.run) else {
+                    return Ok(Receipt::Gone);
+                };
+                if !run.children.contains(parent.invoked) {
+                    return Ok(Receipt::Gone);
+                }
+                self.drive_run(rows, now, run, None, |slot| Input::ChildFinished {
+                    op: parent.op,
+                    invoked: parent.invoked,
+                    run: Some(child),
+                    outcome,
+                    slot,
+                })?;
+                self.dispatch(rows, now);
+                Ok(Receipt::Taken)
+            }
+            Message::Cancel { parent, invoked } => {
+                let number = match rows.key(&child_key(&parent, invoked)).map_err(Fault::Storage)? {
+                    Some(StoredKey::Run(run)) => run.number,
+                    // Its start is still under way.
+                    Some(StoredKey::Moved(_)) | None => return Ok(Receipt::Later),
+                };
+                let Some(run) = self.kept(rows, number)? else { return Ok(Receipt::Gone) };
+                if let Phase::Ended { .. } = run.phase {
+                    return Ok(Receipt::Gone);
+                }
+                let act = Act { at: now, by: started_by(&parent), what: Deed::Cancel };
+                self.drive_run(rows, now, run, Some(act), |_| Input::Cancel)?;
+                self.dispatch(rows, now);
+                Ok(Receipt::Taken)
+            }
+        }
+    }
+
+    fn start_child<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        place: Place,
+        chance: Chance,
+        parent: Parent,
+        invocation: Invocation,
+    ) -> Result<Receipt, Fault<R::Error>> {
+        let key = child_key(&parent.run, parent.invoked);
+        if let Some(known) = rows.key(&key).map_err(Fault::Storage)? {
+            // Whatever has become of it since, it was started.
+            let run = match known {
+                StoredKey::Run(run) => Self::load(rows, run.number)?,
+                StoredKey::Moved(_) => None,
+            };
+            return Ok(run.map_or(Receipt::Gone, |run| Receipt::Started { run: run.id }));
+        }
+        let Invocation { workflow, input, timeout_ms, retention_ms, dispatch, .. } = invocation;
+        let retention_ms = match retention_ms {
+            Some(0) => None,
+            Some(ms) => Some(ms),
+            None => self.retention_ms,
+        };
+        let new = NewRun {
+            place,
+            suffix: chance.suffix,
+            seed: chance.seed,
+            workflow,
+            input,
+            dispatch,
+            timeout_ms,
+            retention_ms,
+            tags: Vec::new(),
+            // The same invocation is the same start, whatever is in it.
+            key: Some(KeyRow { key, fingerprint: String::new() }),
+            by: Some(started_by(&parent.run)),
+            parent: Some(parent),
+        };
+        let started = self.start(rows, clock, new)?;
+        Ok(Receipt::Started { run: started.run.id })
+    }
+}
+
+/// Who has started a child, and who ends it.
+fn started_by(parent: &RunId) -> String {
+    format!("run:{parent}")
+}
+
+/// The children that a run does not wait for any more after these entries.
+fn leaves(run: &Run, entries: &[Entry]) -> Vec<Seq> {
+    let invokes = |entry: &Entry| {
+        entry.record().is_some_and(|record| matches!(record.event, Event::ChildInvoked { .. }))
+    };
+    if run.children.is_empty() && !entries.iter().any(invokes) {
+        return Vec::new();
+    }
+    let mut children: BTreeSet<_> = run.children.iter().collect();
+    let mut leaves = Vec::new();
+    for entry in entries {
+        if let Some(record) = entry.record() {
+            if let Event::ChildInvoked { .. } = &record.event {
+                children.insert(record.seq);
+            } else if let Event::ChildFinished { invoked, outcome, .. } = &record.event
+                && children.remove(invoked)
+                && matches!(outcome, Outcome::Err(failure) if failure.code == Some(Code::ChildTimedOut))
+            {
+                leaves.push(*invoked);
+            }
+        } else if let Entry::Rewound(cuts) = entry {
+            let is_cut = |seq: &Seq| cuts.iter().any(|cut| cut.after < *seq && *seq <= cut.through);
+            leaves.extend(children.iter().copied().filter(is_cut));
+            children.retain(|seq| !is_cut(seq));
+        } else if is_end(entry) || matches!(entry, Entry::BegunAnew { .. }) {
+            leaves.extend(std::mem::take(&mut children));
+        }
+    }
+    leaves
+}
+
+fn is_end(entry: &Entry) -> bool {
+    matches!(entry, Entry::Completed { .. } | Entry::Failed { .. } | Entry::Cancelled { .. })
+}
+
+/// How a run ended, as its parent is told.
+fn outcome_of(entry: &Entry) -> Option<Outcome> {
+    if let Entry::Completed { output, .. } = entry {
+        Some(Outcome::Ok(output.clone()))
+    } else if let Entry::Failed { failure, .. } = entry {
+        Some(Outcome::Err(Failure { terminal: true, ..failure.clone() }))
+    } else if let Entry::Cancelled { .. } = entry {
+        Some(Outcome::Err(Failure::coded(Code::ChildCancelled, Code::ChildCancelled.title())))
+    } else {
+        None
+    }
+}
+
+fn is_detached(message: &Message) -> bool {
+    matches!(message, Message::Start { invocation, .. } if invocation.detached)
+}
+
+/// What was invoked at a position, and where it goes, if this entry says so.
+fn invoked_at(entry: &Entry, seq: Seq) -> Option<(Op, Place)> {
+    let record = entry.record().filter(|record| record.seq == seq)?;
+    if let Event::ChildInvoked { op, to, .. } = &record.event { Some((op.clone(), to.clone())) } else { None }
+}
+
+fn close_at(at: Seq, event: &Event, seq: Seq) -> Option<(Place, OnClose)> {
+    if let Event::ChildInvoked { to, on_close, .. } = event
+        && at == seq
+    {
+        Some((to.clone(), *on_close))
+    } else {
+        None
+    }
+}
+
+/// Where the child of an invocation is, and what becomes of it.
+fn find_invocation<R: Rows>(
+    rows: &R,
+    run: &Run,
+    seq: Seq,
+) -> Result<Option<(Place, OnClose)>, Fault<R::Error>> {
+    let before = Seq(seq.0.saturating_sub(1));
+    let found = rows.find(run.id.number, &Sought::Any, before).map_err(Fault::Storage)?;
+    Ok(found.first().and_then(|record| close_at(record.seq, &record.event, seq)))
+}

@@ -1,0 +1,153 @@
+//! What objects write to each other, and what they answer.
+//!
+//! A message is idempotent by what it is about: it may come twice, late, and in any order.
+
+use serde::{Deserialize, Serialize};
+use stepwell_protocol::{Invocation, Outcome, Parent, RunId, Seq, Timestamp};
+
+use super::Address;
+
+/// How many messages one letter holds at the most: each time one of them goes out, the whole letter is read.
+pub const LETTER_MESSAGES_MAX: usize = 64;
+
+/// How many bytes the messages of a letter have at the most, unless one alone has more.
+pub const LETTER_BYTES_MAX: usize = 1 << 20;
+
+/// Messages that one commit sends: one row, from the commit until all of them have arrived.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Letter {
+    /// Its number, in the order of commits.
+    pub id: u64,
+    /// When it was written.
+    pub posted_at: Timestamp,
+    /// What it holds.
+    pub envelopes: Vec<Envelope>,
+}
+
+/// A message and where it goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// The object that gets it.
+    pub to: Address,
+    /// What it says.
+    pub message: Message,
+}
+
+/// What one object tells another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Message {
+    /// To a cell: start this child. Known by its parent and the place of the invocation there.
+    #[serde(rename = "start")]
+    Start {
+        /// Who invokes it.
+        parent: Parent,
+        /// What is invoked.
+        invocation: Box<Invocation>,
+    },
+    /// To a parent's cell: its child has ended. Taken only while the parent waits for it.
+    #[serde(rename = "ended")]
+    Ended {
+        /// The parent, and the place of the invocation there.
+        parent: Parent,
+        /// The child.
+        run: RunId,
+        /// What it gave.
+        outcome: Outcome,
+    },
+    /// To a child's cell: nobody needs it any more.
+    #[serde(rename = "cancel")]
+    Cancel {
+        /// The parent.
+        parent: RunId,
+        /// The place of the invocation there.
+        invoked: Seq,
+    },
+}
+
+impl Message {
+    /// Its word for people.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Start { .. } => "start",
+            Self::Ended { .. } => "ended",
+            Self::Cancel { .. } => "cancel",
+        }
+    }
+
+    /// The run that it comes from, for people.
+    pub fn from(&self) -> &RunId {
+        match self {
+            Self::Start { parent, .. } => &parent.run,
+            Self::Ended { run, .. } => run,
+            Self::Cancel { parent, .. } => parent,
+        }
+    }
+
+    /// More or less the bytes that it takes.
+    fn size(&self) -> usize {
+        const AROUND: usize = 512;
+        AROUND
+            + match self {
+                Self::Start { invocation, .. } => invocation.input.size(),
+                Self::Ended { outcome: Outcome::Ok(output), .. } => output.size(),
+                Self::Ended { outcome: Outcome::Err(failure), .. } => failure.message.len(),
+                Self::Cancel { .. } => 0,
+            }
+    }
+}
+
+/// What whoever gets a message answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Receipt {
+    /// The run is started, now or before.
+    #[serde(rename = "started")]
+    Started {
+        /// It.
+        run: RunId,
+    },
+    /// It has had its effect, now or before.
+    #[serde(rename = "taken")]
+    Taken,
+    /// Nobody is there any more who it could have an effect on.
+    #[serde(rename = "gone")]
+    Gone,
+    /// What it is about may still come: send it again after a while.
+    #[serde(rename = "later")]
+    Later,
+}
+
+/// What became of a message, as its sender sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delivery {
+    /// It has arrived.
+    Arrived(Receipt),
+    /// It was refused, and would be refused again.
+    Refused(stepwell_protocol::Problem),
+    /// Nobody knows, or it may be taken later: it is sent again.
+    Failed,
+}
+
+impl Letter {
+    /// Puts messages into as few letters as they fit in, numbered from this on.
+    pub fn pack(first: u64, now: Timestamp, envelopes: Vec<Envelope>) -> Vec<Self> {
+        let mut letters: Vec<Self> = Vec::new();
+        let mut bytes = 0;
+        for envelope in envelopes {
+            let size = envelope.message.size();
+            match letters.last_mut() {
+                Some(letter)
+                    if letter.envelopes.len() < LETTER_MESSAGES_MAX && bytes + size <= LETTER_BYTES_MAX =>
+                {
+                    letter.envelopes.push(envelope);
+                    bytes += size;
+                }
+                Some(_) | None => {
+                    let id = first + letters.len() as u64;
+                    letters.push(Self { id, posted_at: now, envelopes: vec![envelope] });
+                    bytes = size;
+                }
+            }
+        }
+        letters
+    }
+}

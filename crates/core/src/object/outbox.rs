@@ -1,0 +1,462 @@
+//! The outbox: what an object has written to others, until it has arrived.
+//!
+//! Owns: which message goes out when, how many at once, when one is sent again, and when it is *dead*. Does not own: the
+//! rows ([`Letters`]), which are the truth; this is a cache of their heads, and an instance that is made anew sends all
+//! that is left. Nor does it own the calls: the host performs [`Sending`]s and says what became of them.
+//!
+//! A letter is a row. When the last of its messages has arrived, the row is deleted; until then, a repeat does no harm.
+//! Memory has no messages, and only so many letters: where a peer that does not answer has filled it, its letters make
+//! room for those behind them, and are read again in the next lap.
+//!
+//! Invariant: while there is a letter that is not dead, the alarm is at most [`DEAD_MAN_MS`] away.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use stepwell_protocol::Timestamp;
+
+use super::{Address, DEAD_MAN_MS, Letter, Message};
+
+/// How many messages are under way at once.
+pub const IN_FLIGHT_MAX: usize = 16;
+
+/// How many of them go to the same object.
+pub const IN_FLIGHT_TO_ONE_MAX: usize = 4;
+
+/// How many messages go out before the alarm has to go on with it: see [`crate::cell::CALLS_MAX`].
+pub const SENDS_MAX: u32 = 16;
+
+/// How long the answer to a message takes at the most: after that it is sent again.
+pub const ANSWER_MS: u64 = 30_000;
+
+/// When a message that has not arrived is dead: nobody sends it any more before a person says so.
+pub const DEAD_AFTER_MS: u64 = 6 * 86_400_000;
+
+/// The longest pause before a message is sent again.
+pub const SEND_AGAIN_MS_MAX: u64 = 60_000;
+
+/// The first one.
+const SEND_AGAIN_MS: u64 = 250;
+
+/// How many messages are known at once; the others stay rows.
+pub const KNOWN_MAX: usize = 4_096;
+
+/// How many letters are read at once.
+const READ_SLICE: usize = 64;
+
+/// The letters of one object. Every method that writes is one transaction.
+pub trait Letters {
+    /// Why the storage failed.
+    type Error;
+
+    /// The largest number of any letter that there is; 0 if there is none.
+    fn last_letter(&self) -> Result<u64, Self::Error>;
+
+    /// The letters after a number that are not dead, in order, without what they say; at most so many.
+    fn letters(&self, after: u64, limit: usize) -> Result<Vec<Slip>, Self::Error>;
+
+    /// A letter, if it is there and not dead. One that cannot be read has no envelopes.
+    fn letter(&self, id: u64) -> Result<Option<Letter>, Self::Error>;
+
+    /// Deletes a letter: all of it has arrived.
+    fn forget_letter(&self, id: u64) -> Result<(), Self::Error>;
+
+    /// Lays a letter aside: nobody sends it any more before a person says so.
+    fn bury_letter(&self, id: u64) -> Result<(), Self::Error>;
+}
+
+/// A letter without what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slip {
+    /// Its number.
+    pub id: u64,
+    /// When it was written.
+    pub posted_at: Timestamp,
+    /// Where its messages go, in their order; nothing if that cannot be read.
+    pub to: Vec<Address>,
+}
+
+impl From<&Letter> for Slip {
+    fn from(letter: &Letter) -> Self {
+        let to = letter.envelopes.iter().map(|envelope| envelope.to.clone()).collect();
+        Self { id: letter.id, posted_at: letter.posted_at, to }
+    }
+}
+
+/// A message that has to go out now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sending {
+    /// The letter that it is of.
+    pub letter: u64,
+    /// Which of its messages.
+    pub index: usize,
+    /// The object that gets it.
+    pub to: Address,
+    /// What it says.
+    pub message: Message,
+}
+
+/// What an instance knows of its letters.
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    letters: BTreeMap<u64, Known>,
+    peers: BTreeMap<Address, Peer>,
+    /// The peer that was served last: the others come first.
+    last_served: Option<Address>,
+    /// The number of the latest letter, once that was looked at.
+    last: Option<u64>,
+    /// Letters after this one may not be known; nothing if all are.
+    unread_after: Option<u64>,
+    /// Whether letters before that one were left out as well, to make room: another lap has to look for them.
+    left_out: bool,
+    /// When that may begin.
+    next_lap: Timestamp,
+    /// How many messages are known.
+    known: usize,
+    /// How many are under way.
+    in_flight: usize,
+    /// How many went out since the last request or alarm.
+    sent: u32,
+}
+
+/// A letter that has not arrived.
+#[derive(Clone, Debug)]
+struct Known {
+    posted_at: Timestamp,
+    /// How many of its messages are known and have not arrived.
+    left: usize,
+    /// Whether all that have not arrived are known.
+    is_whole: bool,
+}
+
+/// An object that messages go to.
+#[derive(Clone, Debug, Default)]
+struct Peer {
+    waiting: VecDeque<Waiting>,
+    /// What is under way, by letter and place in it.
+    in_flight: BTreeMap<(u64, usize), Flight>,
+    /// How often in a row it has not answered.
+    failures: u32,
+    /// It gets nothing before.
+    not_before: Timestamp,
+}
+
+/// A message that has not gone out.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    letter: u64,
+    index: usize,
+    /// How often its receiver said that it comes too early.
+    early: u32,
+    not_before: Timestamp,
+}
+
+/// A message that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    /// Until when an answer may come.
+    until: Timestamp,
+    /// See [`Waiting::early`].
+    early: u32,
+}
+
+/// What the answer to a message means for its letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// All of it has arrived: its row has to go.
+    Whole,
+    /// More of it has to.
+    Part,
+    /// This instance does not know of it, or not any more.
+    Unknown,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self {
+            letters: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            last_served: None,
+            last: None,
+            unread_after: Some(0),
+            left_out: false,
+            next_lap: Timestamp::default(),
+            known: 0,
+            in_flight: 0,
+            sent: 0,
+        }
+    }
+}
+
+impl Outbox {
+    /// A request or an alarm has come: a fresh invocation of the platform.
+    pub fn begin(&mut self) {
+        self.sent = 0;
+    }
+
+    /// A number for the next letter.
+    pub fn next_id<R: Letters>(&mut self, rows: &R) -> Result<u64, R::Error> {
+        let last = match self.last {
+            Some(last) => last,
+            None => rows.last_letter()?,
+        };
+        self.last = Some(last);
+        Ok(last + 1)
+    }
+
+    /// A letter was stored.
+    pub fn posted(&mut self, letter: &Letter) {
+        self.last = self.last.max(Some(letter.id));
+        // Behind others that are not known, it waits for its turn.
+        if self.unread_after.is_none() {
+            self.take(Slip::from(letter));
+        }
+    }
+
+    /// Whether nothing is left to be sent, as far as this instance knows.
+    pub fn is_empty(&self) -> bool {
+        self.letters.is_empty() && self.unread_after.is_none()
+    }
+
+    /// How many messages are under way.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn take(&mut self, slip: Slip) {
+        if self.known + slip.to.len() > KNOWN_MAX && !self.letters.is_empty() {
+            let before = slip.id - 1;
+            self.unread_after = Some(self.unread_after.map_or(before, |after| after.min(before)));
+            return;
+        }
+        self.known += slip.to.len();
+        self.letters
+            .insert(slip.id, Known { posted_at: slip.posted_at, left: slip.to.len(), is_whole: true });
+        for (index, to) in slip.to.into_iter().enumerate() {
+            let waiting = Waiting { letter: slip.id, index, early: 0, not_before: Timestamp::default() };
+            self.peers.entry(to).or_default().waiting.push_back(waiting);
+        }
+    }
+
+    /// Reads letters that are not known, as far as there is room for them.
+    fn read_on<R: Letters>(&mut self, rows: &R, now: Timestamp) -> Result<(), R::Error> {
+        while let Some(after) = self.unread_after.filter(|_| self.next_lap <= now)
+            && self.known <= KNOWN_MAX / 2
+        {
+            let slips = rows.letters(after, READ_SLICE)?;
+            let is_last = slips.len() < READ_SLICE;
+            // Whoever finds no room sets it anew.
+            self.unread_after = slips.last().filter(|_| !is_last).map(|slip| slip.id);
+            for slip in slips {
+                if let Some(known) = self.letters.get(&slip.id) {
+                    self.left_out |= !known.is_whole;
+                } else if slip.to.is_empty() || is_dead(slip.posted_at, now) {
+                    rows.bury_letter(slip.id)?;
+                } else {
+                    self.take(slip);
+                }
+            }
+            if self.unread_after.is_none() && std::mem::take(&mut self.left_out) {
+                (self.unread_after, self.next_lap) = (Some(0), now.plus_millis(DEAD_MAN_MS));
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out what waits for peers that do not answer, if that keeps letters behind it from being known.
+    fn make_room(&mut self, now: Timestamp) {
+        if self.unread_after.is_none() || self.known <= KNOWN_MAX / 2 {
+            return;
+        }
+        let (letters, known) = (&mut self.letters, &mut self.known);
+        let mut dropped = Vec::new();
+        for peer in self.peers.values_mut().filter(|peer| peer.not_before > now) {
+            dropped.extend(peer.waiting.drain(..).map(|waiting| waiting.letter));
+        }
+        self.left_out |= !dropped.is_empty();
+        for letter in dropped {
+            *known -= 1;
+            if let Some(known) = letters.get_mut(&letter) {
+                // The row has all of its messages, so those that have arrived go out once more.
+                (known.left, known.is_whole) = (known.left - 1, false);
+                if known.left == 0 {
+                    letters.remove(&letter);
+                }
+            }
+        }
+        self.peers.retain(|_, peer| peer.not_before > now || !peer.is_idle());
+    }
+
+    /// What has to go out now.
+    pub fn send<R: Letters>(&mut self, rows: &R, now: Timestamp) -> Result<Vec<Sending>, R::Error> {
+        if self.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.give_up_late(now);
+        self.make_room(now);
+        self.read_on(rows, now)?;
+        let mut sendings = Vec::new();
+        while self.in_flight < IN_FLIGHT_MAX
+            && self.sent < SENDS_MAX
+            && let Some((to, Waiting { letter, index, early, .. })) = self.next(now)
+        {
+            let found = rows.letter(letter)?.map(|found| found.envelopes);
+            let Some(envelope) = found.and_then(|envelopes| envelopes.into_iter().nth(index)) else {
+                // It has gone, or cannot be read.
+                rows.bury_letter(letter)?;
+                self.drop_letter(letter);
+                continue;
+            };
+            let peer = self.peers.entry(to.clone()).or_default();
+            peer.in_flight.insert((letter, index), Flight { until: now.plus_millis(ANSWER_MS), early });
+            self.in_flight += 1;
+            self.sent += 1;
+            self.last_served = Some(to.clone());
+            sendings.push(Sending { letter, index, to, message: envelope.message });
+        }
+        Ok(sendings)
+    }
+
+    /// The next message that may go out: of the peer after the one that was served last.
+    fn next(&mut self, now: Timestamp) -> Option<(Address, Waiting)> {
+        let is_ready = |(_, peer): &(&Address, &Peer)| peer.ready(now).is_some();
+        let after = self.last_served.as_ref().and_then(|last| {
+            let after = (std::ops::Bound::Excluded(last), std::ops::Bound::Unbounded);
+            self.peers.range::<Address, _>(after).find(is_ready)
+        });
+        let to = after.or_else(|| self.peers.iter().find(is_ready)).map(|(to, _)| to.clone())?;
+        let peer = self.peers.get_mut(&to)?;
+        let at = peer.ready(now)?;
+        let waiting = peer.waiting.remove(at)?;
+        Some((to, waiting))
+    }
+
+    /// Gives up on answers that have not come: their messages go out again.
+    fn give_up_late(&mut self, now: Timestamp) {
+        let late = self.peers.iter().flat_map(|(to, peer)| {
+            let late = peer.in_flight.iter().filter(|(_, flight)| flight.until <= now);
+            late.map(|(&(letter, index), _)| (to.clone(), letter, index))
+        });
+        for (to, letter, index) in late.collect::<Vec<_>>() {
+            self.failed(now, &to, letter, index);
+        }
+    }
+
+    /// A message has arrived, or was refused for good.
+    pub fn arrived(&mut self, to: &Address, letter: u64, index: usize) -> Arrival {
+        let Some(peer) = self.peers.get_mut(to) else { return Arrival::Unknown };
+        if peer.in_flight.remove(&(letter, index)).is_none() {
+            return Arrival::Unknown;
+        }
+        peer.failures = 0;
+        peer.not_before = Timestamp::default();
+        self.in_flight -= 1;
+        self.known -= 1;
+        self.forget_idle(to);
+        let Some(known) = self.letters.get_mut(&letter) else { return Arrival::Unknown };
+        known.left -= 1;
+        if known.left > 0 {
+            return Arrival::Part;
+        }
+        let is_whole = known.is_whole;
+        self.letters.remove(&letter);
+        if is_whole { Arrival::Whole } else { Arrival::Part }
+    }
+
+    /// Nobody knows whether a message has arrived, or its receiver cannot take it now. Says whether its letter is dead
+    /// by now.
+    pub fn failed(&mut self, now: Timestamp, to: &Address, letter: u64, index: usize) -> bool {
+        let Some(peer) = self.peers.get_mut(to) else { return false };
+        let Some(Flight { early, .. }) = peer.in_flight.remove(&(letter, index)) else { return false };
+        self.in_flight -= 1;
+        peer.failures = peer.failures.saturating_add(1);
+        peer.not_before = now.plus_millis(pause_ms(peer.failures));
+        peer.waiting.push_front(Waiting { letter, index, early, not_before: Timestamp::default() });
+        self.letters.get(&letter).is_some_and(|known| is_dead(known.posted_at, now))
+    }
+
+    /// A message came too early. Says whether its letter is dead by now.
+    pub fn early(&mut self, now: Timestamp, to: &Address, letter: u64, index: usize) -> bool {
+        let Some(peer) = self.peers.get_mut(to) else { return false };
+        let Some(Flight { early, .. }) = peer.in_flight.remove(&(letter, index)) else { return false };
+        self.in_flight -= 1;
+        peer.failures = 0;
+        let early = early.saturating_add(1);
+        let not_before = now.plus_millis(pause_ms(early));
+        peer.waiting.push_back(Waiting { letter, index, early, not_before });
+        self.letters.get(&letter).is_some_and(|known| is_dead(known.posted_at, now))
+    }
+
+    /// A letter is dead, or has gone.
+    pub fn drop_letter(&mut self, letter: u64) {
+        if self.letters.remove(&letter).is_none() {
+            return;
+        }
+        for peer in self.peers.values_mut() {
+            let before = peer.waiting.len() + peer.in_flight.len();
+            let in_flight = peer.in_flight.len();
+            peer.waiting.retain(|waiting| waiting.letter != letter);
+            peer.in_flight.retain(|(of, _), _| *of != letter);
+            self.in_flight -= in_flight - peer.in_flight.len();
+            self.known -= before - peer.waiting.len() - peer.in_flight.len();
+        }
+    }
+
+    /// A dead letter shall be sent again, or any other may have come: all rows are looked at.
+    pub fn look_again(&mut self) {
+        (self.unread_after, self.next_lap) = (Some(0), Timestamp::default());
+    }
+
+    fn forget_idle(&mut self, to: &Address) {
+        if self.peers.get(to).is_some_and(Peer::is_idle) {
+            self.peers.remove(to);
+        }
+    }
+
+    /// When to look again.
+    pub fn next_look(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.is_empty() {
+            return None;
+        }
+        let dead_man = now.plus_millis(DEAD_MAN_MS);
+        let can_send = self.in_flight < IN_FLIGHT_MAX;
+        let waiting = self.peers.values().filter(|_| can_send).filter_map(Peer::next);
+        let unread =
+            self.unread_after.filter(|_| self.known <= KNOWN_MAX / 2).map(|_| self.next_lap.max(now));
+        waiting.chain(unread).min().map_or(Some(dead_man), |at| Some(at.min(dead_man)))
+    }
+}
+
+impl Peer {
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// Which of its messages may go out.
+    fn ready(&self, now: Timestamp) -> Option<usize> {
+        if self.not_before > now || self.in_flight.len() >= IN_FLIGHT_TO_ONE_MAX {
+            return None;
+        }
+        // One that does not answer is asked once until it does.
+        if self.failures > 0 && !self.in_flight.is_empty() {
+            return None;
+        }
+        self.waiting.iter().position(|waiting| waiting.not_before <= now)
+    }
+
+    /// When the next of its messages may go out.
+    fn next(&self) -> Option<Timestamp> {
+        if self.in_flight.len() >= IN_FLIGHT_TO_ONE_MAX || self.failures > 0 && !self.in_flight.is_empty() {
+            return None;
+        }
+        self.waiting.iter().map(|waiting| waiting.not_before.max(self.not_before)).min()
+    }
+}
+
+/// How long until the next try, after so many.
+fn pause_ms(tries: u32) -> u64 {
+    (SEND_AGAIN_MS << tries.saturating_sub(1).min(16)).min(SEND_AGAIN_MS_MAX)
+}
+
+fn is_dead(posted_at: Timestamp, now: Timestamp) -> bool {
+    posted_at.plus_millis(DEAD_AFTER_MS) <= now
+}

@@ -1,0 +1,462 @@
+//! Parents and children on two cells, with a post between them that loses, doubles and delays.
+
+use stepwell_core::{
+    cell::{Action, Cell, Chance, Mail, Rows as _, child_key},
+    object::{
+        DEAD_AFTER_MS, Delivery, Hosted as _, Letters as _, Machine as _, Message, Receipt,
+        SEND_AGAIN_MS_MAX, Sending,
+    },
+    pools::Pool,
+    run::{CallEnd, End, Phase, Run},
+};
+use stepwell_protocol::{
+    Awaits, Code, Epoch, Event, Invocation, OnClose, Op, OpKind, Outcome, Payload, Place, RunId, Seq,
+    Timestamp,
+    program::{Command, Dispatch, Open, Then},
+    rest::Status,
+};
+
+use super::{at, calls, memory::Memory, new_run, said};
+
+/// Two cells of a pool: the parent is in the first.
+struct Two {
+    now: u64,
+    rows: [Memory; 2],
+    cells: [Cell; 2],
+    drawn: u64,
+}
+
+fn place(cell: u32) -> Place {
+    Place { pool: "default".into(), generation: 1, cell }
+}
+
+fn fresh() -> Cell {
+    Cell::new(4).with_pool(Pool::parse("default", "2").expect("a pool"), None)
+}
+
+fn op(occurrence: u32) -> Op {
+    Op { kind: OpKind::Child, name: "c".into(), occurrence }
+}
+
+fn invocation() -> Invocation {
+    Invocation {
+        workflow: "child".into(),
+        input: Payload::encode(&7).expect("JSON"),
+        detached: false,
+        on_close: OnClose::Cancel,
+        timeout_ms: None,
+        retention_ms: None,
+        dispatch: Dispatch::Direct,
+    }
+}
+
+fn invoke(occurrence: u32, invocation: Invocation) -> Command {
+    Command::ChildInvoked { op: op(occurrence), invocation: Box::new(invocation) }
+}
+
+fn waits(occurrence: u32, invoked: u32) -> Open {
+    Open::Child { op: op(occurrence), invoked: Seq(invoked), awaits: Awaits::Finished, timeout_ms: None }
+}
+
+impl Two {
+    fn new() -> Self {
+        Self { now: 0, rows: [Memory::default(), Memory::default()], cells: [fresh(), fresh()], drawn: 100 }
+    }
+
+    fn clock(&self) -> Timestamp {
+        at(self.now)
+    }
+
+    /// A parent whose program is at work.
+    fn parent(&mut self) -> Run {
+        let clock = self.clock();
+        let run = self.cells[0].start(&self.rows[0], clock, new_run(None)).expect("it is accepted").run;
+        assert_eq!(calls(&mut self.cells[0]), [(run.id.number, Epoch(1))]);
+        run
+    }
+
+    /// A program's report; the journal's head is its base.
+    fn report(&mut self, cell: usize, number: u64, commands: Vec<Command>, then: Then) -> Vec<Sending> {
+        self.now += 1;
+        let (clock, run) = (self.clock(), self.rows[cell].get(number));
+        let hash = self.now;
+        let commit = said(run.head, commands, then);
+        self.cells[cell].commit(&self.rows[cell], clock, number, run.epoch, commit, hash).expect("in turn");
+        if !matches!(self.rows[cell].get(number).phase, Phase::Running { .. }) {
+            self.cells[cell]
+                .call_ended(&self.rows[cell], clock, number, run.epoch, CallEnd::Returned)
+                .expect("it is recorded");
+        }
+        self.sends(cell)
+    }
+
+    fn sends(&mut self, cell: usize) -> Vec<Sending> {
+        self.cells[cell].take_orders().send
+    }
+
+    fn arrive(&mut self, sending: &Sending) -> Receipt {
+        self.now += 1;
+        self.drawn += 1;
+        let place: Place = sending.to.name.parse().expect("a cell");
+        let to = place.cell as usize;
+        let chance = Chance { suffix: RunId::suffix_from(self.drawn), seed: self.drawn };
+        let clock = self.clock();
+        self.cells[to]
+            .receive(&self.rows[to], clock, place, chance, sending.message.clone())
+            .expect("it is taken")
+    }
+
+    fn answer(&mut self, from: usize, sending: &Sending, delivery: Delivery) {
+        self.now += 1;
+        let clock = self.clock();
+        self.cells[from].delivered(&self.rows[from], clock, sending, delivery).expect("it is recorded");
+    }
+
+    /// Carries everything until nothing is left; the answers come, too.
+    fn post(&mut self, first: Vec<Sending>, from: usize) {
+        let mut under_way: Vec<_> = first.into_iter().map(|sending| (from, sending)).collect();
+        for _ in 0..1_000 {
+            for cell in 0..2 {
+                under_way.extend(self.sends(cell).into_iter().map(|sending| (cell, sending)));
+            }
+            if under_way.is_empty() {
+                return;
+            }
+            let (from, sending) = under_way.remove(0);
+            let receipt = self.arrive(&sending);
+            self.answer(from, &sending, Delivery::Arrived(receipt));
+        }
+        panic!("the post does not come to rest");
+    }
+
+    /// The cell's instance dies.
+    fn crash(&mut self, cell: usize) {
+        self.cells[cell] = fresh();
+    }
+
+    fn alarm(&mut self, cell: usize, after_ms: u64) -> Vec<Sending> {
+        self.now += after_ms;
+        let clock = self.clock();
+        self.cells[cell].alarm(&self.rows[cell], clock).expect("the rows can be read");
+        self.sends(cell)
+    }
+
+    /// Where the child of an invocation is.
+    fn child(&self, parent: &RunId, invoked: u32) -> Option<(usize, Run)> {
+        let key = child_key(parent, Seq(invoked));
+        (0..2).find_map(|cell| match self.rows[cell].key(&key).expect("readable")? {
+            stepwell_core::cell::StoredKey::Run(run) => Some((cell, self.rows[cell].get(run.number))),
+            stepwell_core::cell::StoredKey::Moved(_) => None,
+        })
+    }
+
+    fn finished(&self, number: u64) -> Vec<(Seq, Outcome)> {
+        let history = self.rows[0].history(number).into_iter();
+        history
+            .filter_map(|record| {
+                if let Event::ChildFinished { invoked, outcome, .. } = record.event {
+                    Some((invoked, outcome))
+                } else {
+                    None
+                }
+            })
+            .collect()
+    }
+
+    fn letters(&self) -> usize {
+        self.rows.iter().map(|rows| rows.letters.borrow().len()).sum()
+    }
+
+    fn runs(&self) -> usize {
+        self.rows.iter().map(Memory::runs).sum()
+    }
+}
+
+fn done(value: u32) -> Then {
+    Then::Complete { output: Payload::encode(&value).expect("JSON") }
+}
+
+/// A parent that waits for one child, whose start is under way.
+fn waiting(invocation: Invocation) -> (Two, Run, Vec<Sending>) {
+    let mut two = Two::new();
+    let parent = two.parent();
+    let sends = two.report(0, parent.id.number, vec![invoke(0, invocation)], Then::Continue { open: None });
+    assert_eq!(sends.len(), 1, "{sends:?}");
+    assert!(two.report(0, parent.id.number, vec![], Then::Suspend { open: vec![waits(0, 1)] }).is_empty());
+    (two, parent, sends)
+}
+
+#[test]
+fn a_parent_gets_what_its_child_gives_and_nothing_is_left_behind() {
+    let (mut two, parent, sends) = waiting(invocation());
+    assert_eq!(two.rows[0].get(1).status(), Status::Waiting);
+    two.post(sends, 0);
+    let (cell, child) = two.child(&parent.id, 1).expect("it is started");
+    assert_eq!(child.parent.as_ref().map(|parent| parent.run.clone()), Some(parent.id.clone()));
+    assert_eq!(child.started_by, Some(format!("run:{}", parent.id)));
+    assert_eq!(two.letters(), 0, "its start has arrived");
+    let sends = two.report(cell, child.id.number, vec![], done(9));
+    two.post(sends, cell);
+    assert_eq!(two.finished(1), [(Seq(1), Outcome::Ok(Payload::encode(&9).expect("JSON")))]);
+    assert!(matches!(two.rows[0].get(1).phase, Phase::Running { .. }), "it goes on");
+    assert!(two.rows[0].get(1).children.is_empty());
+    assert_eq!((two.letters(), two.runs()), (0, 2));
+}
+
+#[test]
+fn a_start_that_comes_twice_and_late_starts_one_run() {
+    let (mut two, parent, sends) = waiting(invocation());
+    let first = two.arrive(&sends[0]);
+    assert_eq!(two.arrive(&sends[0]), first, "the same run");
+    two.answer(0, &sends[0], Delivery::Failed);
+    // Nobody knows that it has arrived, so it is sent again: from the row, by another instance.
+    two.crash(0);
+    let again = two.alarm(0, 5_000);
+    assert_eq!(again.len(), 1);
+    two.post(again, 0);
+    assert_eq!((two.letters(), two.runs()), (0, 2));
+    let (cell, child) = two.child(&parent.id, 1).expect("it is started");
+    // Its end comes twice as well.
+    let ended = two.report(cell, child.id.number, vec![], done(1));
+    assert_eq!(two.arrive(&ended[0]), Receipt::Taken);
+    assert_eq!(two.arrive(&ended[0]), Receipt::Gone);
+    two.crash(0);
+    assert_eq!(two.arrive(&ended[0]), Receipt::Gone);
+    assert_eq!(two.finished(1).len(), 1);
+}
+
+#[test]
+fn an_answer_that_never_comes_is_waited_for_and_then_the_message_goes_out_again() {
+    let (mut two, _, _) = waiting(invocation());
+    let mut again = Vec::new();
+    let mut waited = 0;
+    while again.is_empty() && waited < 60_000 {
+        again = two.alarm(0, 5_000);
+        waited += 5_000;
+    }
+    assert_eq!((again.len(), waited), (1, 30_000 + 5_000), "after the time for an answer, and a pause");
+}
+
+#[test]
+fn a_parent_that_is_cancelled_cancels_its_children_even_before_they_are_started() {
+    for starts_first in [true, false] {
+        let (mut two, parent, sends) = waiting(invocation());
+        let start = sends[0].clone();
+        if starts_first {
+            two.post(sends, 0);
+        }
+        let clock = two.clock();
+        two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Cancel).expect("it can be");
+        let cancels = two.sends(0);
+        assert_eq!(cancels.len(), 1);
+        if !starts_first {
+            // It overtakes the start.
+            assert_eq!(two.arrive(&cancels[0]), Receipt::Later);
+            two.answer(0, &cancels[0], Delivery::Arrived(Receipt::Later));
+            assert!(two.sends(0).is_empty(), "not at once");
+            let receipt = two.arrive(&start);
+            two.answer(0, &start, Delivery::Arrived(receipt));
+        }
+        let cancels = if starts_first { cancels } else { two.alarm(0, SEND_AGAIN_MS_MAX) };
+        two.post(cancels, 0);
+        let (_, child) = two.child(&parent.id, 1).expect("it was started");
+        assert_eq!(child.status(), Status::Cancelled, "{starts_first}");
+        assert_eq!(child.acts[0].by, format!("run:{}", parent.id));
+        // The child tells its parent, which has ended and does not wait for it.
+        assert_eq!((two.letters(), two.finished(1).len()), (0, 0));
+    }
+}
+
+#[test]
+fn a_child_that_is_abandoned_goes_on_without_its_parent() {
+    let (mut two, parent, sends) = waiting(Invocation { on_close: OnClose::Abandon, ..invocation() });
+    two.post(sends, 0);
+    let clock = two.clock();
+    two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Cancel).expect("it can be");
+    assert!(two.sends(0).is_empty());
+    let (cell, child) = two.child(&parent.id, 1).expect("it was started");
+    assert_eq!(child.status(), Status::Running);
+    // What it gives is kept: whoever takes the parent back goes on from there.
+    let ended = two.report(cell, child.id.number, vec![], done(3));
+    two.post(ended, cell);
+    assert_eq!(two.finished(1).len(), 1);
+    assert_eq!(two.rows[0].get(1).status(), Status::Cancelled);
+}
+
+#[test]
+fn a_detached_child_is_known_by_its_id_and_its_parent_goes_on() {
+    for on_close in [OnClose::Abandon, OnClose::Cancel] {
+        let mut two = Two::new();
+        let parent = two.parent();
+        let invocation = Invocation { detached: true, on_close, ..invocation() };
+        let sends = two.report(0, 1, vec![invoke(0, invocation)], Then::Continue { open: None });
+        let open = Open::Child { op: op(0), invoked: Seq(1), awaits: Awaits::Started, timeout_ms: None };
+        two.report(0, 1, vec![], Then::Suspend { open: vec![open] });
+        two.post(sends, 0);
+        let (cell, child) = two.child(&parent.id, 1).expect("it is started");
+        let started = two.rows[0].history(1).into_iter().find_map(|record| {
+            if let Event::ChildStarted { run, abandoned, .. } = record.event {
+                Some((run, abandoned))
+            } else {
+                None
+            }
+        });
+        assert_eq!(started, Some((child.id.clone(), on_close == OnClose::Abandon)));
+        assert!(matches!(two.rows[0].get(1).phase, Phase::Running { .. }), "it goes on");
+        assert_eq!(two.letters(), 0);
+        // Its parent ends first.
+        let sends = two.report(0, 1, vec![], done(0));
+        two.post(sends, 0);
+        let is_cancelled = two.rows[cell].get(child.id.number).status() == Status::Cancelled;
+        assert_eq!(is_cancelled, on_close == OnClose::Cancel);
+        assert_eq!(two.letters(), 0);
+    }
+}
+
+#[test]
+fn a_child_that_takes_too_long_is_cancelled_and_its_parent_goes_on() {
+    let mut two = Two::new();
+    let parent = two.parent();
+    let sends = two.report(0, 1, vec![invoke(0, invocation())], Then::Continue { open: None });
+    let open = Open::Child { op: op(0), invoked: Seq(1), awaits: Awaits::Finished, timeout_ms: Some(1_000) };
+    two.report(0, 1, vec![], Then::Suspend { open: vec![open] });
+    two.post(sends, 0);
+    let sends = two.alarm(0, 1_001);
+    two.post(sends, 0);
+    let [(Seq(1), Outcome::Err(failure))] = &two.finished(1)[..] else { panic!("{:?}", two.finished(1)) };
+    assert_eq!(failure.code, Some(Code::ChildTimedOut));
+    let (_, child) = two.child(&parent.id, 1).expect("it was started");
+    assert_eq!(child.status(), Status::Cancelled);
+    assert_eq!((two.letters(), two.finished(1).len()), (0, 1));
+}
+
+#[test]
+fn what_is_taken_back_is_another_child_the_next_time() {
+    let (mut two, parent, sends) = waiting(invocation());
+    two.post(sends, 0);
+    let clock = two.clock();
+    two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Pause).expect("it can be");
+    two.cells[0]
+        .act(&two.rows[0], clock, &parent.id, "me", Action::Restart { from: None })
+        .expect("it is paused");
+    let orders = two.cells[0].take_orders();
+    two.post(orders.send, 0);
+    let (cell, first) = two.child(&parent.id, 1).expect("it was started");
+    assert_eq!(first.status(), Status::Cancelled, "nobody waits for the first one");
+    let number = parent.id.number;
+    let epoch = two.rows[0].get(number).epoch;
+    let commit = said(Seq(0), vec![invoke(0, invocation())], Then::Continue { open: None });
+    let clock = two.clock();
+    two.cells[0].commit(&two.rows[0], clock, number, epoch, commit, 99).expect("in turn");
+    let sends = two.sends(0);
+    two.post(sends, 0);
+    let invoked = two.rows[0].get(number).children.iter().last().expect("it is open");
+    let (_, second) = two.child(&parent.id, invoked.0).expect("it is started");
+    assert_ne!(second.id, first.id);
+    // The end of the first one comes late, and is none of the second.
+    let late = Message::Ended {
+        parent: first.parent.clone().expect("a child"),
+        run: first.id.clone(),
+        outcome: Outcome::Ok(Payload::null()),
+    };
+    let chance = Chance { suffix: RunId::suffix_from(5), seed: 5 };
+    let clock = two.clock();
+    let receipt = two.cells[0].receive(&two.rows[0], clock, place(0), chance, late).expect("it is answered");
+    assert_eq!((receipt, two.finished(number).len()), (Receipt::Gone, 0), "in cell {cell}");
+}
+
+#[test]
+fn a_message_that_does_not_arrive_in_six_days_is_dead_and_visibly_there() {
+    let (mut two, _, mut sends) = waiting(invocation());
+    let mut tries = 0;
+    while !two.rows[0].letters.borrow().is_empty() && !two.rows[0].letters.borrow()[&1].1 {
+        for sending in std::mem::take(&mut sends) {
+            two.answer(0, &sending, Delivery::Failed);
+            tries += 1;
+        }
+        sends = two.alarm(0, SEND_AGAIN_MS_MAX);
+        assert!(two.now < 2 * DEAD_AFTER_MS, "it does not die");
+    }
+    assert!(two.now >= DEAD_AFTER_MS && tries > 1_000, "{tries} tries in {} ms", two.now);
+    assert_eq!(two.letters(), 1, "it is still there");
+    assert!(two.rows[0].letters(0, 10).expect("readable").is_empty());
+    assert!(two.alarm(0, 60_000).is_empty(), "and is not sent any more");
+}
+
+#[test]
+fn a_start_that_is_refused_for_good_fails_the_invocation() {
+    let (mut two, _, sends) = waiting(invocation());
+    let problem = stepwell_protocol::Problem::new(Code::PayloadTooLarge, "It does not fit.");
+    two.answer(0, &sends[0], Delivery::Refused(problem));
+    let [(Seq(1), Outcome::Err(failure))] = &two.finished(1)[..] else { panic!("{:?}", two.finished(1)) };
+    assert_eq!(failure.code, Some(Code::PayloadTooLarge));
+    assert_eq!(two.letters(), 0);
+}
+
+#[test]
+fn a_child_too_many_fails_at_once_and_the_others_are_started() {
+    let mut two = Two::new();
+    two.parent();
+    let count = Invocation::OPEN_MAX + 2;
+    let commands = (0..count).map(|occurrence| invoke(occurrence, invocation())).collect();
+    let sends = two.report(0, 1, commands, Then::Continue { open: None });
+    two.post(sends, 0);
+    for _ in 0..count {
+        let sends = two.alarm(0, 1);
+        two.post(sends, 0);
+    }
+    assert_eq!(two.rows[0].get(1).children.count(), Invocation::OPEN_MAX);
+    let failed = two.finished(1);
+    assert_eq!(failed.iter().map(|(seq, _)| seq.0).collect::<Vec<_>>(), [count - 1, count]);
+    assert_eq!(two.runs(), 1 + Invocation::OPEN_MAX as usize);
+    assert_eq!(two.letters(), 0);
+}
+
+#[test]
+fn a_hung_cell_holds_up_nobody_else() {
+    let mut two = Two::new();
+    two.parent();
+    let commands = (0..200).map(|occurrence| invoke(occurrence, invocation())).collect();
+    let mut sends = two.report(0, 1, commands, Then::Continue { open: None });
+    let (mut hung, mut arrived) = (0, 0);
+    for _ in 0..200 {
+        for sending in std::mem::take(&mut sends) {
+            if sending.to.name == place(1).to_string() {
+                hung += 1;
+            } else {
+                let receipt = two.arrive(&sending);
+                two.answer(0, &sending, Delivery::Arrived(receipt));
+                arrived += 1;
+            }
+            sends.extend(two.sends(0));
+        }
+        if sends.is_empty() {
+            sends = two.alarm(0, 1);
+        }
+    }
+    assert_eq!(hung, 4, "only so many are under way to one cell");
+    assert!(arrived > 60, "{arrived}");
+    assert_eq!(two.rows[0].runs() - 1, arrived);
+}
+
+#[test]
+fn the_end_of_an_end_is_no_end() {
+    // A child of a child: the middle one is cancelled with the first, and the last with the middle one.
+    let (mut two, parent, sends) = waiting(invocation());
+    two.post(sends, 0);
+    let (cell, middle) = two.child(&parent.id, 1).expect("it is started");
+    let number = middle.id.number;
+    let sends = two.report(cell, number, vec![invoke(0, invocation())], Then::Continue { open: None });
+    two.post(sends, cell);
+    two.report(cell, number, vec![], Then::Suspend { open: vec![waits(0, 1)] });
+    let (_, last) = two.child(&middle.id, 1).expect("it is started");
+    assert_eq!(last.depth(), 2);
+    let clock = two.clock();
+    two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Cancel).expect("it can be");
+    let sends = two.sends(0);
+    two.post(sends, 0);
+    let (_, last) = two.child(&middle.id, 1).expect("it is there");
+    assert!(matches!(last.phase, Phase::Ended { how: End::Cancelled, .. }));
+    assert_eq!(two.letters(), 0);
+    assert_eq!(Mail::default(), Mail { post: Vec::new(), done: None });
+}

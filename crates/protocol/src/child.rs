@@ -1,0 +1,94 @@
+//! Children: runs that another run has invoked.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Op, Payload, RunId, Seq, program::Dispatch};
+
+/// What a run invokes: a run of another workflow, or of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Invocation {
+    /// The workflow to run.
+    pub workflow: String,
+    /// What it is started with.
+    pub input: Payload,
+    /// Whether the run goes on as soon as the child is started, and is told nothing of its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
+    /// What becomes of the child when the run does not wait for it any more.
+    #[serde(default, skip_serializing_if = "OnClose::is_cancel")]
+    pub on_close: OnClose,
+    /// How long the child may take, as its app says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// How long the child is kept after its end, as its app says; 0 is for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_ms: Option<u64>,
+    /// How the child's program is called, as its app says.
+    #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
+    pub dispatch: Dispatch,
+}
+
+impl Invocation {
+    /// The most children of one run that have not ended.
+    pub const OPEN_MAX: u32 = 1_000;
+
+    /// How many runs there are above each other at the most: a workflow that invokes itself has to come to an end.
+    pub const DEPTH_MAX: u32 = 16;
+}
+
+/// What becomes of a child when the run that invoked it ends, begins anew, is taken back to before it, or has waited
+/// for long enough.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnClose {
+    /// It is cancelled.
+    #[default]
+    #[serde(rename = "cancel")]
+    Cancel,
+    /// It goes on by itself.
+    #[serde(rename = "abandon")]
+    Abandon,
+}
+
+impl OnClose {
+    /// Whether it is what nobody has to say.
+    pub fn is_cancel(&self) -> bool {
+        *self == Self::Cancel
+    }
+}
+
+/// What a run waits for of a child.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Awaits {
+    /// Its end.
+    #[default]
+    #[serde(rename = "finished")]
+    Finished,
+    /// That it is started.
+    #[serde(rename = "started")]
+    Started,
+}
+
+impl Awaits {
+    /// Whether it is what nobody has to say.
+    pub fn is_finished(&self) -> bool {
+        *self == Self::Finished
+    }
+}
+
+/// Who has invoked a run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The run that has invoked it.
+    pub run: RunId,
+    /// What the invocation is called there.
+    pub op: Op,
+    /// Where it is in that run's journal.
+    pub invoked: Seq,
+    /// How many runs there are above this one.
+    pub depth: u32,
+    /// Whether nobody waits for its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub abandoned: bool,
+}

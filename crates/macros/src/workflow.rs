@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::{
-    Error, ExprMethodCall, FnArg, Item, ItemFn, LitStr, ReturnType,
+    Error, ExprMethodCall, FnArg, Item, ItemFn, LitStr, ReturnType, TypeImplTrait,
     parse::Parser,
     parse_quote_spanned,
     spanned::Spanned,
@@ -27,33 +27,55 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
     let mut inner = function.clone();
     inner.attrs.clear();
     inner.vis = syn::Visibility::Inherited;
-    let (input, call) = match function.sig.inputs.get(1) {
+    let output = output_of(&function.sig.output);
+    let (input, define) = match function.sig.inputs.get(1) {
         Some(FnArg::Typed(argument)) => {
             let ty = &argument.ty;
-            (quote!(#ty), quote!(#ident(ctx, input)))
+            let code = quote!(|ctx: ::stepwell::Ctx, input: #ty| async move {
+                let output = #ident(ctx, input).await?;
+                ::stepwell::__private::encode_output(&output)
+            });
+            (quote!(#ty), quote!(::stepwell::Workflow::new(#name, #code)))
         }
+        // A workflow without an input has nothing to go on with either.
         Some(FnArg::Receiver(_)) | None => {
-            (quote!(::stepwell::__private::NoInput), quote!({ let _ = input; #ident(ctx) }))
+            let code = quote!(|ctx: ::stepwell::Ctx| async move {
+                let output = #ident(ctx).await?;
+                ::stepwell::__private::encode_output(&output)
+            });
+            (quote!(()), quote!(::stepwell::Workflow::without_input(#name, #code)))
         }
     };
-    // A workflow without an input has nothing to go on with either.
-    let own = if function.sig.inputs.len() > 1 { input.clone() } else { quote!(()) };
-    OwnInput(own).visit_block_mut(&mut inner.block);
+    OwnInput(input.clone()).visit_block_mut(&mut inner.block);
     Ok(quote! {
         #(#attrs)*
-        #visibility fn #ident() -> ::stepwell::Workflow<#input> {
+        #visibility fn #ident() -> ::stepwell::Workflow<#input, #output> {
             #inner
             // A function and not a constant: the name can still be used for a local variable.
-            ::stepwell::Workflow::new(#name, |ctx: ::stepwell::Ctx, input: #input| async move {
-                let output = #call.await?;
-                ::stepwell::__private::encode_output(&output)
-            })
+            #define
             #timeout
             #retention
             #dispatch
             #idempotency
         }
     })
+}
+
+/// The type of what the workflow gives, within the `Result` that its function returns. One that has no name is any
+/// JSON to whoever invokes it.
+fn output_of(returned: &ReturnType) -> TokenStream {
+    struct Unnamed(bool);
+    impl VisitMut for Unnamed {
+        fn visit_type_impl_trait_mut(&mut self, _: &mut TypeImplTrait) {
+            self.0 = true;
+        }
+    }
+    let mut unnamed = Unnamed(false);
+    unnamed.visit_return_type_mut(&mut returned.clone());
+    match returned {
+        ReturnType::Type(_, ty) if !unnamed.0 => quote!(<#ty as ::stepwell::__private::Returns>::Output),
+        ReturnType::Type(..) | ReturnType::Default => quote!(::stepwell::Payload),
+    }
 }
 
 /// Names the workflow's own input wherever its code continues as new, so that anything else does not compile: the next

@@ -4,15 +4,17 @@ use std::{cell::RefCell, convert::Infallible, rc::Rc};
 
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
-    Life, Op, OpKind, Payload, RunId, Timestamp,
+    Code, Life, Op, OpKind, Payload, RunId, Timestamp,
     program::{Progress, Units},
     stream::{Chunk, Item, Level, LogLine},
 };
 use uuid::Uuid;
 
 use crate::{
-    Env, Error, Result, Span, env,
-    ops::{Each, Policy, Sleep, Step, StepInfo, Wait},
+    Env, Error, Result, Span, Workflow,
+    app::AllTerms,
+    env,
+    ops::{Each, Invoke, Policy, Sleep, Step, StepInfo, Wait},
     random,
     vm::{Length, State},
 };
@@ -30,11 +32,19 @@ pub(crate) struct Identity {
     seed: String,
     started_at: Timestamp,
     life: u32,
+    /// What the app says about the runs of its workflows.
+    terms: AllTerms,
 }
 
 impl Identity {
-    pub(crate) fn new(run: RunId, seed: String, started_at: Timestamp, life: Option<Life>) -> Self {
-        Self { run, seed, started_at, life: life.map_or(1, |life| life.number) }
+    pub(crate) fn new(
+        run: RunId,
+        seed: String,
+        started_at: Timestamp,
+        life: Option<Life>,
+        terms: AllTerms,
+    ) -> Self {
+        Self { run, seed, started_at, life: life.map_or(1, |life| life.number), terms }
     }
 }
 
@@ -172,6 +182,49 @@ impl Ctx {
     pub fn wait<T: DeserializeOwned>(&self, signal: impl Into<String>) -> Wait<T> {
         let op = self.state.borrow_mut().name_op(OpKind::Wait, signal.into());
         Wait::new(self.clone(), op)
+    }
+
+    /// Runs another workflow as a child of this run, and gives what it returns:
+    /// `let receipt = ctx.invoke(charge, order).await?`. See [`Invoke`].
+    ///
+    /// `workflow` is a function with `#[workflow]` that the app has; its types say what goes in and what comes out.
+    pub fn invoke<I, O>(&self, workflow: fn() -> Workflow<I, O>, input: I) -> Invoke<O>
+    where
+        I: Serialize,
+        O: DeserializeOwned,
+    {
+        let name = workflow().name();
+        if !self.run.terms.contains_key(name) {
+            self.state.borrow_mut().fail(self.no_such_workflow(name));
+        }
+        self.invoke_named(name, input)
+    }
+
+    /// Like [`Self::invoke`], for a workflow of another app, or one whose name is known only at run time:
+    /// `ctx.invoke_named::<Order, Receipt>("charge", order).await?`.
+    ///
+    /// Nothing checks the types before the child runs: a child that cannot read its input fails, and a run that cannot
+    /// read its child's output is paused.
+    #[expect(clippy::needless_pass_by_value, reason = "the child has the input, as the callee of a function does")]
+    pub fn invoke_named<I, O>(&self, workflow: impl Into<String>, input: I) -> Invoke<O>
+    where
+        I: Serialize,
+        O: DeserializeOwned,
+    {
+        let workflow = workflow.into();
+        let terms = self.run.terms.get(workflow.as_str()).cloned().unwrap_or_default();
+        let op = self.state.borrow_mut().name_op(OpKind::Child, workflow.clone());
+        Invoke::new(self.clone(), op, workflow, &input, &terms)
+    }
+
+    fn no_such_workflow(&self, name: &str) -> Error {
+        let known: Vec<_> = self.run.terms.keys().copied().collect();
+        let text = format!(
+            "the run invokes workflow '{name}', which its app does not have; it has: {}. Add it with `.workflow({name})`, \
+             or invoke a workflow of another app with `ctx.invoke_named`",
+            known.join(", ")
+        );
+        Error::terminal(text).coded(Code::WorkflowNotFound)
     }
 
     /// Ends this life of the run and begins the next one, with a new input and an empty history: what a loop without

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use stepwell_protocol::{Code, Failure};
+use stepwell_protocol::{Code, Failure, RunId};
 
 use crate::{env::EnvError, ops::millis};
 
@@ -33,15 +33,33 @@ pub struct Error {
     message: String,
     terminal: bool,
     code: Option<Code>,
-    /// The step that failed for good with it.
-    step: Option<String>,
+    origin: Origin,
     retry_after_ms: Option<u64>,
+}
+
+/// What failed for good with an error.
+enum Origin {
+    /// Nothing yet: it comes from somebody's code.
+    Code,
+    /// A step.
+    Step(String),
+    Child(Box<FailedChild>),
+}
+
+/// The child that failed, if an error comes from `ctx.invoke(…).await`: see [`Error::child`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedChild {
+    /// What the invocation is called: the name of the workflow, unless [`crate::Invoke::name`] says otherwise.
+    pub name: String,
+    /// The child's id, if there is a child and its parent knows it.
+    pub run: Option<RunId>,
 }
 
 impl Error {
     /// An error with this message. A step that returns it is retried.
     pub fn msg(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), terminal: false, code: None, step: None, retry_after_ms: None }
+        let (message, origin) = (message.to_string(), Origin::Code);
+        Self { message, terminal: false, code: None, origin, retry_after_ms: None }
     }
 
     /// An error with this message. A step that returns it is not retried.
@@ -74,15 +92,35 @@ impl Error {
 
     /// The step that failed for good with this error, if it comes from `ctx.step(…).await`.
     pub fn step(&self) -> Option<&str> {
-        self.step.as_deref()
+        if let Origin::Step(step) = &self.origin { Some(step) } else { None }
     }
 
-    /// Which of Stepwell's own problems it is, if it is one: a time-out, an interruption.
+    /// The child that failed with this error, if it comes from `ctx.invoke(…).await`.
+    ///
+    /// ```
+    /// # use stepwell::{Code, prelude::*};
+    /// # #[workflow]
+    /// # async fn charge(ctx: Ctx, cents: u32) -> Result<u32> { Ok(cents) }
+    /// # #[workflow]
+    /// # async fn order(ctx: Ctx) -> Result<u32> {
+    /// match ctx.invoke(charge, 10).timeout("10m").await {
+    ///     Err(error) if error.code() == Some(Code::ChildTimedOut) => Ok(0),
+    ///     Err(error) => bail!("look at {:?}: {}", error.child(), error.message()),
+    ///     Ok(cents) => Ok(cents),
+    /// }
+    /// # }
+    /// # let _ = order;
+    /// ```
+    pub fn child(&self) -> Option<&FailedChild> {
+        if let Origin::Child(child) = &self.origin { Some(child) } else { None }
+    }
+
+    /// Which of Stepwell's own problems it is, if it is one: a time-out, an interruption, a child that was cancelled.
     pub fn code(&self) -> Option<Code> {
         self.code
     }
 
-    /// What happened. Unlike the `Display` output, it does not name the step.
+    /// What happened. Unlike the `Display` output, it does not name the step or child.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -95,7 +133,15 @@ impl Error {
     /// What a workflow gets when a step failed for good.
     pub(crate) fn of_step(step: &str, failure: Failure) -> Self {
         let Failure { message, code, .. } = failure;
-        Self { message, terminal: false, code, step: Some(step.to_owned()), retry_after_ms: None }
+        let origin = Origin::Step(step.to_owned());
+        Self { message, terminal: false, code, origin, retry_after_ms: None }
+    }
+
+    /// What a workflow gets when a child has failed or could not be started.
+    pub(crate) fn of_child(name: &str, run: Option<RunId>, failure: Failure) -> Self {
+        let Failure { message, code, .. } = failure;
+        let origin = Origin::Child(Box::new(FailedChild { name: name.to_owned(), run }));
+        Self { message, terminal: false, code, origin, retry_after_ms: None }
     }
 
     pub(crate) fn retry_after_ms(&self) -> Option<u64> {
@@ -104,7 +150,9 @@ impl Error {
 
     pub(crate) fn into_failure(self) -> Failure {
         let failure = Failure::new(self.to_string());
-        Failure { terminal: self.terminal, code: self.code, ..failure }
+        // What the engine has decided about a child, it has not decided about its parent.
+        let code = self.code.filter(|code| self.child().is_none() || !is_about_a_run(*code));
+        Failure { terminal: self.terminal, code, ..failure }
     }
 }
 
@@ -129,6 +177,11 @@ impl<E: Into<Box<dyn StdError>> + 'static> From<E> for Error {
     }
 }
 
+/// Whether the engine fails a run with this code, whatever its program says.
+fn is_about_a_run(code: Code) -> bool {
+    matches!(code, Code::RunTimedOut | Code::ProgramDied)
+}
+
 /// Whether an error is terminal under a wrapper that the box does not show.
 #[cfg(feature = "anyhow")]
 fn is_terminal(error: &dyn Any) -> bool {
@@ -144,8 +197,10 @@ fn is_terminal(_error: &dyn Any) -> bool {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(step) = &self.step {
-            write!(f, "step '{step}' failed: ")?;
+        match &self.origin {
+            Origin::Code => {}
+            Origin::Step(step) => write!(f, "step '{step}' failed: ")?,
+            Origin::Child(child) => write!(f, "child '{}' failed: ", child.name)?,
         }
         f.write_str(&self.message)
     }

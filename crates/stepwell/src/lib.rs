@@ -45,13 +45,13 @@ mod workers;
 pub use app::{App, Workflow};
 pub use ctx::{Ctx, Log};
 pub use env::{Env, EnvError, Secret, env};
-pub use error::{Error, Result, Terminal};
+pub use error::{Error, FailedChild, Result, Terminal};
 pub use fetch::fetch;
-pub use ops::{Each, Sleep, Step, StepInfo, Wait, WaitError};
+pub use ops::{Detached, Each, Invoke, Sleep, Step, StepInfo, Wait, WaitError};
 pub use span::Span;
 pub use stepwell_macros::{main, workflow};
 pub use stepwell_protocol::{
-    Payload, Timestamp,
+    Code, OnClose, Payload, RunId, Timestamp,
     program::{Dispatch, Retry},
 };
 pub use uuid::Uuid;
@@ -64,17 +64,18 @@ pub mod prelude {
 
     pub use serde::{Deserialize, Serialize};
 
-    pub use crate::{App, Ctx, Error, Result, Retry, Terminal, WaitError, bail, ensure, workflow};
+    pub use crate::{
+        App, Ctx, Error, OnClose, Result, Retry, RunId, Terminal, WaitError, bail, ensure, workflow,
+    };
 }
 
 /// What the macros' output needs. Not for people.
 #[doc(hidden)]
 pub mod __private {
-    pub use serde::de::IgnoredAny as NoInput;
     #[cfg(target_arch = "wasm32")]
     pub use {js_sys, wasm_bindgen, wasm_bindgen_futures};
 
-    pub use crate::app::encode_output;
+    pub use crate::app::{Returns, encode_output};
     #[cfg(target_arch = "wasm32")]
     pub use crate::workers::activate;
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stepwell_core::{
     cell::Action,
+    object::Message,
     stream::{Cursor, Kinds, Only},
 };
 use stepwell_protocol::{
@@ -164,6 +165,11 @@ pub enum Operation {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ids: Option<Vec<String>>,
     },
+    /// Take what another cell has written.
+    Receive {
+        /// What it says.
+        message: Message,
+    },
     /// What a consumer of the queue asks for.
     Consume {
         /// What.
@@ -286,6 +292,7 @@ impl Operation {
             | Self::ActOnAll { .. }
             | Self::Follow { follow: Follow::Cell { .. } }
             | Self::ForgetKeys { .. }
+            | Self::Receive { .. }
             | Self::Consume { .. } => None,
         }
     }
@@ -308,6 +315,7 @@ impl Operation {
             | Self::Act { .. }
             | Self::Follow { .. }
             | Self::ForgetKeys { .. }
+            | Self::Receive { .. }
             | Self::Consume { .. } => false,
         }
     }

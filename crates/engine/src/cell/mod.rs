@@ -7,6 +7,7 @@
 
 mod access;
 mod listeners;
+mod mail;
 mod pool;
 mod programs;
 mod queued;
@@ -25,7 +26,10 @@ use std::{
 
 use futures::channel::oneshot;
 use js_sys::Promise;
-use stepwell_core::cell::{Cell as Machine, Order};
+use stepwell_core::{
+    cell::{Cell as Machine, Order},
+    object::Sending,
+};
 use stepwell_protocol::Epoch;
 use wasm_bindgen::prelude::*;
 use worker::{Env, worker_sys::DurableObjectState};
@@ -33,7 +37,7 @@ use worker::{Env, worker_sys::DurableObjectState};
 use crate::{
     object::{self, Answering, Kind, Loaded},
     runtime,
-    settings::{QUEUE_BINDING, Settings},
+    settings::{Deployment, QUEUE_BINDING, Settings},
 };
 use listeners::Listeners;
 use store::Store;
@@ -87,11 +91,15 @@ impl Cell {
         let settings = Settings::of(&loaded.env);
         let has_queue = !runtime::property(&loaded.env, QUEUE_BINDING).is_undefined();
         let store = Store::new(loaded.storage.clone(), settings.meter);
-        let machine = Machine::new(settings.window)
+        let mut machine = Machine::new(settings.window)
             .with_storage(settings.cell_bytes)
             .with_budget(settings.budget())
             .with_signal_limits(settings.signals)
             .with_queue(has_queue);
+        // A setting that cannot be read is refused before anything gets here.
+        if let Ok(deployment) = Deployment::of(&loaded.env) {
+            machine = machine.with_pool(deployment.pool.clone(), deployment.retention_ms);
+        }
         let runs = Runs {
             settings,
             listeners: RefCell::default(),
@@ -164,6 +172,10 @@ impl Kind for Runs {
         if !nudges.is_empty() {
             host.send_nudges(nudges);
         }
+    }
+
+    fn send(host: &Rc<Host>, sends: Vec<Sending>) {
+        host.send(sends);
     }
 
     fn answer(host: Rc<Host>, call: &str) -> Answering {

@@ -101,6 +101,7 @@ impl Host {
                     tags,
                     key,
                     by: grant.map(|grant| grant.actor.clone()),
+                    parent: None,
                 };
                 self.start_run(&namespace, new, is_strict, wait_ms).await
             }
@@ -142,6 +143,7 @@ impl Host {
                 Err(Problem::new(Code::Internal, "A stream is opened with a socket, and no other way.")
                     .into())
             }
+            Operation::Receive { message } => self.receive(&namespace, place, message),
             Operation::Consume { ask } => self.answer_consumer(ask).await,
         }
     }

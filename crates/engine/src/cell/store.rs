@@ -1,9 +1,10 @@
 //! The cell's rows: what is stored where, and nothing about why.
 //!
 //! One row for each run, one for each event of its journal; one more for an idempotency key, a signal's id, a
-//! tag or an attribute, if there is one. The only secondary index finds what is due.
+//! tag or an attribute, if there is one, and one for each commit that writes to other cells, until they have it. The only secondary index finds what is due.
 
 mod journal;
+mod letters;
 pub(super) mod list;
 mod quarantine;
 mod removal;
@@ -12,7 +13,7 @@ use std::cell::Cell as Slot;
 
 use serde::de::DeserializeOwned;
 use stepwell_core::{
-    cell::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
+    cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
     run::{Cut, Entry, Run, Tail, Trailer},
     stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
@@ -59,6 +60,8 @@ pub struct Store {
     has_schema: Slot<Option<bool>>,
     /// Whether there is a table of what runs have published, if that is known.
     pub(super) has_told: Slot<Option<bool>>,
+    /// Whether there is a table of letters, if that is known.
+    has_outbox: Slot<Option<bool>>,
 }
 
 impl Store {
@@ -68,6 +71,7 @@ impl Store {
             tables: Tables::new(storage, counts_reads),
             has_schema: Slot::new(None),
             has_told: Slot::new(None),
+            has_outbox: Slot::new(None),
         }
     }
 
@@ -182,7 +186,19 @@ impl Store {
         Ok(!rows.is_empty())
     }
 
-    fn write(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry]) -> Result<(), StoreError> {
+    fn write(
+        &self,
+        run: &Run,
+        wake_before: Option<Timestamp>,
+        entries: &[Entry],
+        mail: &Mail,
+    ) -> Result<(), StoreError> {
+        for letter in &mail.post {
+            self.insert_letter(letter)?;
+        }
+        if let Some(done) = mail.done {
+            self.delete_letter(done)?;
+        }
         let (mut result, mut ended, mut reopened, mut anew) = (None, false, false, None);
         let last = entries.iter().rposition(|entry| entry.record().is_some());
         for (index, entry) in entries.iter().enumerate() {
@@ -301,8 +317,6 @@ impl Store {
 }
 
 impl Rows for Store {
-    type Error = StoreError;
-
     fn is_unreadable(error: &StoreError) -> bool {
         match error {
             StoreError::Corrupt(_) | StoreError::CorruptCatalog(_) | StoreError::Unreadable(_) => true,
@@ -398,12 +412,25 @@ impl Rows for Store {
         })
     }
 
-    fn commit(&self, run: &Run, wake_before: Option<Timestamp>, entries: &[Entry]) -> Result<(), StoreError> {
+    fn namespace(&self) -> Result<String, StoreError> {
+        Store::namespace(self)
+    }
+
+    fn commit(
+        &self,
+        run: &Run,
+        wake_before: Option<Timestamp>,
+        entries: &[Entry],
+        mail: &Mail,
+    ) -> Result<(), StoreError> {
+        if !mail.post.is_empty() {
+            self.prepare_outbox()?;
+        }
         // A single statement is atomic by itself.
-        let written = if statements(entries) == 1 {
-            self.write(run, wake_before, entries)
+        let written = if statements(entries) == 1 && mail.is_empty() {
+            self.write(run, wake_before, entries, mail)
         } else {
-            self.tables.transaction(|| self.write(run, wake_before, entries))
+            self.tables.transaction(|| self.write(run, wake_before, entries, mail))
         };
         written.inspect_err(|error| {
             worker::console_error!(

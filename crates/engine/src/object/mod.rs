@@ -18,7 +18,7 @@ use std::{
 };
 
 use js_sys::Promise;
-use stepwell_core::object::{Hosted, Machine};
+use stepwell_core::object::{Hosted, Machine, Sending};
 use stepwell_promises as promises;
 use stepwell_protocol::Timestamp;
 use wasm_bindgen::prelude::*;
@@ -41,6 +41,9 @@ pub trait Kind: Sized + 'static {
 
     /// Does what only this kind has to have done.
     fn perform(host: &Rc<Host<Self>>, orders: Vec<<Self::Machine as Hosted>::Order>);
+
+    /// Sends messages to other objects, and tells the machine what became of each.
+    fn send(_host: &Rc<Host<Self>>, _sends: Vec<Sending>) {}
 
     /// Answers a call: a text, for whoever has made it.
     fn answer(host: Rc<Host<Self>>, call: &str) -> Answering;
@@ -114,6 +117,9 @@ impl<K: Kind> Host<K> {
             result = Err(fault);
         }
         K::perform(self, orders.own);
+        if !orders.send.is_empty() {
+            K::send(self, orders.send);
+        }
         result
     }
 

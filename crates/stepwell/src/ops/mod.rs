@@ -1,15 +1,17 @@
-//! What a workflow awaits: steps, sleeps and waits, as futures.
+//! What a workflow awaits: steps, sleeps, waits and children, as futures.
 //!
 //! Each becomes ready only when the [`crate::vm`] delivers its journal event, never by itself: that is what
 //! makes a replay take the same turns.
 
 mod abort;
 mod each;
+mod invoke;
 mod sleep;
 mod step;
 mod wait;
 
 pub use each::Each;
+pub use invoke::{Detached, Invoke};
 pub use sleep::Sleep;
 pub(crate) use step::Policy;
 pub use step::{Step, StepInfo};

@@ -40,7 +40,7 @@ pub use asides::{Clock, Hook, Timer};
 use bell::Bell;
 use foresight::Foresight;
 pub(crate) use lane::Lane;
-pub(crate) use slot::{Length, Turn};
+pub(crate) use slot::{Concluded, Length, Turn};
 pub(crate) use state::State;
 
 use crate::{App, Ctx, Result, Terminal, app::Running, ctx::Identity, panics, panics::LastWords};
@@ -124,7 +124,7 @@ impl Vm {
         let began_at = life.map_or(started_at, |life| life.began_at);
         let state =
             Rc::new(RefCell::new(State::new(began_at, now, Asides::new(patches, attributes), budget)));
-        let identity = Identity::new(activation.run, activation.seed, started_at, life);
+        let identity = Identity::new(activation.run, activation.seed, started_at, life, app.terms());
         let ctx = Ctx::new(state.clone(), identity);
         let workflow = match app.starter(&activation.workflow) {
             Some(start) => match panics::catch(|| start(ctx, &activation.input)) {
@@ -471,8 +471,8 @@ impl Vm {
         }
         let open = state.open();
         if open.is_empty() {
-            let detail = "The workflow awaits something that is neither a step, a sleep nor a wait for a \
-                          signal, so nothing can wake it. Move that code into a step.";
+            let detail = "The workflow awaits something that is neither a step, a sleep, a wait for a signal \
+                          nor a child, so nothing can wake it. Move that code into a step.";
             return Some(Then::Pause { problem: Problem::new(Code::NotDurable, detail) });
         }
         self.told = Some(open.clone());
@@ -591,7 +591,8 @@ fn recorded(command: Command) -> Option<Event> {
             Some(Event::StepFinished { op, attempt, outcome: Outcome::Ok(output), took_ms })
         }
         // What becomes of a failed attempt is the engine's decision; it sends the event itself.
-        Command::StepBegun { .. } | Command::StepFailed { .. } => None,
+        // And whether a child may be invoked.
+        Command::StepBegun { .. } | Command::StepFailed { .. } | Command::ChildInvoked { .. } => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, task::Waker};
 
-use stepwell_protocol::{Outcome, Payload, Seq, Shape, Timestamp};
+use stepwell_protocol::{Awaits, Invocation, Outcome, Payload, RunId, Seq, Shape, Timestamp};
 
 use super::{bell::CodeBell, lane::Pass};
 
@@ -31,6 +31,35 @@ pub(super) enum What {
         shape: Shape,
         answer: Answer,
     },
+    Child(Child),
+}
+
+/// A child, from what is invoked to what became of it.
+pub(super) struct Child {
+    pub workflow: String,
+    pub awaits: Awaits,
+    pub timeout_ms: Option<u64>,
+    pub stage: ChildStage,
+}
+
+pub(super) enum ChildStage {
+    /// It may be invoked when the journal was delivered.
+    Wanted(Box<Invocation>),
+    /// The engine was told, or is about to be, and has not answered.
+    Asked,
+    /// The journal has the invocation, at this position.
+    Invoked(Seq),
+    /// What the workflow waits for has come.
+    Concluded(Concluded),
+    /// It was given to whoever awaited it; the future is still around.
+    Taken,
+}
+
+/// What became of a child, as far as the workflow waits for it.
+pub(crate) struct Concluded {
+    /// The child, if there is one and it is known.
+    pub run: Option<RunId>,
+    pub outcome: Outcome,
 }
 
 /// How far a step has come that must not run twice.
@@ -107,6 +136,7 @@ impl Slot {
             }
             What::Sleep { over, .. } => !over,
             What::Wait { answer, .. } => matches!(answer, Answer::None),
+            What::Child(child) => matches!(child.stage, ChildStage::Wanted(_) | ChildStage::Invoked(_)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the VM and the futures of [`crate::ops`] share.
 
+mod children;
 mod inbox;
 mod open;
 
@@ -21,7 +22,7 @@ use super::{
     asides::{Asides, Hook, Timer},
     bell::CodeBell,
     lane::{Lane, Pass},
-    slot::{Answer, Length, Once, Signal, Slot, Stage, Turn, What},
+    slot::{Answer, Concluded, Length, Once, Signal, Slot, Stage, Turn, What},
     words,
 };
 use crate::{Error, Result};
@@ -227,7 +228,7 @@ impl State {
                 bell.hang(waker);
                 Some(Waker::from(bell.clone()))
             }
-            What::Step { .. } | What::Sleep { .. } | What::Wait { .. } => None,
+            What::Step { .. } | What::Sleep { .. } | What::Wait { .. } | What::Child(_) => None,
         }
     }
 
@@ -237,7 +238,7 @@ impl State {
         let op = self.inside.as_ref()?;
         match self.slots.get(op)?.what {
             What::Step { failed_attempts, .. } => Some((op.clone(), failed_attempts + 1)),
-            What::Sleep { .. } | What::Wait { .. } => None,
+            What::Sleep { .. } | What::Wait { .. } | What::Child(_) => None,
         }
     }
 
@@ -275,7 +276,9 @@ impl State {
         slot.waker = Some(waker.clone());
         match slot.what {
             What::Sleep { over: true, .. } => Poll::Ready(()),
-            What::Sleep { over: false, .. } | What::Step { .. } | What::Wait { .. } => Poll::Pending,
+            What::Sleep { over: false, .. } | What::Step { .. } | What::Wait { .. } | What::Child(_) => {
+                Poll::Pending
+            }
         }
     }
 
@@ -331,13 +334,22 @@ impl State {
                 What::Sleep { over, .. } => *over = true,
                 // A signal that came first has won.
                 What::Wait { answer: answer @ Answer::None, .. } => *answer = Answer::TimedOut,
-                What::Wait { .. } | What::Step { .. } => {}
+                What::Wait { .. } | What::Step { .. } | What::Child(_) => {}
             }),
             Event::SignalReceived { name, payload, .. } => {
                 let signal = Signal { seq: record.seq, payload };
                 if let Some(signal) = self.offer_signal(&name, signal) {
                     self.signals.entry(name).or_default().push_back(signal);
                 }
+            }
+            Event::ChildInvoked { op, workflow, detached, .. } => {
+                self.child_invoked(record.seq, &op, &workflow, detached, workflow_ended);
+            }
+            Event::ChildStarted { op, invoked, run, .. } => {
+                self.child_started(&op, invoked, run, workflow_ended);
+            }
+            Event::ChildFinished { op, invoked, run, outcome } => {
+                self.child_finished(record.seq, &op, invoked, Concluded { run, outcome }, workflow_ended);
             }
         }
     }
@@ -351,6 +363,7 @@ impl State {
     pub fn go_live(&mut self) {
         self.live = true;
         let (covers_one, covers_two) = (self.covers(1), self.covers(2));
+        self.wake_wanted_children();
         for (order, op) in &self.waiting {
             if let Some(Slot { what: What::Step { retry_at, once, .. }, waker, .. }) = self.slots.get_mut(op)
                 && *retry_at <= self.clock
@@ -387,7 +400,7 @@ impl State {
             What::Step { stage: Stage::Running(_, since), failed_attempts, .. } => {
                 Some(StepAtWork { op: op.clone(), attempt: failed_attempts + 1, since: *since })
             }
-            What::Step { .. } | What::Sleep { .. } | What::Wait { .. } => None,
+            What::Step { .. } | What::Sleep { .. } | What::Wait { .. } | What::Child(_) => None,
         })
     }
 
@@ -396,7 +409,7 @@ impl State {
     pub fn has_polled_step(&self) -> bool {
         self.running.values().filter_map(|op| self.slots.get(op)).any(|slot| match &slot.what {
             What::Step { stage: Stage::Running(bell, _), .. } => !bell.wants_poll(),
-            What::Step { .. } | What::Sleep { .. } | What::Wait { .. } => false,
+            What::Step { .. } | What::Sleep { .. } | What::Wait { .. } | What::Child(_) => false,
         })
     }
 

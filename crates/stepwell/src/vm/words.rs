@@ -51,3 +51,20 @@ pub(super) fn interrupted(op: &Op) -> Command {
         took_ms: None,
     }
 }
+
+/// The journal has another child than the code invokes: each with its workflow, and whether it is detached.
+pub(super) fn another_child(op: &Op, recorded: (&str, bool), actual: (&str, bool)) -> Problem {
+    let of = |(workflow, detached): (&str, bool)| {
+        format!("{} run of workflow '{workflow}'", if detached { "a detached" } else { "an awaited" })
+    };
+    let detail = format!(
+        "The journal goes on with child '{}' (occurrence {}) as {}, but the code invokes {}. Code outside of steps must \
+         do the same on every replay. Restore the old code for this run, or keep both ways with `ctx.patched`; then \
+         deploy and resume the run.",
+        op.name,
+        u64::from(op.occurrence) + 1,
+        of(recorded),
+        of(actual)
+    );
+    Problem::new(Code::Diverged, detail)
+}

@@ -62,14 +62,23 @@ impl Store {
         let condition = match what {
             Sought::Any => "",
             Sought::FailedSteps => {
-                r#"AND instr(event, '{"step_finished":') = 1
+                r#"AND 1 IN (instr(event, '{"step_finished":'), instr(event, '{"child_finished":'))
                    AND substr(event, instr(event, ',"outcome":{"') + 13, 5) = 'err":'"#
             }
             Sought::Of(op) => {
                 let op = json(op);
-                let kinds = ["step_finished", "step_begun", "step_retrying", "timer_fired"];
+                let kinds = [
+                    "step_finished",
+                    "step_begun",
+                    "step_retrying",
+                    "timer_fired",
+                    "child_invoked",
+                    "child_started",
+                    "child_finished",
+                ];
                 bindings.extend(kinds.map(|kind| format!(r#"{{"{kind}":{{"op":{op}"#).into()));
-                "AND 1 IN (instr(event, ?), instr(event, ?), instr(event, ?), instr(event, ?))"
+                "AND 1 IN (instr(event, ?), instr(event, ?), instr(event, ?), instr(event, ?), instr(event, ?),
+                   instr(event, ?), instr(event, ?))"
             }
             Sought::Signals => r#"AND instr(event, '{"signal_received":') = 1"#,
         };

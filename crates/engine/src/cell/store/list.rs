@@ -205,6 +205,8 @@ fn unreadable_view(row: &Row, id: RunId) -> RunView {
         expires_at: None,
         head: row.seq(6),
         life: None,
+        parent: None,
+        children: 0,
         activations: 0,
         tags: Vec::new(),
         attributes: BTreeMap::new(),

@@ -35,7 +35,8 @@ impl State {
         match &mut slot.what {
             What::Wait { answer: Answer::None | Answer::Taken, .. }
             | What::Step { .. }
-            | What::Sleep { .. } => Poll::Pending,
+            | What::Sleep { .. }
+            | What::Child(_) => Poll::Pending,
             What::Wait { answer, .. } => match std::mem::replace(answer, Answer::Taken) {
                 Answer::Signal(signal) => Poll::Ready(Some(signal.payload)),
                 Answer::None | Answer::TimedOut | Answer::Taken => Poll::Ready(None),
@@ -54,7 +55,7 @@ impl State {
     pub fn unread(&self) -> (Vec<Seq>, u64) {
         let given = self.slots.values().filter_map(|slot| match &slot.what {
             What::Wait { answer: Answer::Signal(signal), .. } => Some(signal),
-            What::Wait { .. } | What::Step { .. } | What::Sleep { .. } => None,
+            What::Wait { .. } | What::Step { .. } | What::Sleep { .. } | What::Child(_) => None,
         });
         let unread = self.signals.values().flatten().chain(given);
         let (mut positions, mut bytes) = (Vec::new(), 0);

@@ -3,16 +3,16 @@
 use stepwell_protocol::{Op, program::Open};
 
 use super::{
-    super::slot::{Length, What},
+    super::slot::{ChildStage, Length, What},
     State,
 };
 
 impl State {
     /// All that the workflow waits for, in the order in which it began to.
     pub fn open(&self) -> Vec<Open> {
-        let open = self.outside().map(|(op, what)| {
+        let open = self.outside().filter_map(|(op, what)| {
             let op = op.clone();
-            match what {
+            Some(match what {
                 What::Step { retry_at, .. } => Open::Retry { op, at: *retry_at },
                 What::Sleep { length: Length::Ms(ms), .. } => Open::Sleep { op, ms: *ms },
                 What::Sleep { length: Length::Until(at), .. } => Open::SleepUntil { op, at: *at },
@@ -20,7 +20,11 @@ impl State {
                     let (signal, shape) = (op.name.clone(), shape.clone());
                     Open::Wait { op, signal, timeout_ms: *timeout_ms, shape }
                 }
-            }
+                What::Child(child) => {
+                    let ChildStage::Invoked(invoked) = child.stage else { return None };
+                    Open::Child { op, invoked, awaits: child.awaits, timeout_ms: child.timeout_ms }
+                }
+            })
         });
         open.collect()
     }
@@ -38,16 +42,20 @@ impl State {
                     Some(Open::Sleep { op, .. } | Open::SleepUntil { op, .. } | Open::Wait { op, .. }),
                     Some((actual, _)),
                 ) if op == actual => {}
+                (Some(Open::Child { op, invoked, .. }), Some((actual, What::Child(child))))
+                    if op == actual && matches!(child.stage, ChildStage::Invoked(at) if at == *invoked) => {}
                 (Some(_) | None, _) => return false,
             }
         }
     }
 
-    /// What waits for something from outside. A step that could run at once does not: nobody polls it.
+    /// What waits for something from outside. A step that could run at once does not, nor does a child that could be
+    /// invoked at once: nobody polls it.
     fn outside(&self) -> impl Iterator<Item = (&Op, &What)> {
         self.waiting.values().filter_map(|op| match &self.slots.get(op)?.what {
             What::Step { retry_at, .. } if *retry_at <= self.clock => None,
-            what @ (What::Step { .. } | What::Sleep { .. } | What::Wait { .. }) => Some((op, what)),
+            What::Child(child) if !matches!(child.stage, ChildStage::Invoked(_)) => None,
+            what @ (What::Step { .. } | What::Sleep { .. } | What::Wait { .. } | What::Child(_)) => Some((op, what)),
         })
     }
 }

@@ -1,0 +1,93 @@
+//! Carries what this cell has written to others, and takes what they write.
+
+use std::{pin::pin, rc::Rc, time::Duration};
+
+use futures::future::{Either, select};
+use stepwell_core::{
+    cell::Chance,
+    object::{ANSWER_MS, Delivery, Message, Receipt, Sending},
+};
+use stepwell_protocol::{Code, Place, Problem, RunId};
+use wasm_bindgen::JsValue;
+use worker::Delay;
+
+use super::Host;
+use crate::{
+    calls::cell::{Call, Operation},
+    object::{self, Answered, Fault},
+    runtime,
+};
+
+impl Host {
+    /// Sends messages, once the commit before them is durable. The machine hears what became of each.
+    pub(super) fn send(self: &Rc<Self>, sends: Vec<Sending>) {
+        for sending in sends {
+            let host = self.clone();
+            self.go_on_with(async move {
+                let delivery = host.deliver(&sending).await;
+                let heard =
+                    host.turn(|machine, store, now| Ok(machine.delivered(store, now, &sending, delivery)?));
+                if let Err(fault) = heard {
+                    worker::console_error!(
+                        "stepwell: a message to {} has to be sent again: {fault}",
+                        sending.to
+                    );
+                }
+            });
+        }
+    }
+
+    async fn deliver(&self, sending: &Sending) -> Delivery {
+        let time = Delay::from(Duration::from_millis(ANSWER_MS));
+        let answer = match select(pin!(self.hand_over(sending)), time).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => Err(JsValue::from_str("no answer")),
+        };
+        match answer {
+            Ok((200, body)) => match serde_json::from_str::<Receipt>(&body) {
+                Ok(receipt) => Delivery::Arrived(receipt),
+                Err(_) => Delivery::Failed,
+            },
+            Ok((_, body)) => match serde_json::from_str::<Problem>(&body) {
+                Ok(problem) if is_final(problem.code) => {
+                    worker::console_error!("stepwell: {} refuses a message: {}", sending.to, problem.detail);
+                    Delivery::Refused(problem)
+                }
+                Ok(_) | Err(_) => Delivery::Failed,
+            },
+            Err(thrown) => {
+                let why = runtime::message(&thrown);
+                worker::console_warn!("stepwell: {} did not take a message yet: {why}", sending.to);
+                Delivery::Failed
+            }
+        }
+    }
+
+    async fn hand_over(&self, sending: &Sending) -> Result<(u16, String), JsValue> {
+        let to = &sending.to;
+        let place: Place = to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
+        let operation = Operation::Receive { message: sending.message.clone() };
+        object::ask(&self.env, to, &Call::new(&to.namespace, &place, None, operation)).await
+    }
+
+    /// Another cell has written.
+    pub(super) fn receive(
+        self: &Rc<Self>,
+        namespace: &str,
+        place: Place,
+        message: Message,
+    ) -> Result<Answered, Fault> {
+        if matches!(message, Message::Start { .. }) {
+            self.store.prepare(namespace, &place, || self.cells_of(&place))?;
+        }
+        let chance = Chance { suffix: RunId::suffix_from(runtime::random()), seed: runtime::random() };
+        let receipt =
+            self.turn(|machine, store, now| Ok(machine.receive(store, now, place, chance, message)?))?;
+        Ok(Answered::new(200, &receipt))
+    }
+}
+
+/// Whether what was refused for this reason would be refused again.
+fn is_final(code: Code) -> bool {
+    matches!(code, Code::PayloadTooLarge | Code::InvalidRequest | Code::NamespaceNotFound)
+}

@@ -1,0 +1,94 @@
+//! The rows of the outbox: what this cell has written to others, until it has arrived.
+//!
+//! Their table is created by the first letter of a cell: the others pay nothing for it.
+
+use stepwell_core::object::{Address, Letter, Letters, Slip};
+
+use super::{Store, json, parse};
+use crate::object::{Row, StoreError, number, time};
+
+/// Like the other tables, it only ever grows. The addresses stand beside the messages, which may be large: whoever looks
+/// for what is left to be sent reads only them.
+const SCHEMA: &str = "CREATE TABLE outbox(id INTEGER PRIMARY KEY, posted_at INTEGER NOT NULL,
+   dead INTEGER NOT NULL, peers TEXT NOT NULL, messages TEXT NOT NULL)";
+
+impl Store {
+    /// Whether there is a table of letters.
+    fn has_outbox(&self) -> Result<bool, StoreError> {
+        if let Some(known) = self.has_outbox.get() {
+            return Ok(known);
+        }
+        let rows = self.tables.rows("SELECT 1 FROM sqlite_master WHERE name = 'outbox'", &[])?;
+        self.has_outbox.set(Some(!rows.is_empty()));
+        Ok(!rows.is_empty())
+    }
+
+    /// Creates the table of letters if there is none.
+    pub(super) fn prepare_outbox(&self) -> Result<(), StoreError> {
+        if !self.has_outbox()? {
+            self.tables.execute(SCHEMA, &[])?;
+            self.has_outbox.set(Some(true));
+        }
+        Ok(())
+    }
+
+    pub(super) fn insert_letter(&self, letter: &Letter) -> Result<(), StoreError> {
+        let peers: Vec<_> = letter.envelopes.iter().map(|envelope| &envelope.to).collect();
+        self.tables.execute(
+            "INSERT INTO outbox VALUES(?, ?, 0, ?, ?)",
+            &[
+                number(letter.id),
+                time(Some(letter.posted_at)),
+                json(&peers).into(),
+                json(&letter.envelopes).into(),
+            ],
+        )
+    }
+
+    pub(super) fn delete_letter(&self, id: u64) -> Result<(), StoreError> {
+        self.tables.execute("DELETE FROM outbox WHERE id = ?", &[number(id)])
+    }
+}
+
+impl Letters for Store {
+    type Error = StoreError;
+
+    fn last_letter(&self) -> Result<u64, StoreError> {
+        if !self.has_outbox()? {
+            return Ok(0);
+        }
+        let rows = self.tables.rows("SELECT coalesce(max(id), 0) FROM outbox", &[])?;
+        rows.first().map_or(Ok(0), |row| row.number(0, "letter"))
+    }
+
+    fn letters(&self, after: u64, limit: usize) -> Result<Vec<Slip>, StoreError> {
+        if !self.has_outbox()? {
+            return Ok(Vec::new());
+        }
+        let query = "SELECT id, posted_at, peers FROM outbox WHERE id > ? AND dead = 0 ORDER BY id LIMIT ?";
+        self.tables.rows(query, &[number(after), number(limit as u64)])?.iter().map(slip).collect()
+    }
+
+    fn letter(&self, id: u64) -> Result<Option<Letter>, StoreError> {
+        let query = "SELECT posted_at, messages FROM outbox WHERE id = ? AND dead = 0";
+        let rows = self.tables.rows(query, &[number(id)])?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        // One that cannot be read is laid aside; it must not keep the others from being sent.
+        let envelopes = row.optional_text(1).and_then(|text| parse(&text, "letter").ok()).unwrap_or_default();
+        Ok(Some(Letter { id, posted_at: row.time(0)?, envelopes }))
+    }
+
+    fn forget_letter(&self, id: u64) -> Result<(), StoreError> {
+        self.delete_letter(id)
+    }
+
+    fn bury_letter(&self, id: u64) -> Result<(), StoreError> {
+        self.tables.execute("UPDATE outbox SET dead = 1 WHERE id = ?", &[number(id)])
+    }
+}
+
+fn slip(row: &Row) -> Result<Slip, StoreError> {
+    let to: Vec<Address> =
+        row.optional_text(2).and_then(|text| parse(&text, "addresses").ok()).unwrap_or_default();
+    Ok(Slip { id: row.number(0, "letter")?, posted_at: row.time(1)?, to })
+}

@@ -15,6 +15,7 @@ pub mod catalog;
 pub mod check;
 pub mod coverage;
 pub mod explore;
+pub mod family;
 pub mod flows;
 pub mod host;
 pub mod outside;

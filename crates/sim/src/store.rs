@@ -5,7 +5,8 @@
 use std::{ops::Deref, rc::Rc};
 
 use stepwell_core::{
-    cell::{KeyRow, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
+    cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
+    object::{Letter, Letters, Message, Slip},
     run::{Cut, Entry, Run},
     stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
@@ -17,8 +18,14 @@ use stepwell_protocol::{
 use crate::{
     host::{Refused, View},
     sabotage::Sabotage,
-    tables::{Deleted, JournalRow, Row, Tables, Write},
+    tables::{Deleted, JournalRow, LetterChange, Row, Tables, Write},
 };
+
+/// The namespace of all cells.
+pub const NAMESPACE: &str = "default";
+
+/// How the keys of children begin.
+pub const CHILD_KEYS: &str = "\nchild";
 
 /// What one instance sees.
 #[derive(Clone, Debug)]
@@ -108,6 +115,24 @@ impl Store {
         }
     }
 
+    /// Whether a planted bug keeps a key from the disk.
+    fn loses(&self, key: &KeyRow) -> bool {
+        let is_child = key.key.starts_with(CHILD_KEYS);
+        self.is(Sabotage::KeyLost) && !is_child || self.is(Sabotage::MessageKeyless) && is_child
+    }
+
+    /// What is written to others, but for what a planted bug leaves out.
+    fn posted(&self, mail: &Mail) -> Mail {
+        let mut mail = mail.clone();
+        if self.is(Sabotage::CancelNotSent) {
+            for letter in &mut mail.post {
+                letter.envelopes.retain(|envelope| !matches!(envelope.message, Message::Cancel { .. }));
+            }
+            mail.post.retain(|letter| !letter.envelopes.is_empty());
+        }
+        mail
+    }
+
     /// What a planted bug keeps from the disk.
     fn is_lost(&self, entries: &[Entry]) -> bool {
         if self.is(Sabotage::YieldLost) && is_yield(entries) {
@@ -120,9 +145,39 @@ impl Store {
     }
 }
 
-impl Rows for Store {
+impl Letters for Store {
     type Error = Refused;
 
+    fn last_letter(&self) -> Result<u64, Refused> {
+        Ok(self.view.read()?.letters.last_key_value().map_or(0, |(id, _)| *id))
+    }
+
+    fn letters(&self, after: u64, limit: usize) -> Result<Vec<Slip>, Refused> {
+        let view = self.view.read()?;
+        if self.is(Sabotage::LettersForgotten) && self.is_second {
+            return Ok(Vec::new());
+        }
+        let alive = view.letters.range(after + 1..).filter(|(_, (_, is_dead))| !is_dead);
+        Ok(alive.take(limit).map(|(_, (letter, _))| letter.into()).collect())
+    }
+
+    fn letter(&self, id: u64) -> Result<Option<Letter>, Refused> {
+        let view = self.view.read()?;
+        Ok(view.letters.get(&id).filter(|(_, is_dead)| !is_dead).map(|(letter, _)| letter.clone()))
+    }
+
+    fn forget_letter(&self, id: u64) -> Result<(), Refused> {
+        self.view.write(Write { letter: Some(LetterChange::Forgotten(id)), ..Write::default() })
+    }
+
+    fn bury_letter(&self, id: u64) -> Result<(), Refused> {
+        let hides = self.is(Sabotage::DeadLetterHidden);
+        let change = if hides { LetterChange::Forgotten } else { LetterChange::Buried };
+        self.view.write(Write { letter: Some(change(id)), ..Write::default() })
+    }
+}
+
+impl Rows for Store {
     fn is_unreadable(_: &Refused) -> bool {
         // Only the machine writes here: what a damaged row does is tested in core.
         false
@@ -172,12 +227,18 @@ impl Rows for Store {
             number: run.id.number,
             row: Some(row),
             is_new: true,
-            key: key.filter(|_| !self.is(Sabotage::KeyLost)).cloned(),
+            key: key.filter(|key| !self.loses(key)).cloned(),
             ..Write::default()
         })
     }
 
-    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Refused> {
+    fn namespace(&self) -> Result<String, Refused> {
+        self.view.read()?;
+        // An object that has not stored its address does not know it in its next life.
+        if self.is(Sabotage::IdentityLost) && self.is_second { Err(Refused) } else { Ok(NAMESPACE.into()) }
+    }
+
+    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry], mail: &Mail) -> Result<(), Refused> {
         let number = run.id.number;
         let (mut records, mut signal_ids, mut result) = (Vec::new(), Vec::new(), None);
         let mut anew = None;
@@ -210,8 +271,8 @@ impl Rows for Store {
         if let (Some(row), Some(input)) = (&mut row, anew) {
             row.input = input;
         }
-        let entries = entries.to_vec();
-        self.view.write(Write { number, row, records, signal_ids, entries, ..Write::default() })
+        let (entries, mail) = (entries.to_vec(), self.posted(mail));
+        self.view.write(Write { number, row, records, signal_ids, entries, mail, ..Write::default() })
     }
 
     fn key(&self, key: &str) -> Result<Option<StoredKey>, Refused> {
@@ -266,8 +327,11 @@ impl Rows for Store {
     fn remove(&self, run: &Run) -> Result<usize, Refused> {
         let number = run.id.number;
         let removed = self.view.all().belongings(number) + 1 + usize::from(run.key.is_some());
-        let left_behind = self.is(Sabotage::RemainsLeft);
-        let deleted = if left_behind { Deleted::OnlyRow } else { Deleted::Removed };
+        let deleted = match self.sabotage {
+            Some(Sabotage::RemainsLeft) => Deleted::OnlyRow,
+            Some(Sabotage::ChildKeyDropped) => Deleted::WithChildKey,
+            Some(_) | None => Deleted::Removed,
+        };
         self.view.write(Write { number, deleted: Some(deleted), ..Write::default() })?;
         Ok(removed)
     }

@@ -8,12 +8,16 @@ use std::{
 };
 
 use stepwell_core::{
-    cell::{KeyRow, StoredRun},
+    cell::{KeyRow, Mail, StoredRun},
+    object::{Letter, Message},
     run::{Cut, Entry, Run, Tail, Trailer},
 };
 use stepwell_protocol::{Event, Payload, Place, Record, RunId, Seq, Timestamp};
 
-use crate::host::{self, Disk};
+use crate::{
+    host::{self, Disk},
+    store::CHILD_KEYS,
+};
 
 /// A run row.
 #[derive(Clone, Debug)]
@@ -68,6 +72,17 @@ pub enum Deleted {
     Removed,
     /// The run's row alone: what a planted bug does.
     OnlyRow,
+    /// The run, and the key of a child with it: what a planted bug does.
+    WithChildKey,
+}
+
+/// What becomes of a letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LetterChange {
+    /// It has arrived.
+    Forgotten(u64),
+    /// It is dead.
+    Buried(u64),
 }
 
 /// One transaction.
@@ -87,6 +102,10 @@ pub struct Write {
     pub key: Option<KeyRow>,
     /// What is deleted.
     pub deleted: Option<Deleted>,
+    /// What is written to other objects, and which letter has arrived with it.
+    pub mail: Mail,
+    /// What becomes of a letter besides.
+    pub letter: Option<LetterChange>,
     /// What the machine had decided, for whoever checks.
     pub entries: Vec<Entry>,
 }
@@ -107,6 +126,8 @@ pub struct Tables {
     pub keys: BTreeMap<String, StoredRun>,
     /// Ids of signals by run.
     pub signals: BTreeSet<(u64, String)>,
+    /// What was written to others and has not arrived, and whether it is dead.
+    pub letters: BTreeMap<u64, (Letter, bool)>,
     /// The largest number of a run that was deleted.
     pub last_number: u64,
     /// Runs by when they are due.
@@ -169,6 +190,27 @@ impl Disk for Tables {
             }
             Some(Deleted::Removed) => self.remove(write.number),
             Some(Deleted::OnlyRow) => self.remove_row(write.number),
+            Some(Deleted::WithChildKey) => {
+                self.remove(write.number);
+                self.keys.retain(|_, stored| stored.number != write.number);
+            }
+            None => {}
+        }
+        for letter in &write.mail.post {
+            if self.letters.insert(letter.id, (letter.clone(), false)).is_some() {
+                refused = Some(format!("letter {} is inserted twice", letter.id));
+            }
+        }
+        if let Some(letter) = write.mail.done {
+            self.letters.remove(&letter);
+        }
+        match write.letter {
+            Some(LetterChange::Forgotten(letter)) => drop(self.letters.remove(&letter)),
+            Some(LetterChange::Buried(letter)) => {
+                if let Some((_, is_dead)) = self.letters.get_mut(&letter) {
+                    *is_dead = true;
+                }
+            }
             None => {}
         }
         refused.map_or(Ok(()), Err)
@@ -205,7 +247,20 @@ impl Tables {
         self.remove_row(number);
         self.journal.remove(&number);
         self.signals.retain(|(of, _)| *of != number);
-        self.keys.retain(|_, stored| stored.number != number);
+        // The key of a child stays: its start may come again.
+        self.keys.retain(|key, stored| stored.number != number || key.starts_with(CHILD_KEYS));
+    }
+
+    /// Whether a dead letter is about this invocation.
+    pub fn has_dead_letter_about(&self, parent: &RunId, invoked: Seq) -> bool {
+        let is_about = |message: &Message| match message {
+            Message::Start { parent: of, .. } | Message::Ended { parent: of, .. } => {
+                of.run == *parent && of.invoked == invoked
+            }
+            Message::Cancel { parent: of, invoked: at } => of == parent && *at == invoked,
+        };
+        let dead = self.letters.values().filter(|(_, is_dead)| *is_dead);
+        dead.flat_map(|(letter, _)| &letter.envelopes).any(|envelope| is_about(&envelope.message))
     }
 
     /// A run's journal.
@@ -225,7 +280,7 @@ impl Tables {
         let journal = self.journal(number);
         let tail = Tail {
             head: journal.last().map_or(Seq(0), |last| last.seq),
-            trailer: journal.last().and_then(|last| last.trailer).unwrap_or_default(),
+            trailer: journal.last().and_then(|last| last.trailer.clone()).unwrap_or_default(),
             quarantined: false,
         };
         let id = RunId { place: place.clone(), number, suffix: row.suffix.to_string() };

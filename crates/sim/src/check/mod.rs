@@ -9,6 +9,7 @@ mod durable;
 mod end;
 mod keys;
 mod lives;
+mod mail;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,7 @@ use stepwell_core::{
 use stepwell_protocol::{Epoch, Op, Place, RunId, Seq, Timestamp, rest::Status};
 
 pub use end::AtEnd;
+pub use mail::Disks;
 
 use crate::{outside::Effect, tables::Tables};
 
@@ -58,6 +60,8 @@ struct Known {
     /// The signals that it was sent, in order: their names and payloads.
     received: Vec<(String, String)>,
     timers: BTreeSet<Op>,
+    /// The invocations whose children's ends it has heard of.
+    finished_children: BTreeSet<Seq>,
     signal_ids: BTreeSet<String>,
     ended: Option<Status>,
     /// Times that its program has stopped by its own fault, at the most.

@@ -68,6 +68,7 @@ impl World {
                     tags: Vec::new(),
                     key,
                     by: None,
+                    parent: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;

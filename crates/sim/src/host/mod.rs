@@ -12,7 +12,7 @@ mod view;
 
 use std::{collections::VecDeque, fmt::Debug, ops::Deref, rc::Rc};
 
-use stepwell_core::object::{DEAD_MAN_MS, Fault, Hosted, Machine};
+use stepwell_core::object::{DEAD_MAN_MS, Fault, Hosted, Machine, Sending};
 use stepwell_protocol::Timestamp;
 
 pub use calls::{Calls, Cells, Listener, differs, was_called};
@@ -113,6 +113,8 @@ pub struct Turned<K: Simulated, T> {
     pub result: Result<T, Fault<Refused>>,
     /// What only this kind has to have done.
     pub orders: Vec<OrderOf<K>>,
+    /// What has to go out to other objects.
+    pub sends: Vec<Sending>,
     /// What was written.
     pub batch: Option<Batch<WriteOf<K>>>,
     /// The rows that were read, by number.
@@ -314,6 +316,7 @@ impl<K: Simulated, M: Clone> Host<K, M> {
         Some(Turned {
             result,
             orders: orders.own,
+            sends: orders.send,
             batch,
             reads: instance.store.take_reads(),
             not_armed,

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use stepwell_core::{
     cell::{Cell as Machine, Order, Slice},
+    pools::Pool,
     run::{CallEnd, Entry, Phase},
 };
 use stepwell_protocol::{Epoch, Place, Timestamp, program::Budget, rest::Status};
@@ -52,6 +53,8 @@ impl At for usize {
         let script = &world.script;
         let slice = Slice { rows: script.delete_slice, bytes: SLICE_BYTES };
         let mut machine = Machine::new(script.window).with_delete_slice(slice).with_queue(script.queue);
+        let pool = Pool::parse("default", &script.cells.to_string()).expect("a pool");
+        machine = machine.with_pool(pool, None);
         if let Some(commits) = script.commits {
             machine = machine.with_budget(Budget { commits, ms: None, step_timeout_ms: None });
         }
@@ -206,6 +209,7 @@ impl World {
             }
             Cause::Request | Cause::CallEnded | Cause::Alarm => None,
         };
+        self.check_mail(cell, write);
         let site = &mut self.sites[cell];
         let before = site.disk.run(&site.place, write.number);
         let applied = site.apply(write);

@@ -277,6 +277,7 @@ impl World {
                     tags: Vec::new(),
                     key: key.map(|key| KeyRow { key, fingerprint }),
                     by: None,
+                    parent: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;

@@ -42,6 +42,8 @@ impl World {
     /// What must hold when everything has come to rest.
     pub(super) fn check_end(&mut self) {
         self.check_keys_at_end();
+        let checked = self.check.mail_at_end(&self.disks());
+        self.must(checked);
         for cell in 0..self.sites.len() {
             let clock = self.sites[cell].clock(self.now_ms);
             let site = &self.sites[cell];

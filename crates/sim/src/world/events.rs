@@ -1,11 +1,12 @@
 //! What can happen next, and when.
 
-use stepwell_core::{catalog::Confirmation, run::CallEnd};
+use stepwell_core::{catalog::Confirmation, object::Delivery, run::CallEnd};
 use stepwell_protocol::{Code, Epoch, RunId, rest::Status};
 
 use super::{
     catalog::{Question, Telling},
     host::Any,
+    post::Post,
 };
 pub use crate::host::Listener;
 use crate::outside::{Message, Received};
@@ -67,6 +68,10 @@ pub enum Event {
     Telling(Telling),
     /// That a cell has heard it arrives at the catalog.
     Forgot(Telling),
+    /// A message of a cell arrives at another.
+    Letter(Post),
+    /// What became of it arrives at its sender.
+    Receipt(Post, Delivery),
     /// Faults stop.
     Heal,
 }
@@ -139,4 +144,8 @@ pub enum Outgoing {
     Tell(Telling),
     /// The cell has done so.
     Forgot(Telling),
+    /// From a cell to another.
+    Letter(Post),
+    /// The answer to that.
+    Receipt(Post, Delivery),
 }

@@ -146,7 +146,7 @@ impl World {
             sabotage,
         };
         let turned = site.turn(id, turn, act).expect("only a loaded instance takes a turn");
-        let (result, orders, batch) = (turned.result, turned.orders, turned.batch);
+        let (result, orders, batch, sends) = (turned.result, turned.orders, turned.batch, turned.sends);
         site.platform.error_next |= turned.still_errs;
         let ok = result.is_ok();
         at.after_turn(self, id, &After { cause, batch: batch.as_ref(), reads: &turned.reads, ok });
@@ -172,6 +172,9 @@ impl World {
             self.put(delay_ms, Event::Flush(at.any(), id));
         }
         at.perform(self, id, cause, orders);
+        if let Any::Cell(cell) = at.any() {
+            self.send_mail(cell, id, cause, sends);
+        }
         result
     }
 

@@ -11,6 +11,7 @@ mod covers;
 mod events;
 mod faults;
 mod host;
+mod post;
 mod programs;
 mod site;
 
@@ -230,6 +231,8 @@ impl World {
             Event::Told(question, answer) => self.on_told(question, *answer),
             Event::Telling(telling) => self.on_telling(telling),
             Event::Forgot(telling) => self.on_forgot(telling),
+            Event::Letter(post) => self.on_letter(&post),
+            Event::Receipt(post, delivery) => self.on_receipt(&post, delivery),
             Event::Heal => self.heal(),
         }
     }

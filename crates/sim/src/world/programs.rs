@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     check::Holder,
+    family::{self, FAMILY},
     host::{Cause, Refused},
     outside::{self, Deed, Message, Received, Wire},
     rng::hash64,
@@ -155,6 +156,8 @@ impl World {
             Outgoing::Told(question, answer) => arrives(&Event::Told(question, answer)),
             Outgoing::Tell(telling) => arrives(&Event::Telling(telling)),
             Outgoing::Forgot(telling) => arrives(&Event::Forgot(telling)),
+            Outgoing::Letter(post) => self.release_letter(&post, &copies),
+            Outgoing::Receipt(post, delivery) => self.release_receipt(&post, &delivery, &copies),
             Outgoing::Response(request, response) => {
                 for delay_ms in copies {
                     self.put(delay_ms, Event::Response(request, response.clone()));
@@ -188,7 +191,11 @@ impl World {
         let (build, app) = (self.build, self.apps[self.build].clone());
         let Some(program) = self.programs.get_mut(&name) else { return };
         let Some(activation) = program.activation.take() else { return };
-        program.future = Some(Box::pin(async move { drive::drive(&app, activation, &Wire(name)).await }));
+        program.future = Some(if activation.workflow == FAMILY {
+            Box::pin(family::drive(activation, Wire(name)))
+        } else {
+            Box::pin(async move { drive::drive(&app, activation, &Wire(name)).await })
+        });
         let (cell, number, epoch) = (program.cell, program.run.number, program.epoch);
         self.called.insert(name, Called { number, epoch, build });
         let checked = self.check.begun(&self.sites[cell].disk, &self.sites[cell].place, cell, number, epoch);

@@ -87,7 +87,9 @@ impl<K: Simulated, P> Site<K, P> {
             | Outgoing::Ask(_)
             | Outgoing::Told(..)
             | Outgoing::Tell(_)
-            | Outgoing::Forgot(_) => None,
+            | Outgoing::Forgot(_)
+            | Outgoing::Letter(_)
+            | Outgoing::Receipt(..) => None,
         })
         .collect()
     }

@@ -187,8 +187,9 @@ impl Drop for Call {
 }
 
 fn encode<I: Serialize>(input: &I) -> Result<Payload> {
-    let input = Payload::encode(input)
-        .map_err(|error| Error::terminal(format!("the input of a child cannot be written as JSON: {error}")))?;
+    let input = Payload::encode(input).map_err(|error| {
+        Error::terminal(format!("the input of a child cannot be written as JSON: {error}"))
+    })?;
     if input.size() > PAYLOAD_BYTES_MAX {
         let text = format!(
             "the input of a child has {} bytes of JSON, the most is {PAYLOAD_BYTES_MAX}: store it elsewhere and pass its \

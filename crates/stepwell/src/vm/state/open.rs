@@ -55,7 +55,9 @@ impl State {
         self.waiting.values().filter_map(|op| match &self.slots.get(op)?.what {
             What::Step { retry_at, .. } if *retry_at <= self.clock => None,
             What::Child(child) if !matches!(child.stage, ChildStage::Invoked(_)) => None,
-            what @ (What::Step { .. } | What::Sleep { .. } | What::Wait { .. } | What::Child(_)) => Some((op, what)),
+            what @ (What::Step { .. } | What::Sleep { .. } | What::Wait { .. } | What::Child(_)) => {
+                Some((op, what))
+            }
         })
     }
 }

@@ -150,7 +150,7 @@ impl Member {
         let open: Vec<_> = all.clone().filter(|child| !is_over(child)).collect();
         if !open.is_empty() {
             let awaits = if goes_on { Awaits::Started } else { Awaits::Finished };
-            let timeout_ms = (manner == Manner::Impatient).then_some(self.job.ms * 3 + 40);
+            let timeout_ms = (manner == Manner::Impatient).then_some(self.job.ms / 2 + 20);
             let wait =
                 |child| Open::Child { op: op(child), invoked: self.invoked[&child], awaits, timeout_ms };
             return (Vec::new(), Then::Suspend { open: open.into_iter().map(wait).collect() });

@@ -222,6 +222,13 @@ impl Checker {
     pub fn alarm(&self, cell: usize, disk: &Tables, alarm: Option<Timestamp>, latest: Timestamp) -> Checked {
         const RULE: &str = "12 the alarm is never later than what is due";
         let soon = latest.plus_millis(DEAD_MAN_MS + 1);
+        if disk.letters.values().any(|(_, is_dead)| !is_dead) && alarm.is_none_or(|alarm| alarm > soon) {
+            let alarm = alarm.map(Timestamp::as_millis);
+            return Err((
+                RULE,
+                format!("cell {cell}: a letter has to go out, the alarm is set to {alarm:?}"),
+            ));
+        }
         for (wake_at, number) in &disk.by_wake {
             let row = disk.runs.get(number);
             let status = row.map_or("", |row| row.status);

@@ -53,13 +53,13 @@ impl World {
 
     fn answer(&mut self, cell: usize, id: u64, ask: &Ask) -> Result<Response, Fault<Refused>> {
         match ask {
-            Ask::Start { key, nonce, workflow, input } => {
+            Ask::Start { key, nonce, workflow, input, seed } => {
                 let fingerprint = input.text().to_owned();
                 let key = key.as_ref().map(|key| KeyRow { key: scoped_key(workflow, key), fingerprint });
                 let new = NewRun {
                     place: self.sites[cell].place.clone(),
                     suffix: nonce.clone(),
-                    seed: 1,
+                    seed: *seed,
                     workflow: (*workflow).to_owned(),
                     input: input.clone(),
                     dispatch: Dispatch::Direct,

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use stepwell_core::{
     cell::{Cell as Machine, Order},
     object::{Fault, Hosted as _, Machine as _},
+    pools::Pool,
     run::CallEnd,
 };
 use stepwell_protocol::{Epoch, Timestamp};
@@ -24,9 +25,10 @@ impl World {
     /// The instance that has the cell's name, made anew from what is on disk if there is none.
     pub(super) fn load(&mut self, cell: usize) -> u64 {
         let (setting, place) = (self.setting.clone(), self.sites[cell].place.clone());
+        let pool = Pool::parse("default", &self.sites.len().to_string()).expect("a pool");
         let loaded = self.sites[cell].load(|disk, is_second| {
             let store = Store::new(place, disk, setting.page_events, is_second, setting.sabotage);
-            (Machine::new(WINDOW), store)
+            (Machine::new(WINDOW).with_pool(pool, None), store)
         });
         if loaded.is_new {
             self.note(|| format!("cell {cell}: instance {} is loaded", loaded.id));
@@ -51,7 +53,7 @@ impl World {
             sabotage: self.setting.sabotage,
         };
         let turned = self.sites[cell].turn(id, turn, act);
-        let Some(Turned { result, orders, batch, not_armed, is_broken, .. }) = turned else {
+        let Some(Turned { result, orders, sends, batch, not_armed, is_broken, .. }) = turned else {
             return Err(Fault::Storage(Refused));
         };
         // An alarm that could not be set is set at the next request, or when its cell has another reason to.
@@ -80,6 +82,7 @@ impl World {
         for (number, epoch) in calls {
             self.call_program(cell, id, number, epoch, cause);
         }
+        self.send_mail(cell, id, cause, sends);
         result
     }
 
@@ -147,6 +150,7 @@ impl World {
                     Cause::Request | Cause::CallEnded | Cause::Alarm => None,
                 };
                 let program = program.filter(|(number, _)| *number == write.number);
+                self.check_mail(cell, write);
                 let site = &mut self.sites[cell];
                 let before = site.disk.run(&site.place, write.number);
                 let applied = site.apply(write);

@@ -8,7 +8,10 @@ use std::{
 };
 
 use stepwell::App;
-use stepwell_core::run::{CallEnd, Run};
+use stepwell_core::{
+    object::{Delivery, Sending},
+    run::{CallEnd, Run},
+};
 use stepwell_protocol::{Code, Epoch, Payload, Place, RunId, Seq, Timestamp, program::Activation};
 
 use super::{bounds::Bounds, canon::Canon};
@@ -96,6 +99,10 @@ pub(super) enum Message {
     ToProgram(u32, u32, Received),
     /// The end of a program's call, to the instance that has called it.
     CallEnded { cell: usize, id: u64, number: u64, epoch: Epoch, end: CallEnd },
+    /// A message of a cell's instance to another cell.
+    Letter { cell: usize, id: u64, sending: Rc<Sending> },
+    /// What became of it, to that instance.
+    Receipt { cell: usize, id: u64, sending: Rc<Sending>, delivery: Delivery },
 }
 
 /// What a client is told.
@@ -167,7 +174,7 @@ pub(super) enum Stands {
 /// What a client asks.
 #[derive(Debug)]
 pub(super) enum Ask {
-    Start { key: Option<String>, nonce: String, workflow: &'static str, input: Payload },
+    Start { key: Option<String>, nonce: String, workflow: &'static str, input: Payload, seed: u64 },
     Signal { to: usize, name: &'static str, id: Option<String>, nonce: String, payload: u64 },
 }
 
@@ -289,6 +296,12 @@ impl World {
                 let role = self.role(*cell, *id);
                 canon.add(format_args!("{cell} {role} {number} {epoch:?} {end:?}"), &[]);
             }
+            Message::Letter { cell, id, sending } => {
+                canon.add(format_args!("{cell} {} {sending:?}", self.role(*cell, *id)), &[]);
+            }
+            Message::Receipt { cell, id, sending, delivery } => {
+                canon.add(format_args!("{cell} {} {sending:?} {delivery:?}", self.role(*cell, *id)), &[]);
+            }
         }
         canon.finish()
     }
@@ -332,7 +345,7 @@ fn add_tables(canon: &mut Canon, tables: &Tables) {
             canon.add(format_args!("{} {} {:?}", event.seq.0, event.event, event.trailer), &["since"]);
         }
     }
-    canon.add(format_args!("{:?} {:?}", tables.keys, tables.signals), &[]);
+    canon.add(format_args!("{:?} {:?} {:?}", tables.keys, tables.signals, tables.letters), &[]);
 }
 
 impl Site {

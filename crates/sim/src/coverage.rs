@@ -17,6 +17,12 @@ pub const INPUTS: [&str; 19] = [
     "wake", "returned", "threw", "lost", "reload", "hold", "resume", "restart", "heard",
 ];
 
+/// How a key of the catalog stands, by name.
+pub const KEYS: [&str; 3] = ["no key", "good key", "revoked key"];
+
+/// What is asked about keys, by name.
+pub const KEY_INPUTS: [&str; 4] = ["create", "revoke", "show", "confirm"];
+
 /// Pairs that cannot happen, and why.
 pub const IMPOSSIBLE: &[(&str, &str, &str)] = &[
     ("suspended", "reload", "only a running run is reloaded"),
@@ -26,6 +32,11 @@ pub const IMPOSSIBLE: &[(&str, &str, &str)] = &[
     ("failed", "reload", "only a running run is reloaded"),
     ("cancelled", "reload", "only a running run is reloaded"),
     ("paused", "wake", "a paused run has no wake time"),
+    ("no key", "revoke", "clients know only keys that were made"),
+    ("no key", "show", "clients know only keys that were made"),
+    ("no key", "confirm", "clients know only keys that were made"),
+    ("good key", "create", "each attempt draws another id"),
+    ("revoked key", "create", "each attempt draws another id"),
 ];
 
 /// How often each pair of phase and input came up.
@@ -36,6 +47,11 @@ impl Coverage {
     /// An input met a run.
     pub fn note(&mut self, run: &Run, input: &'static str) {
         *self.0.entry((phase(run), input)).or_default() += 1;
+    }
+
+    /// Something was asked about a key.
+    pub fn note_key(&mut self, stands: &'static str, input: &'static str) {
+        *self.0.entry((stands, input)).or_default() += 1;
     }
 
     /// Runs that a turn has activated without speaking to them: the window had a place for them.
@@ -65,8 +81,7 @@ impl Coverage {
 
     /// Pairs that can happen and did not.
     pub fn missing(&self) -> Vec<(&'static str, &'static str)> {
-        let pairs = PHASES.iter().flat_map(|phase| INPUTS.iter().map(|input| (*phase, *input)));
-        pairs
+        pairs()
             .filter(|(phase, input)| {
                 !IMPOSSIBLE.iter().any(|(of, by, _)| of == phase && by == input)
                     && !self.0.contains_key(&(*phase, *input))
@@ -91,6 +106,17 @@ impl Coverage {
     pub fn pairs(&self) -> impl Iterator<Item = (&(&'static str, &'static str), &u64)> {
         self.0.iter()
     }
+}
+
+/// All pairs that there are.
+fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let runs = PHASES.iter().flat_map(|phase| INPUTS.iter().map(|input| (*phase, *input)));
+    runs.chain(KEYS.iter().flat_map(|key| KEY_INPUTS.iter().map(|input| (*key, *input))))
+}
+
+/// How many pairs can happen.
+pub fn possible() -> usize {
+    pairs().count() - IMPOSSIBLE.len()
 }
 
 /// Where a run stands, in a word.

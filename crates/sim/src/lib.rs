@@ -11,10 +11,13 @@
 //! Owns: worlds, faults, the model, planted bugs, the explorer, the command.
 //! Does not own: any decision of the engine; what it finds out is fixed where it is.
 
+pub mod catalog;
 pub mod check;
 pub mod coverage;
 pub mod explore;
+pub mod family;
 pub mod flows;
+pub mod host;
 pub mod outside;
 pub mod rng;
 pub mod sabotage;

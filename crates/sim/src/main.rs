@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::{Parser, Subcommand, ValueEnum};
 use stepwell_sim::{
     Sabotage, Script, World, coverage,
-    explore::{Bounds, OneRun, Report, Start, explore},
+    explore::{Bounds, Family, OneRun, Report, Start, explore},
     shrink, simulate,
     sweep::{Seeds, Sweep, sweep},
 };
@@ -82,6 +82,12 @@ enum ModelName {
     OneRunByKey,
     /// The same without either: only the nonces of requests tell that one comes again.
     OneRunByNonce,
+    /// Two cells, with a parent that waits for its child.
+    ParentAndChild,
+    /// The same, but the parent does not wait for long enough and cancels its child.
+    ImpatientParent,
+    /// A sender and a receiver with one message.
+    OneMessage,
 }
 
 impl ModelName {
@@ -89,6 +95,9 @@ impl ModelName {
         match self {
             Self::OneRunByKey => explore(&OneRun::new(Start::ByKey, bounds, sabotage), states),
             Self::OneRunByNonce => explore(&OneRun::new(Start::ByNonce, bounds, sabotage), states),
+            Self::ParentAndChild => explore(&Family::waiting(bounds, sabotage), states),
+            Self::ImpatientParent => explore(&Family::impatient(bounds, sabotage), states),
+            Self::OneMessage => explore(&Family::message(bounds, sabotage), states),
         }
     }
 }
@@ -202,7 +211,7 @@ fn print(sum: &Sweep, seconds: f64) {
     for (kind, count) in &sum.faults {
         println!("  {count:>9} {kind}");
     }
-    let possible = coverage::PHASES.len() * coverage::INPUTS.len() - coverage::IMPOSSIBLE.len();
+    let possible = coverage::possible();
     println!("{} of {possible} pairs of phase and input were met", possible - sum.coverage.missing().len());
 }
 

@@ -96,11 +96,37 @@ pub enum Sabotage {
     UnreadSignalLost,
     /// Signals that nobody has taken are deleted with what an earlier life has left behind.
     KeptSignalErased,
+    /// A letter is deleted when its messages go out, not when they have arrived.
+    LetterGoneEarly,
+    /// A message is answered and has no effect.
+    AnsweredWithoutEffect,
+    /// The key of a message is not stored: one that comes again has its effect again.
+    MessageKeyless,
+    /// A letter that is dead is deleted.
+    DeadLetterHidden,
+    /// A fresh instance does not look for letters, and sets no alarm for them.
+    LettersForgotten,
+    /// A child's end that comes again is recorded again.
+    ParentToldTwice,
+    /// A child's end is recorded although nobody waits for it any more.
+    ToldAfterTheWait,
+    /// Whoever ends does not cancel its children.
+    CancelNotSent,
+    /// The key of a child is deleted with its run.
+    ChildKeyDropped,
+    /// An object does not store its address.
+    IdentityLost,
+    /// A key that is revoked stays as it is on disk.
+    RevocationLost,
+    /// A cell that remembers a key is not written down.
+    WatcherLost,
+    /// A cell says that it has forgotten a key, and has not.
+    WordUnheard,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 58] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -146,5 +172,18 @@ impl Sabotage {
         Self::TrailerLost,
         Self::UnreadSignalLost,
         Self::KeptSignalErased,
+        Self::LetterGoneEarly,
+        Self::AnsweredWithoutEffect,
+        Self::MessageKeyless,
+        Self::DeadLetterHidden,
+        Self::LettersForgotten,
+        Self::ParentToldTwice,
+        Self::ToldAfterTheWait,
+        Self::CancelNotSent,
+        Self::ChildKeyDropped,
+        Self::IdentityLost,
+        Self::RevocationLost,
+        Self::WatcherLost,
+        Self::WordUnheard,
     ];
 }

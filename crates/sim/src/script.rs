@@ -4,6 +4,7 @@
 use stepwell_protocol::program::Dispatch;
 
 use crate::{
+    family::{self, FAMILY, Manner},
     flows::{BUILDS, Job, LIVES, NAMES, SPECIAL},
     rng::{Rng, hash},
 };
@@ -29,6 +30,8 @@ pub struct Script {
     pub faults: Vec<(u64, Fault)>,
     /// What the network does, in percent of all messages.
     pub noise: Noise,
+    /// How many of all messages between cells are refused for good, in percent.
+    pub refuses_letters: u8,
     /// When faults stop.
     pub heal_at_ms: u64,
 }
@@ -82,6 +85,20 @@ pub enum Action {
         start: usize,
         /// For how long.
         wait_ms: u64,
+    },
+    /// Makes a key.
+    CreateKey,
+    /// Revokes a key.
+    RevokeKey {
+        /// The action that has made it.
+        create: usize,
+    },
+    /// Shows a key.
+    UseKey {
+        /// The action that has made it.
+        create: usize,
+        /// To which cell; to the catalog, if to none.
+        cell: Option<usize>,
     },
 }
 
@@ -210,8 +227,10 @@ impl Script {
         special(seed, &mut actions);
         lives(seed, &mut actions);
         let delete_slice = keep_for_a_while(seed, &mut actions);
+        let refuses_letters = families(seed, cells, &mut actions, heal_at_ms);
         let mut faults = faults(&mut rng, cells, heal_at_ms, &actions);
         let queue = queue(seed, &mut actions, &mut faults, heal_at_ms);
+        keys(seed, cells, &mut actions, &mut faults, heal_at_ms);
         deliver_again(seed, cells, &mut faults, heal_at_ms);
         stand_still(seed, cells, &mut faults, heal_at_ms);
         Self {
@@ -220,12 +239,20 @@ impl Script {
             queue,
             page_events: usize::try_from(rng.between(1, 6)).expect("small"),
             delete_slice,
+            refuses_letters,
             actions,
             faults,
             commits: rng.percent(40).then(|| 1 + small(&mut rng, 5)),
             noise: Noise { lose: rng.below(4), duplicate: rng.below(6), delay: rng.below(6) },
             heal_at_ms,
         }
+    }
+}
+
+impl Script {
+    /// Whether anybody needs a catalog.
+    pub fn has_keys(&self) -> bool {
+        self.actions.iter().any(|(_, action)| matches!(action, Action::CreateKey))
     }
 }
 
@@ -388,6 +415,82 @@ fn queue(seed: u64, actions: &mut [(u64, Action)], faults: &mut Vec<(u64, Fault)
         }
     }
     has_queue
+}
+
+/// In some worlds there are parents and children, on up to three levels and on all cells. Some are cancelled, and some
+/// are taken in hand. Says how many of their messages are refused for good. Drawn apart, like the queue.
+fn families(seed: u64, cells: usize, actions: &mut Vec<(u64, Action)>, heal_at_ms: u64) -> u8 {
+    let mut rng = Rng::new(hash(&format!("families {seed}")));
+    if !rng.percent(45) {
+        return 0;
+    }
+    for n in 0..rng.between(1, 3) {
+        let start = actions.len();
+        let at = if rng.percent(50) { rng.between(0, 2_000) } else { rng.between(0, heal_at_ms / 2) };
+        let (levels, children) = (1 + small(&mut rng, 2), 1 + small(&mut rng, 2));
+        let manner = *rng.pick(&Manner::ALL);
+        let job = family::job(&format!("f{n}"), levels, children, rng.between(0, 150), manner);
+        let cell = usize::try_from(rng.below(cells as u64)).expect("small");
+        let (key, dispatch) = (None, Dispatch::Direct);
+        let (timeout_ms, retention_ms) = (rng.percent(10).then(|| rng.between(100, 3_000)), None);
+        let workflow = FAMILY;
+        actions.push((at, Action::Start { cell, key, workflow, job, timeout_ms, retention_ms, dispatch }));
+        if rng.percent(35) {
+            actions.push((at + rng.between(10, 3_000), Action::Cancel { start }));
+        }
+        if rng.percent(15) {
+            let how = *rng.pick(&[Manage::Retry, Manage::Restart]);
+            actions.push((at + rng.between(10, 6_000), Action::Manage { start, how }));
+        }
+    }
+    if rng.percent(20) { 10 } else { 0 }
+}
+
+/// In some worlds there are keys, which are made, shown and revoked, while the catalog breaks too. It is known as the
+/// cell after the last one. Drawn apart, like the queue.
+fn keys(
+    seed: u64,
+    cells: usize,
+    actions: &mut Vec<(u64, Action)>,
+    faults: &mut Vec<(u64, Fault)>,
+    heal_at_ms: u64,
+) {
+    let mut rng = Rng::new(hash(&format!("keys {seed}")));
+    if !rng.percent(45) {
+        return;
+    }
+    for _ in 0..rng.between(2, 5) {
+        let (create, made) = (actions.len(), rng.between(0, heal_at_ms / 2));
+        actions.push((made, Action::CreateKey));
+        let revoked = made + rng.between(200, 6_000);
+        for _ in 0..rng.between(3, 9) {
+            let cell = usize::try_from(rng.below(cells as u64 + 1)).expect("small");
+            let cell = (cell < cells).then_some(cell);
+            actions.push((made + rng.between(50, 9_000), Action::UseKey { create, cell }));
+        }
+        if rng.percent(75) {
+            actions.push((revoked, Action::RevokeKey { create }));
+            if rng.percent(30) {
+                actions.push((revoked + rng.below(2_000), Action::RevokeKey { create }));
+            }
+        }
+    }
+    let catalog = cells;
+    for _ in 0..rng.between(4, 12) {
+        let fault = match rng.below(13) {
+            0..=1 => Fault::Crash(catalog),
+            2..=3 => Fault::CrashBeforeCommit(catalog),
+            4..=5 => Fault::CrashAfterCommit(catalog),
+            6 => Fault::DeliveredAgain(catalog),
+            7 => Fault::CrashInRecovery(catalog),
+            8 => Fault::CommitThenError(catalog),
+            9 => Fault::RefuseWrites(catalog, rng.between(5, 3_000)),
+            10 => Fault::AlarmDropped(catalog),
+            11 => Fault::SecondInstance(catalog),
+            _ => Fault::ClockBack(catalog, rng.between(1, 5_000)),
+        };
+        faults.push((rng.between(1, heal_at_ms - 1), fault));
+    }
 }
 
 /// Some runs become those of other workflows, with what these need. All starts of one key change in the same way.

@@ -75,8 +75,10 @@ fn drop_actions(best: &mut Script, fails: &mut impl FnMut(&Script) -> bool) {
         candidate.actions.remove(at);
         let mut is_whole = true;
         candidate.actions.retain_mut(|(_, action)| match action {
-            Action::Start { .. } => true,
-            Action::Signal { start, .. }
+            Action::Start { .. } | Action::CreateKey => true,
+            Action::RevokeKey { create: start }
+            | Action::UseKey { create: start, .. }
+            | Action::Signal { start, .. }
             | Action::Cancel { start }
             | Action::Manage { start, .. }
             | Action::Show { start, .. } => match (*start).cmp(&at) {

@@ -1,12 +1,12 @@
 //! The storage that an instance of a cell sees: what is on disk and what it has written since.
 //!
-//! Everything that is written here is in the instance's own view at once, and in a [`Batch`] that the world
-//! makes durable later, or never.
+//! Owns: what the engine's SQL does for a cell, on a [`View`] of tables in memory.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{ops::Deref, rc::Rc};
 
 use stepwell_core::{
-    cell::{KeyRow, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
+    cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
+    object::{Letter, Letters, Message, Slip},
     run::{Cut, Entry, Run},
     stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
@@ -16,13 +16,16 @@ use stepwell_protocol::{
 };
 
 use crate::{
+    host::{Refused, View},
     sabotage::Sabotage,
-    tables::{Batch, Cause, Deleted, JournalRow, Row, Tables, Write},
+    tables::{Deleted, JournalRow, LetterChange, Row, Tables, Write},
 };
 
-/// The storage did not do it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+/// The namespace of all cells.
+pub const NAMESPACE: &str = "default";
+
+/// How the keys of children begin.
+pub const CHILD_KEYS: &str = "\nchild";
 
 /// What one instance sees.
 #[derive(Clone, Debug)]
@@ -31,27 +34,17 @@ pub struct Store {
     sabotage: Option<Sabotage>,
     /// How many events go into a page.
     page_events: usize,
-    inner: RefCell<Inner>,
-}
-
-#[derive(Clone, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fault of its own, and they go together in any way"
-)]
-struct Inner {
-    view: Tables,
-    batch: Batch,
-    /// Nothing can be written for the time being.
-    refuses: bool,
-    /// The next write is done and answered with an error.
-    fails_after: bool,
-    /// Nothing can be done any more: the instance is to be reset.
-    broken: bool,
-    /// Runs whose rows were read in this turn.
-    reads: Vec<u64>,
     /// Whether another instance was there before.
     is_second: bool,
+    view: View<Tables>,
+}
+
+impl Deref for Store {
+    type Target = View<Tables>;
+
+    fn deref(&self) -> &View<Tables> {
+        &self.view
+    }
 }
 
 impl Store {
@@ -63,98 +56,37 @@ impl Store {
         is_second: bool,
         sabotage: Option<Sabotage>,
     ) -> Self {
-        let batch = Batch { cause: Cause::Request, writes: Vec::new(), alarm: None };
-        let inner = Inner {
-            view: disk,
-            batch,
-            refuses: false,
-            fails_after: false,
-            broken: false,
-            reads: Vec::new(),
-            is_second,
-        };
-        Self { place, sabotage, page_events, inner: RefCell::new(inner) }
-    }
-
-    /// A turn begins.
-    pub fn begin(&self, cause: Cause, refuses: bool) {
-        let mut inner = self.inner.borrow_mut();
-        inner.batch.cause = cause;
-        inner.refuses = refuses;
-        inner.reads.clear();
-    }
-
-    /// What was written since the last time, if anything was; and the runs that were read.
-    pub fn take(&self) -> (Option<Batch>, Vec<u64>) {
-        let mut inner = self.inner.borrow_mut();
-        let reads = std::mem::take(&mut inner.reads);
-        if inner.batch.writes.is_empty() && inner.batch.alarm.is_none() {
-            return (None, reads);
-        }
-        let empty = Batch { cause: inner.batch.cause, writes: Vec::new(), alarm: None };
-        (Some(std::mem::replace(&mut inner.batch, empty)), reads)
-    }
-
-    /// The next write is done and answered with an error, and the instance is lost with it.
-    pub fn fail_after_next(&self) {
-        self.inner.borrow_mut().fails_after = true;
-    }
-
-    /// Takes that back, if it has not happened. Says whether there was anything to take back.
-    pub fn forget_failure(&self) -> bool {
-        std::mem::take(&mut self.inner.borrow_mut().fails_after)
-    }
-
-    /// Whether the instance is to be reset.
-    pub fn is_broken(&self) -> bool {
-        self.inner.borrow().broken
-    }
-
-    /// Sets the alarm.
-    pub fn set_alarm(&self, at: Timestamp) -> Result<(), Refused> {
-        let mut inner = self.inner.borrow_mut();
-        inner.may_write()?;
-        inner.batch.alarm = Some(at);
-        Ok(())
-    }
-
-    /// All that this instance sees.
-    pub fn with_view<T>(&self, look: impl FnOnce(&Tables) -> T) -> T {
-        look(&self.inner.borrow().view)
+        Self { place, sabotage, page_events, is_second, view: View::new(disk) }
     }
 
     /// A run as its rows say, past everything that could fail.
     pub fn peek(&self, number: u64) -> Option<Run> {
-        self.inner.borrow().view.run(&self.place, number)
+        self.view.all().run(&self.place, number)
     }
 
     /// The runs that are due by a time.
     pub fn due_by(&self, clock: Timestamp) -> Vec<Run> {
-        let inner = self.inner.borrow();
-        let due = inner.view.by_wake.iter().take_while(|(at, _)| *at <= clock);
-        due.filter_map(|(_, number)| inner.view.run(&self.place, *number)).collect()
+        let view = self.view.all();
+        let due = view.by_wake.iter().take_while(|(at, _)| *at <= clock);
+        due.filter_map(|(_, number)| view.run(&self.place, *number)).collect()
     }
 
     /// What a run gave.
     pub fn result(&self, number: u64) -> Option<Rc<str>> {
-        self.inner.borrow().view.runs.get(&number).and_then(|row| row.result.clone())
+        self.view.all().runs.get(&number).and_then(|row| row.result.clone())
     }
 
     /// Writes past the machine: what a planted bug does.
     pub fn write_anyway(&self, number: u64, at: Timestamp, event: &Event) {
-        let seq = self.inner.borrow().view.journal(number).last().map_or(Seq(1), |last| last.seq.next());
+        let seq = self.view.all().journal(number).last().map_or(Seq(1), |last| last.seq.next());
         let record = journal_row(&Record { seq, at, event: event.clone() });
         let write = Write { number, records: vec![record], ..Write::default() };
         // A bug that is planted does not care whether it succeeds.
-        let _ = self.inner.borrow_mut().write(write);
+        let _ = self.view.write(write);
     }
 
     fn is(&self, sabotage: Sabotage) -> bool {
         self.sabotage == Some(sabotage)
-    }
-
-    fn may_read(&self) -> Result<(), Refused> {
-        if self.inner.borrow().broken { Err(Refused) } else { Ok(()) }
     }
 
     fn row(&self, run: &Run, before: &Row, result: Option<Rc<str>>, entries: &[Entry]) -> Row {
@@ -183,6 +115,24 @@ impl Store {
         }
     }
 
+    /// Whether a planted bug keeps a key from the disk.
+    fn loses(&self, key: &KeyRow) -> bool {
+        let is_child = key.key.starts_with(CHILD_KEYS);
+        self.is(Sabotage::KeyLost) && !is_child || self.is(Sabotage::MessageKeyless) && is_child
+    }
+
+    /// What is written to others, but for what a planted bug leaves out.
+    fn posted(&self, mail: &Mail) -> Mail {
+        let mut mail = mail.clone();
+        if self.is(Sabotage::CancelNotSent) {
+            for letter in &mut mail.post {
+                letter.envelopes.retain(|envelope| !matches!(envelope.message, Message::Cancel { .. }));
+            }
+            mail.post.retain(|letter| !letter.envelopes.is_empty());
+        }
+        mail
+    }
+
     /// What a planted bug keeps from the disk.
     fn is_lost(&self, entries: &[Entry]) -> bool {
         if self.is(Sabotage::YieldLost) && is_yield(entries) {
@@ -195,27 +145,39 @@ impl Store {
     }
 }
 
-impl Inner {
-    fn may_write(&self) -> Result<(), Refused> {
-        if self.broken || self.refuses { Err(Refused) } else { Ok(()) }
+impl Letters for Store {
+    type Error = Refused;
+
+    fn last_letter(&self) -> Result<u64, Refused> {
+        Ok(self.view.read()?.letters.last_key_value().map_or(0, |(id, _)| *id))
     }
 
-    fn write(&mut self, write: Write) -> Result<(), Refused> {
-        self.may_write()?;
-        // The machine alone writes here: what a constraint refuses shows when it reaches the disk.
-        let _ = self.view.apply(&write);
-        self.batch.writes.push(write);
-        if std::mem::take(&mut self.fails_after) {
-            self.broken = true;
-            return Err(Refused);
+    fn letters(&self, after: u64, limit: usize) -> Result<Vec<Slip>, Refused> {
+        let view = self.view.read()?;
+        if self.is(Sabotage::LettersForgotten) && self.is_second {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let alive = view.letters.range(after + 1..).filter(|(_, (_, is_dead))| !is_dead);
+        Ok(alive.take(limit).map(|(_, (letter, _))| letter.into()).collect())
+    }
+
+    fn letter(&self, id: u64) -> Result<Option<Letter>, Refused> {
+        let view = self.view.read()?;
+        Ok(view.letters.get(&id).filter(|(_, is_dead)| !is_dead).map(|(letter, _)| letter.clone()))
+    }
+
+    fn forget_letter(&self, id: u64) -> Result<(), Refused> {
+        self.view.write(Write { letter: Some(LetterChange::Forgotten(id)), ..Write::default() })
+    }
+
+    fn bury_letter(&self, id: u64) -> Result<(), Refused> {
+        let hides = self.is(Sabotage::DeadLetterHidden);
+        let change = if hides { LetterChange::Forgotten } else { LetterChange::Buried };
+        self.view.write(Write { letter: Some(change(id)), ..Write::default() })
     }
 }
 
 impl Rows for Store {
-    type Error = Refused;
-
     fn is_unreadable(_: &Refused) -> bool {
         // Only the machine writes here: what a damaged row does is tested in core.
         false
@@ -230,24 +192,22 @@ impl Rows for Store {
     }
 
     fn run(&self, number: u64) -> Result<Option<Run>, Refused> {
-        self.may_read()?;
-        self.inner.borrow_mut().reads.push(number);
-        Ok(self.peek(number))
+        let run = self.view.read()?.run(&self.place, number);
+        self.view.note_read(number);
+        Ok(run)
     }
 
     fn last_number(&self) -> Result<u64, Refused> {
-        self.may_read()?;
-        let view = &self.inner.borrow().view;
+        let view = self.view.read()?;
         Ok(view.runs.last_key_value().map_or(0, |(number, _)| *number).max(view.last_number))
     }
 
     fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, Refused> {
-        self.may_read()?;
+        let view = self.view.read()?;
         if self.is(Sabotage::NonceForgotten) {
             return Ok(Vec::new());
         }
-        let inner = self.inner.borrow();
-        let runs = inner.view.runs.iter().rev().take(limit);
+        let runs = view.runs.iter().rev().take(limit);
         Ok(runs.map(|(number, row)| (*number, row.suffix.to_string())).collect())
     }
 
@@ -263,16 +223,22 @@ impl Rows for Store {
             input: Rc::new(input.clone()),
             result: None,
         };
-        self.inner.borrow_mut().write(Write {
+        self.view.write(Write {
             number: run.id.number,
             row: Some(row),
             is_new: true,
-            key: key.filter(|_| !self.is(Sabotage::KeyLost)).cloned(),
+            key: key.filter(|key| !self.loses(key)).cloned(),
             ..Write::default()
         })
     }
 
-    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry]) -> Result<(), Refused> {
+    fn namespace(&self) -> Result<String, Refused> {
+        self.view.read()?;
+        // An object that has not stored its address does not know it in its next life.
+        if self.is(Sabotage::IdentityLost) && self.is_second { Err(Refused) } else { Ok(NAMESPACE.into()) }
+    }
+
+    fn commit(&self, run: &Run, _: Option<Timestamp>, entries: &[Entry], mail: &Mail) -> Result<(), Refused> {
         let number = run.id.number;
         let (mut records, mut signal_ids, mut result) = (Vec::new(), Vec::new(), None);
         let mut anew = None;
@@ -299,20 +265,18 @@ impl Rows for Store {
             last.trailer = Some(run.trailer());
         }
         let changes_row = entries.iter().any(Entry::changes_row) && !self.is_lost(entries);
-        let mut inner = self.inner.borrow_mut();
-        let row =
-            changes_row.then(|| inner.view.runs.get(&number).map(|row| self.row(run, row, result, entries)));
+        let before = self.view.all().runs.get(&number).cloned();
+        let row = changes_row.then(|| before.map(|row| self.row(run, &row, result, entries)));
         let mut row = row.flatten();
         if let (Some(row), Some(input)) = (&mut row, anew) {
             row.input = input;
         }
-        let entries = entries.to_vec();
-        inner.write(Write { number, row, records, signal_ids, entries, ..Write::default() })
+        let (entries, mail) = (entries.to_vec(), self.posted(mail));
+        self.view.write(Write { number, row, records, signal_ids, entries, mail, ..Write::default() })
     }
 
     fn key(&self, key: &str) -> Result<Option<StoredKey>, Refused> {
-        self.may_read()?;
-        Ok(self.inner.borrow().view.keys.get(key).cloned().map(StoredKey::Run))
+        Ok(self.view.read()?.keys.get(key).cloned().map(StoredKey::Run))
     }
 
     fn reserve(&self, _: &str, _: &Place) -> Result<(), Refused> {
@@ -321,10 +285,9 @@ impl Rows for Store {
     }
 
     fn tally(&self, before: u64, limit: usize) -> Result<Tally, Refused> {
-        self.may_read()?;
-        let inner = self.inner.borrow();
-        let numbers = || inner.view.runs.range(..before).rev().map(|(number, _)| *number);
-        let runs = numbers().take(limit).filter_map(|number| inner.view.run(&self.place, number));
+        let view = self.view.read()?;
+        let numbers = || view.runs.range(..before).rev().map(|(number, _)| *number);
+        let runs = numbers().take(limit).filter_map(|number| view.run(&self.place, number));
         let runs = runs.filter(|run| !run.deleting);
         Ok(Tally {
             counts: runs.map(|run| (run.workflow.clone(), run.status(), 1)).collect(),
@@ -333,42 +296,43 @@ impl Rows for Store {
     }
 
     fn weight(&self, number: u64) -> Result<u64, Refused> {
-        self.may_read()?;
-        Ok(self.inner.borrow().view.journal(number).iter().map(|row| row.event.len() as u64).sum())
+        Ok(self.view.read()?.journal(number).iter().map(|row| row.event.len() as u64).sum())
     }
 
     fn trim(&self, number: u64, room: Slice) -> Result<Trimmed, Refused> {
-        let mut inner = self.inner.borrow_mut();
-        let all = inner.view.belongings(number);
+        let all = self.view.all().belongings(number);
         let rows = all.min(room.rows);
-        inner.write(Write { number, deleted: Some(Deleted::Trimmed(rows)), ..Write::default() })?;
+        self.view.write(Write { number, deleted: Some(Deleted::Trimmed(rows)), ..Write::default() })?;
         Ok(Trimmed { rows, is_all: all < room.rows })
     }
 
     fn sizes(&self, number: u64, part: Cut, limit: usize) -> Result<Vec<(Seq, u64)>, Refused> {
-        self.may_read()?;
-        let inner = self.inner.borrow();
-        let rows = inner.view.journal_after(number, part.after).iter();
+        let view = self.view.read()?;
+        let rows = view.journal_after(number, part.after).iter();
         let rows = rows.take_while(|row| row.seq <= part.through).take(limit);
         Ok(rows.map(|row| (row.seq, row.event.len() as u64)).collect())
     }
 
     fn erase(&self, number: u64, part: Cut) -> Result<usize, Refused> {
-        let mut inner = self.inner.borrow_mut();
         let part = if self.is(Sabotage::KeptSignalErased) { Cut { after: Seq(0), ..part } } else { part };
-        let rows = inner.view.journal_after(number, part.after).iter();
-        let erased = rows.take_while(|row| row.seq <= part.through).count();
-        inner.write(Write { number, deleted: Some(Deleted::Erased(part)), ..Write::default() })?;
+        let erased = {
+            let view = self.view.all();
+            let rows = view.journal_after(number, part.after).iter();
+            rows.take_while(|row| row.seq <= part.through).count()
+        };
+        self.view.write(Write { number, deleted: Some(Deleted::Erased(part)), ..Write::default() })?;
         Ok(erased)
     }
 
     fn remove(&self, run: &Run) -> Result<usize, Refused> {
-        let mut inner = self.inner.borrow_mut();
         let number = run.id.number;
-        let removed = inner.view.belongings(number) + 1 + usize::from(run.key.is_some());
-        let left_behind = self.is(Sabotage::RemainsLeft);
-        let deleted = if left_behind { Deleted::OnlyRow } else { Deleted::Removed };
-        inner.write(Write { number, deleted: Some(deleted), ..Write::default() })?;
+        let removed = self.view.all().belongings(number) + 1 + usize::from(run.key.is_some());
+        let deleted = match self.sabotage {
+            Some(Sabotage::RemainsLeft) => Deleted::OnlyRow,
+            Some(Sabotage::ChildKeyDropped) => Deleted::WithChildKey,
+            Some(_) | None => Deleted::Removed,
+        };
+        self.view.write(Write { number, deleted: Some(deleted), ..Write::default() })?;
         Ok(removed)
     }
 
@@ -378,23 +342,20 @@ impl Rows for Store {
     }
 
     fn has_signal(&self, number: u64, id: &str) -> Result<bool, Refused> {
-        self.may_read()?;
-        let known = self.inner.borrow().view.signals.contains(&(number, id.to_owned()));
+        let known = self.view.read()?.signals.contains(&(number, id.to_owned()));
         Ok(known && !self.is(Sabotage::SignalIdLost))
     }
 
     fn input(&self, number: u64) -> Result<Payload, Refused> {
-        self.may_read()?;
-        let inner = self.inner.borrow();
-        inner.view.runs.get(&number).map(|row| Payload::clone(&row.input)).ok_or(Refused)
+        let view = self.view.read()?;
+        view.runs.get(&number).map(|row| Payload::clone(&row.input)).ok_or(Refused)
     }
 
     fn page(&self, number: u64, after: Seq) -> Result<RawPage, Refused> {
-        self.may_read()?;
-        let inner = self.inner.borrow();
+        let view = self.view.read()?;
         let skipped = usize::from(self.is(Sabotage::PageSkipped) && after.0 > 0);
-        let rest = inner.view.journal_after(number, after).get(skipped..).unwrap_or_default();
-        let forgotten = match self.sabotage.filter(|_| inner.is_second) {
+        let rest = view.journal_after(number, after).get(skipped..).unwrap_or_default();
+        let forgotten = match self.sabotage.filter(|_| self.is_second) {
             Some(Sabotage::AttemptsForgotten) => Some("step_retrying"),
             Some(Sabotage::BegunForgotten) => Some("step_begun"),
             Some(_) | None => None,
@@ -411,9 +372,8 @@ impl Rows for Store {
     }
 
     fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Refused> {
-        self.may_read()?;
-        let inner = self.inner.borrow();
-        let rest = inner.view.journal_after(number, after);
+        let view = self.view.read()?;
+        let rest = view.journal_after(number, after);
         let found = rest.iter().map(JournalRow::record).filter(|record| what.fits(&record.event));
         Ok(found.take(self.page_events).collect())
     }
@@ -424,9 +384,8 @@ impl Rows for Store {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<(Timestamp, u64)>, Refused> {
-        self.may_read()?;
-        let inner = self.inner.borrow();
-        let due = inner.view.by_wake.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded));
+        let view = self.view.read()?;
+        let due = view.by_wake.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded));
         Ok(due.take_while(|(at, _)| *at <= now).take(limit).copied().collect())
     }
 
@@ -438,17 +397,15 @@ impl Rows for Store {
         limit: usize,
     ) -> Result<Vec<(Timestamp, u64)>, Refused> {
         let mut due = self.due(after, now, usize::MAX)?;
-        let inner = self.inner.borrow();
-        due.retain(|(_, number)| inner.view.runs.get(number).is_some_and(|row| *row.workflow == *workflow));
+        let view = self.view.all();
+        due.retain(|(_, number)| view.runs.get(number).is_some_and(|row| *row.workflow == *workflow));
         due.truncate(limit);
         Ok(due)
     }
 
     fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Refused> {
-        self.may_read()?;
-        let inner = self.inner.borrow();
-        let mut due =
-            inner.view.by_wake.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded));
+        let view = self.view.read()?;
+        let mut due = view.by_wake.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded));
         Ok(due.next().map(|(at, _)| *at))
     }
 
@@ -458,15 +415,15 @@ impl Rows for Store {
     }
 
     fn told_last(&self, _: u64) -> Result<Option<(u32, ToldMark)>, Refused> {
-        self.may_read().map(|()| None)
+        self.view.read().map(|_| None)
     }
 
     fn told(&self, _: u64, _: u32) -> Result<ToldPage, Refused> {
-        self.may_read().map(|()| ToldPage::default())
+        self.view.read().map(|_| ToldPage::default())
     }
 
     fn told_weight(&self, _: u64) -> Result<Slice, Refused> {
-        self.may_read().map(|()| Slice { rows: 0, bytes: 0 })
+        self.view.read().map(|_| Slice { rows: 0, bytes: 0 })
     }
 
     fn changed(&self, _: u64, _: u64, _: usize) -> Result<Walked, Refused> {

@@ -1,7 +1,6 @@
 //! The tables of one cell, as they are on disk: rows, journal, keys, signals.
 //!
-//! What the engine's SQL does, in maps. A [`Write`] is one transaction, a [`Batch`] what one turn has written,
-//! its alarm included: a disk takes all of a batch or nothing.
+//! What the engine's SQL does, in maps. A [`Write`] is one transaction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,10 +8,16 @@ use std::{
 };
 
 use stepwell_core::{
-    cell::{KeyRow, StoredRun},
+    cell::{KeyRow, Mail, StoredRun},
+    object::{Letter, Message},
     run::{Cut, Entry, Run, Tail, Trailer},
 };
 use stepwell_protocol::{Event, Payload, Place, Record, RunId, Seq, Timestamp};
+
+use crate::{
+    host::{self, Disk},
+    store::CHILD_KEYS,
+};
 
 /// A run row.
 #[derive(Clone, Debug)]
@@ -67,6 +72,17 @@ pub enum Deleted {
     Removed,
     /// The run's row alone: what a planted bug does.
     OnlyRow,
+    /// The run, and the key of a child with it: what a planted bug does.
+    WithChildKey,
+}
+
+/// What becomes of a letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LetterChange {
+    /// It has arrived.
+    Forgotten(u64),
+    /// It is dead.
+    Buried(u64),
 }
 
 /// One transaction.
@@ -86,33 +102,16 @@ pub struct Write {
     pub key: Option<KeyRow>,
     /// What is deleted.
     pub deleted: Option<Deleted>,
+    /// What is written to other objects, and which letter has arrived with it.
+    pub mail: Mail,
+    /// What becomes of a letter besides.
+    pub letter: Option<LetterChange>,
     /// What the machine had decided, for whoever checks.
     pub entries: Vec<Entry>,
 }
 
-/// Who has caused a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// A client.
-    Request,
-    /// A program, by its number.
-    Program(u32),
-    /// The end of a program's call.
-    CallEnded,
-    /// The alarm.
-    Alarm,
-}
-
 /// What one turn has written.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// Who has caused it.
-    pub cause: Cause,
-    /// In order.
-    pub writes: Vec<Write>,
-    /// What the alarm was set to.
-    pub alarm: Option<Timestamp>,
-}
+pub type Batch = host::Batch<Write>;
 
 /// The tables of one cell.
 #[derive(Clone, Debug, Default)]
@@ -127,15 +126,18 @@ pub struct Tables {
     pub keys: BTreeMap<String, StoredRun>,
     /// Ids of signals by run.
     pub signals: BTreeSet<(u64, String)>,
+    /// What was written to others and has not arrived, and whether it is dead.
+    pub letters: BTreeMap<u64, (Letter, bool)>,
     /// The largest number of a run that was deleted.
     pub last_number: u64,
     /// Runs by when they are due.
     pub by_wake: BTreeSet<(Timestamp, u64)>,
 }
 
-impl Tables {
-    /// Takes a transaction. Says what is wrong with it, if a constraint would have refused it.
-    pub fn apply(&mut self, write: &Write) -> Result<(), String> {
+impl Disk for Tables {
+    type Write = Write;
+
+    fn apply(&mut self, write: &Write) -> Result<(), String> {
         let mut refused = None;
         if let Some(row) = &write.row {
             if write.is_new && self.runs.contains_key(&write.number) {
@@ -188,11 +190,34 @@ impl Tables {
             }
             Some(Deleted::Removed) => self.remove(write.number),
             Some(Deleted::OnlyRow) => self.remove_row(write.number),
+            Some(Deleted::WithChildKey) => {
+                self.remove(write.number);
+                self.keys.retain(|_, stored| stored.number != write.number);
+            }
+            None => {}
+        }
+        for letter in &write.mail.post {
+            if self.letters.insert(letter.id, (letter.clone(), false)).is_some() {
+                refused = Some(format!("letter {} is inserted twice", letter.id));
+            }
+        }
+        if let Some(letter) = write.mail.done {
+            self.letters.remove(&letter);
+        }
+        match write.letter {
+            Some(LetterChange::Forgotten(letter)) => drop(self.letters.remove(&letter)),
+            Some(LetterChange::Buried(letter)) => {
+                if let Some((_, is_dead)) = self.letters.get_mut(&letter) {
+                    *is_dead = true;
+                }
+            }
             None => {}
         }
         refused.map_or(Ok(()), Err)
     }
+}
 
+impl Tables {
     /// How many rows belong to a run besides its own.
     pub fn belongings(&self, number: u64) -> usize {
         self.journal(number).len() + self.signal_ids(number).len()
@@ -222,7 +247,20 @@ impl Tables {
         self.remove_row(number);
         self.journal.remove(&number);
         self.signals.retain(|(of, _)| *of != number);
-        self.keys.retain(|_, stored| stored.number != number);
+        // The key of a child stays: its start may come again.
+        self.keys.retain(|key, stored| stored.number != number || key.starts_with(CHILD_KEYS));
+    }
+
+    /// Whether a dead letter is about this invocation.
+    pub fn has_dead_letter_about(&self, parent: &RunId, invoked: Seq) -> bool {
+        let is_about = |message: &Message| match message {
+            Message::Start { parent: of, .. } | Message::Ended { parent: of, .. } => {
+                of.run == *parent && of.invoked == invoked
+            }
+            Message::Cancel { parent: of, invoked: at } => of == parent && *at == invoked,
+        };
+        let dead = self.letters.values().filter(|(_, is_dead)| *is_dead);
+        dead.flat_map(|(letter, _)| &letter.envelopes).any(|envelope| is_about(&envelope.message))
     }
 
     /// A run's journal.
@@ -242,7 +280,7 @@ impl Tables {
         let journal = self.journal(number);
         let tail = Tail {
             head: journal.last().map_or(Seq(0), |last| last.seq),
-            trailer: journal.last().and_then(|last| last.trailer).unwrap_or_default(),
+            trailer: journal.last().and_then(|last| last.trailer.clone()).unwrap_or_default(),
             quarantined: false,
         };
         let id = RunId { place: place.clone(), number, suffix: row.suffix.to_string() };

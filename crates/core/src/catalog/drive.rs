@@ -27,7 +27,7 @@ const REFUSALS_STORED_MS: u64 = 60_000;
 const TIDY_MS: u64 = 86_400_000;
 
 /// A catalog and its storage's rows, put together.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Desk {
     object: Object<Order>,
     /// Nothing until the rows were read.

@@ -127,7 +127,7 @@ impl Checker {
 }
 
 fn waits_for_signal(run: &Run) -> bool {
-    run.open.iter().any(|open| open.signal.is_some())
+    run.open.iter().any(|open| open.signal.is_some() || open.child.is_some())
 }
 
 /// Whether these are a program's own words: a commit may also make room for another run.
@@ -181,6 +181,8 @@ impl Known {
                 let text = format!("{op} is due at {until:?}, the clock shows {}", latest.as_millis());
                 return Err(("10 a timer never fires early", text));
             }
+        } else if let Event::ChildFinished { invoked, outcome, .. } = &record.event {
+            self.child_finished(before, *invoked, outcome)?;
         } else if let Event::SignalReceived { id: Some(id), .. } = &record.event
             && !self.signal_ids.insert(id.clone())
         {

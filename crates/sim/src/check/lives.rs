@@ -69,7 +69,10 @@ impl Known {
             Event::StepFinished { .. }
             | Event::StepBegun { .. }
             | Event::StepRetrying { .. }
-            | Event::TimerFired { .. } => None,
+            | Event::TimerFired { .. }
+            | Event::ChildInvoked { .. }
+            | Event::ChildStarted { .. }
+            | Event::ChildFinished { .. } => None,
         });
         let passed: Vec<_> = taken.chain(counted).collect();
         for name in ["item", "go"] {

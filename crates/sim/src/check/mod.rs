@@ -7,7 +7,9 @@ mod acks;
 mod deleted;
 mod durable;
 mod end;
+mod keys;
 mod lives;
+mod mail;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +21,7 @@ use stepwell_core::{
 use stepwell_protocol::{Epoch, Op, Place, RunId, Seq, Timestamp, rest::Status};
 
 pub use end::AtEnd;
+pub use mail::Disks;
 
 use crate::{outside::Effect, tables::Tables};
 
@@ -40,6 +43,10 @@ pub struct Checker {
     begun: BTreeMap<(usize, u64, Epoch), u32>,
     /// Keys whose run was deleted.
     freed: BTreeSet<String>,
+    /// Keys of the catalog whose clients were told that they were made.
+    created_keys: BTreeSet<String>,
+    /// Those whose clients were told that they were revoked.
+    revoked_keys: BTreeSet<String>,
     cells: usize,
 }
 
@@ -53,6 +60,8 @@ struct Known {
     /// The signals that it was sent, in order: their names and payloads.
     received: Vec<(String, String)>,
     timers: BTreeSet<Op>,
+    /// The invocations whose children's ends it has heard of.
+    finished_children: BTreeSet<Seq>,
     signal_ids: BTreeSet<String>,
     ended: Option<Status>,
     /// Times that its program has stopped by its own fault, at the most.
@@ -105,6 +114,8 @@ impl Checker {
             cancelled: Vec::new(),
             begun: BTreeMap::new(),
             freed: BTreeSet::new(),
+            created_keys: BTreeSet::new(),
+            revoked_keys: BTreeSet::new(),
             cells,
         }
     }
@@ -211,6 +222,13 @@ impl Checker {
     pub fn alarm(&self, cell: usize, disk: &Tables, alarm: Option<Timestamp>, latest: Timestamp) -> Checked {
         const RULE: &str = "12 the alarm is never later than what is due";
         let soon = latest.plus_millis(DEAD_MAN_MS + 1);
+        if disk.letters.values().any(|(_, is_dead)| !is_dead) && alarm.is_none_or(|alarm| alarm > soon) {
+            let alarm = alarm.map(Timestamp::as_millis);
+            return Err((
+                RULE,
+                format!("cell {cell}: a letter has to go out, the alarm is set to {alarm:?}"),
+            ));
+        }
         for (wake_at, number) in &disk.by_wake {
             let row = disk.runs.get(number);
             let status = row.map_or("", |row| row.status);

@@ -8,7 +8,10 @@ use stepwell_core::{
 use stepwell_protocol::{Code, Payload, RunId, program::Dispatch};
 
 use super::state::{Ask, Message, Response, Stands, Task, World};
-use crate::{sabotage::Sabotage, store::Refused, tables::Cause};
+use crate::{
+    host::{Cause, Refused},
+    sabotage::Sabotage,
+};
 
 impl World {
     /// Whether a client may send what it wants, for the first time or again: nothing of it is under way.
@@ -18,6 +21,7 @@ impl World {
         let is_of = |message: &Message| matches!(message, Message::Request(of) | Message::Response(of, _) if *of == index);
         let site = &self.sites[task.cell];
         let held = [&site.live, &site.stale].into_iter().flatten().flat_map(|instance| &instance.held);
+        let held = held.map(|(_, message)| message);
         task.stands != Stands::Answered && may_begin && !self.wire.iter().chain(held).any(is_of)
     }
 
@@ -49,13 +53,13 @@ impl World {
 
     fn answer(&mut self, cell: usize, id: u64, ask: &Ask) -> Result<Response, Fault<Refused>> {
         match ask {
-            Ask::Start { key, nonce, workflow, input } => {
+            Ask::Start { key, nonce, workflow, input, seed } => {
                 let fingerprint = input.text().to_owned();
                 let key = key.as_ref().map(|key| KeyRow { key: scoped_key(workflow, key), fingerprint });
                 let new = NewRun {
                     place: self.sites[cell].place.clone(),
                     suffix: nonce.clone(),
-                    seed: 1,
+                    seed: *seed,
                     workflow: (*workflow).to_owned(),
                     input: input.clone(),
                     dispatch: Dispatch::Direct,
@@ -64,6 +68,7 @@ impl World {
                     tags: Vec::new(),
                     key,
                     by: None,
+                    parent: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;

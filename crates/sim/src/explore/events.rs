@@ -2,6 +2,7 @@
 
 use super::{
     bounds::{Cost, Kind},
+    post::receiver,
     state::{Message, Said, Stands, Storage, World},
 };
 
@@ -90,7 +91,11 @@ impl World {
 fn leaves_cells_alone(message: &Message) -> bool {
     match message {
         Message::Response(..) | Message::Begin(_) | Message::ToProgram(..) => true,
-        Message::Request(_) | Message::ToCell(..) | Message::CallEnded { .. } => false,
+        Message::Request(_)
+        | Message::ToCell(..)
+        | Message::CallEnded { .. }
+        | Message::Letter { .. }
+        | Message::Receipt { .. } => false,
     }
 }
 
@@ -214,6 +219,21 @@ impl List<'_> {
             }
             Message::ToProgram(..) => self.add(What::Lose(index), Cost::of(Kind::Lost)),
             Message::CallEnded { .. } => self.with_storage(What::Deliver(index), cost),
+            Message::Letter { sending, .. } => {
+                self.with_storage(What::Deliver(index), cost);
+                self.add(What::Copy(index), cost.and(Kind::Twice));
+                self.add(What::Lose(index), Cost::of(Kind::Lost));
+                self.add(What::Hang(index), Cost::of(Kind::Lost));
+                if self.world.sites[receiver(sending)].stale.is_some() {
+                    self.add(What::ToOld(index), Cost::CALM);
+                }
+            }
+            Message::Receipt { .. } => {
+                self.with_storage(What::Deliver(index), cost);
+                self.add(What::Copy(index), cost.and(Kind::Twice));
+                self.add(What::Lose(index), Cost::of(Kind::Lost));
+                self.add(What::Hang(index), Cost::of(Kind::Lost));
+            }
         }
     }
 
@@ -250,7 +270,8 @@ impl List<'_> {
                 let reached = self.world.reached_by(*name).flatten().and_then(|id| site.instance(id));
                 overlap_of(reached.is_some_and(|instance| !instance.pending.is_empty()))
             }
-            Message::CallEnded { cell, id, .. } => {
+            Message::Letter { sending, .. } => self.overlap(receiver(sending)),
+            Message::CallEnded { cell, id, .. } | Message::Receipt { cell, id, .. } => {
                 let instance = self.world.sites[*cell].instance(*id);
                 overlap_of(instance.is_some_and(|instance| !instance.pending.is_empty()))
             }

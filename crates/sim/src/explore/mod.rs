@@ -12,8 +12,10 @@ mod bounds;
 mod canon;
 mod clients;
 mod events;
+mod family;
 mod host;
 mod one_run;
+mod post;
 mod programs;
 mod state;
 mod world;
@@ -24,6 +26,7 @@ use std::{
 };
 
 pub use bounds::{Bounds, Kind};
+pub use family::Family;
 pub use one_run::{OneRun, Start};
 
 use crate::check::Checked;

@@ -67,6 +67,7 @@ impl OneRun {
             nonce: RunId::suffix_from(1),
             workflow: "one_run",
             input: Payload::encode(&job).expect("a job is JSON"),
+            seed: 1,
         };
         let signal = Ask::Signal {
             to: 0,

@@ -18,10 +18,11 @@ use stepwell_protocol::{
 use super::state::{Message, Program, Said, World};
 use crate::{
     check::Holder,
+    family::{FAMILY, Heard, Member},
+    host::Cause,
     outside::{self, Effect, Received},
     rng::hash64,
     sabotage::Sabotage,
-    tables::Cause,
     world::{refused, short},
 };
 
@@ -60,7 +61,7 @@ impl World {
         };
         self.programs.insert(name, Rc::new(program));
         if let Some(instance) = self.sites[cell].instance_mut(id) {
-            instance.calls.insert(number, (epoch, name));
+            instance.own.calls.insert(number, (epoch, name));
         }
         if cause == Cause::Alarm && self.is(Sabotage::AlarmAwaitsDispatch) {
             self.sites[cell].awaited.push(name);
@@ -163,9 +164,10 @@ impl World {
                 self.forget(name);
             }
         }
-        self.wire.retain(
-            |message| !matches!(message, Message::CallEnded { cell: of, id: to, .. } if (*of, *to) == (cell, id)),
-        );
+        self.wire.retain(|message| {
+            !matches!(message, Message::CallEnded { cell: of, id: to, .. } | Message::Receipt { cell: of, id: to, .. }
+                if (*of, *to) == (cell, id))
+        });
     }
 
     /// The instance that a program's next word reaches; nothing, if its session is dead.
@@ -297,12 +299,19 @@ impl World {
 pub(super) fn is_of(message: &Message, name: u32) -> bool {
     match message {
         Message::Begin(of) | Message::ToCell(of, ..) | Message::ToProgram(of, ..) => *of == name,
-        Message::Request(_) | Message::Response(..) | Message::CallEnded { .. } => false,
+        Message::Request(_)
+        | Message::Response(..)
+        | Message::CallEnded { .. }
+        | Message::Letter { .. }
+        | Message::Receipt { .. } => false,
     }
 }
 
 /// What a program says next, if it goes on, and the code of steps that runs on the way.
 fn next_word(app: &stepwell::App, name: u32, program: &Program) -> (Option<Said>, Vec<Effect>) {
+    if program.activation.workflow == FAMILY {
+        return (next_word_of_member(program), Vec::new());
+    }
     outside::enter(name);
     let mut vm = Vm::new(app, program.activation.as_ref().clone());
     let mut said = Some(poll(&mut vm));
@@ -321,6 +330,36 @@ fn next_word(app: &stepwell::App, name: u32, program: &Program) -> (Option<Said>
     }
     let (_, effects) = outside::leave();
     (said, effects)
+}
+
+/// What a member of a family says next, if it goes on.
+fn next_word_of_member(program: &Program) -> Option<Said> {
+    let activation = program.activation.as_ref();
+    let mut member = Member::new(activation);
+    let (mut more, mut said) = (activation.journal.more, None);
+    for received in &program.heard {
+        more = match received.as_ref() {
+            Received::Page(page) => {
+                page.events.iter().for_each(|record| member.read(record));
+                page.more
+            }
+            Received::Answer(answer) => {
+                let commit = said.take().unwrap_or_else(|| member.say(activation));
+                match member.hear(&commit, answer) {
+                    Heard::All => false,
+                    Heard::More => true,
+                    Heard::Over => return None,
+                }
+            }
+            Received::Lost => return None,
+        };
+        said = (!more).then(|| member.say(activation));
+    }
+    if more {
+        return Some(Said::Page(member.base()));
+    }
+    let text = serde_json::to_string(&member.say(activation)).expect("a commit is JSON");
+    Some(Said::Commit(text.into()))
 }
 
 fn poll(vm: &mut Vm) -> Said {

@@ -1,22 +1,26 @@
 //! All that there is of a small world at one moment: cells, what is under way between them and everybody else, and what
 //! is known beside. Whatever is large is shared by states until one of them changes it.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{
+    collections::BTreeMap,
+    ops::{Deref, DerefMut},
+    rc::Rc,
+};
 
 use stepwell::App;
 use stepwell_core::{
-    cell::Cell as Machine,
-    run::{CallEnd, Phase, Run},
+    object::{Delivery, Sending},
+    run::{CallEnd, Run},
 };
 use stepwell_protocol::{Code, Epoch, Payload, Place, RunId, Seq, Timestamp, program::Activation};
 
 use super::{bounds::Bounds, canon::Canon};
 use crate::{
     check::Checker,
+    host::{self, Cells, Host},
     outside::Received,
     sabotage::Sabotage,
-    store::Store,
-    tables::{Batch, Tables},
+    tables::Tables,
 };
 
 /// When the world begins.
@@ -58,43 +62,27 @@ pub struct World {
 #[derive(Clone)]
 pub(super) struct Site {
     pub place: Place,
-    /// What is durable.
-    pub disk: Rc<Tables>,
-    /// When the platform will call the alarm.
-    pub alarm: Option<Timestamp>,
-    /// When it believes that it will, and will not: it does nothing about one that is set for the same time again.
-    pub lost: Option<Timestamp>,
-    /// Whether that, or an alarm that could not be set, is still to be noticed.
-    pub alarm_lost: bool,
-    /// Whether the alarm is being handled, and that is not durable yet.
-    pub firing: bool,
-    /// How often the alarm has failed in a row.
-    pub alarm_failures: u32,
-    /// Whoever has the name.
-    pub live: Option<Rc<Instance>>,
-    /// Whoever has lost it and does not know.
-    pub stale: Option<Rc<Instance>>,
-    pub instances: u64,
+    pub host: Host<Cells, Message>,
     /// Programs that the alarm waits for: only a planted bug makes it.
     pub awaited: Vec<u32>,
 }
 
-/// An instance of a cell: the machine, and what is lost when it dies.
-#[derive(Clone)]
-pub(super) struct Instance {
-    pub id: u64,
-    pub machine: Machine,
-    pub store: Store,
-    /// What it has written and the disk has not.
-    pub pending: Vec<Batch>,
-    /// What leaves once that is durable.
-    pub held: Vec<Message>,
-    /// Programs that were called and have not ended, by run.
-    pub calls: BTreeMap<u64, (Epoch, u32)>,
-    /// Runs whose call has ended, which is not durable yet.
-    pub ending: Vec<u64>,
-    pub latest: Timestamp,
+impl Deref for Site {
+    type Target = Host<Cells, Message>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.host
+    }
 }
+
+impl DerefMut for Site {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.host
+    }
+}
+
+/// An instance of a cell.
+pub(super) type Instance = host::Instance<Cells, Message>;
 
 /// Something that is under way.
 #[derive(Clone, Debug)]
@@ -111,6 +99,10 @@ pub(super) enum Message {
     ToProgram(u32, u32, Received),
     /// The end of a program's call, to the instance that has called it.
     CallEnded { cell: usize, id: u64, number: u64, epoch: Epoch, end: CallEnd },
+    /// A message of a cell's instance to another cell.
+    Letter { cell: usize, id: u64, sending: Rc<Sending> },
+    /// What became of it, to that instance.
+    Receipt { cell: usize, id: u64, sending: Rc<Sending>, delivery: Delivery },
 }
 
 /// What a client is told.
@@ -182,7 +174,7 @@ pub(super) enum Stands {
 /// What a client asks.
 #[derive(Debug)]
 pub(super) enum Ask {
-    Start { key: Option<String>, nonce: String, workflow: &'static str, input: Payload },
+    Start { key: Option<String>, nonce: String, workflow: &'static str, input: Payload, seed: u64 },
     Signal { to: usize, name: &'static str, id: Option<String>, nonce: String, payload: u64 },
 }
 
@@ -247,7 +239,7 @@ impl World {
             canon.add(format_args!("{:?}", task.stands), &[]);
         }
         for site in &self.sites {
-            let Site { alarm, lost, alarm_lost, firing, alarm_failures, .. } = site;
+            let Host { alarm, lost, alarm_lost, firing, alarm_failures, .. } = &site.host;
             canon.add(format_args!("{alarm:?} {lost:?} {alarm_lost} {firing} {alarm_failures}"), &[]);
             add_tables(&mut canon, &site.disk);
             match &site.live {
@@ -275,15 +267,16 @@ impl World {
         canon.add(format_args!("{:?}", instance.machine), &[]);
         canon.add(format_args!("{} {:?}", instance.id > 1, instance.latest), &[]);
         if !sees_disk {
-            instance.store.with_view(|view| add_tables(canon, view));
+            add_tables(canon, &instance.store.all());
         }
         for batch in &instance.pending {
             canon.add(format_args!("{:?} {}", batch.alarm, batch.writes.len()), &[]);
         }
-        let mut held: Vec<_> = instance.held.iter().map(|message| self.digest_of(message)).collect();
+        let mut held: Vec<_> = instance.held.iter().map(|(_, message)| self.digest_of(message)).collect();
         held.sort_unstable();
-        let calls: Vec<_> = instance.calls.iter().map(|(number, (epoch, _))| (number, epoch)).collect();
-        canon.add(format_args!("{held:?} {calls:?} {:?}", instance.ending), &[]);
+        let calls: Vec<_> = instance.own.calls.iter().map(|(number, (epoch, _))| (number, epoch)).collect();
+        let ending: Vec<_> = instance.still_ending().collect();
+        canon.add(format_args!("{held:?} {calls:?} {ending:?}"), &[]);
     }
 
     fn digest_of(&self, message: &Message) -> u64 {
@@ -302,6 +295,12 @@ impl World {
             Message::CallEnded { cell, id, number, epoch, end } => {
                 let role = self.role(*cell, *id);
                 canon.add(format_args!("{cell} {role} {number} {epoch:?} {end:?}"), &[]);
+            }
+            Message::Letter { cell, id, sending } => {
+                canon.add(format_args!("{cell} {} {sending:?}", self.role(*cell, *id)), &[]);
+            }
+            Message::Receipt { cell, id, sending, delivery } => {
+                canon.add(format_args!("{cell} {} {sending:?} {delivery:?}", self.role(*cell, *id)), &[]);
             }
         }
         canon.finish()
@@ -346,53 +345,11 @@ fn add_tables(canon: &mut Canon, tables: &Tables) {
             canon.add(format_args!("{} {} {:?}", event.seq.0, event.event, event.trailer), &["since"]);
         }
     }
-    canon.add(format_args!("{:?} {:?}", tables.keys, tables.signals), &[]);
+    canon.add(format_args!("{:?} {:?} {:?}", tables.keys, tables.signals, tables.letters), &[]);
 }
 
 impl Site {
     pub fn new(place: Place) -> Self {
-        Self {
-            place,
-            disk: Rc::default(),
-            alarm: None,
-            lost: None,
-            alarm_lost: false,
-            firing: false,
-            alarm_failures: 0,
-            live: None,
-            stale: None,
-            instances: 0,
-            awaited: Vec::new(),
-        }
-    }
-
-    pub fn instance(&self, id: u64) -> Option<&Instance> {
-        [&self.live, &self.stale].into_iter().flatten().find(|instance| instance.id == id).map(Rc::as_ref)
-    }
-
-    /// To change it.
-    pub fn instance_mut(&mut self, id: u64) -> Option<&mut Instance> {
-        let instances = [&mut self.live, &mut self.stale].into_iter().flatten();
-        instances.into_iter().find(|instance| instance.id == id).map(Rc::make_mut)
-    }
-
-    pub fn is_stale(&self, id: u64) -> bool {
-        self.stale.as_ref().is_some_and(|instance| instance.id == id)
-    }
-
-    pub fn remove(&mut self, id: u64) -> Option<Rc<Instance>> {
-        if self.is_stale(id) { self.stale.take() } else { self.live.take_if(|live| live.id == id) }
-    }
-
-    /// The runs that the disk takes for called by this instance, and since when.
-    pub fn called_by(&self, instance: &Instance) -> Vec<(u64, Timestamp)> {
-        let mut called: Vec<_> = instance.calls.keys().chain(&instance.ending).copied().collect();
-        called.sort_unstable();
-        called.dedup();
-        let since = |number| match self.disk.run(&self.place, number)?.phase {
-            Phase::Running { since, .. } => Some(since),
-            Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => None,
-        };
-        called.into_iter().filter_map(|number| Some((number, since(number)?))).collect()
+        Self { place, host: Host::default(), awaited: Vec::new() }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
-use stepwell_core::run::CallEnd;
+use stepwell_core::{object::Delivery, run::CallEnd};
 use stepwell_protocol::{Place, Timestamp};
 
 use super::{
     bounds::{Bounds, Cost},
     events::{Event, QUIET_MS, What, When},
+    post::receiver,
     state::{Message, Setting, Site, Stands, Storage, Task, World},
 };
 use crate::{
@@ -62,20 +63,13 @@ impl World {
                 self.arrive(message);
             }
             What::Copy(index) => self.arrive(self.wire[index].clone()),
-            What::ToOld(index) => {
-                if let Message::Request(task) = self.wire.remove(index)
-                    && let Some(stale) =
-                        self.sites[self.tasks[task].cell].stale.as_ref().map(|stale| stale.id)
-                {
-                    self.note(|| "it is asked of the instance that has lost the name".into());
-                    self.on_request(task, stale);
-                }
-            }
+            What::ToOld(index) => self.to_old(index),
             What::Lose(index) => {
                 let message = self.wire.remove(index);
                 self.lose(&message);
             }
             What::Hang(index) => {
+                // A message between cells is gone without a word.
                 if let Message::Begin(name) | Message::ToCell(name, ..) = self.wire.remove(index)
                     && let Some(program) = self.programs.get_mut(&name)
                 {
@@ -139,6 +133,38 @@ impl World {
             Message::CallEnded { cell, id, number, epoch, end } => {
                 self.call_ended(cell, id, number, epoch, end);
             }
+            Message::Letter { cell, id, sending } => {
+                let to = self.load(receiver(&sending));
+                self.on_letter((cell, id), &sending, to);
+            }
+            Message::Receipt { cell, id, sending, delivery } => {
+                self.on_receipt(cell, id, &sending, delivery);
+            }
+        }
+    }
+
+    /// A message arrives at the instance that has lost the name.
+    fn to_old(&mut self, index: usize) {
+        let message = self.wire.remove(index);
+        self.note(|| "it reaches the instance that has lost the name".into());
+        let stale_of = |cell: usize| self.sites[cell].stale.as_ref().map(|stale| stale.id);
+        match message {
+            Message::Request(task) => {
+                if let Some(stale) = stale_of(self.tasks[task].cell) {
+                    self.on_request(task, stale);
+                }
+            }
+            Message::Letter { cell, id, sending } => {
+                if let Some(stale) = stale_of(receiver(&sending)) {
+                    self.on_letter((cell, id), &sending, stale);
+                }
+            }
+            Message::Response(..)
+            | Message::Begin(_)
+            | Message::ToCell(..)
+            | Message::ToProgram(..)
+            | Message::CallEnded { .. }
+            | Message::Receipt { .. } => {}
         }
     }
 
@@ -152,6 +178,10 @@ impl World {
                 self.hear(*name, *call, Received::Lost);
                 self.forget_silent(*name);
             }
+            Message::Letter { cell, id, sending } | Message::Receipt { cell, id, sending, .. } => {
+                let (sending, delivery) = (sending.clone(), Delivery::Failed);
+                self.wire.push(Message::Receipt { cell: *cell, id: *id, sending, delivery });
+            }
         }
     }
 
@@ -160,9 +190,11 @@ impl World {
         let is_done = self.tasks.iter().all(|task| task.stands == Stands::Answered);
         let has_ended = |row: &crate::tables::Row| matches!(row.status, "completed" | "failed" | "cancelled");
         let have_ended = self.sites.iter().flat_map(|site| site.disk.runs.values()).all(has_ended);
-        if !is_done || !have_ended || !self.is_idle() || !self.programs.is_empty() {
+        let is_sent = self.sites.iter().all(|site| site.disk.letters.values().all(|(_, is_dead)| *is_dead));
+        if !is_done || !have_ended || !is_sent || !self.is_idle() || !self.programs.is_empty() {
             return Ok(false);
         }
+        self.check.mail_at_end(&self.disks())?;
         for (cell, site) in self.sites.iter().enumerate() {
             let clock: Timestamp = self.clock();
             let at = AtEnd { cell, place: &site.place, disk: &site.disk, clock };

@@ -4,22 +4,23 @@ use std::collections::BTreeMap;
 
 use stepwell_core::{
     access::ROOT,
-    cell::{self, Cell as Machine, KeyRow, NewRun, Rows as _, StoredKey, scoped_key},
-    object::{Fault, Machine as _},
+    cell::{self, KeyRow, NewRun, Rows as _, StoredKey, scoped_key},
+    object::Fault,
     run::{PauseWhy, Phase, Signal},
 };
-use stepwell_protocol::{Code, Payload, RunId, Timestamp, program::Dispatch, rest::Status};
+use stepwell_protocol::{Code, Payload, RunId, program::Dispatch, rest::Status};
 
 use super::{
     World,
+    catalog::KeyAsk,
     events::{Event, Outgoing, Response},
+    host::Any,
 };
 use crate::{
+    host::{Cause, Refused},
     rng::hash64,
     sabotage::Sabotage,
     script::{Action, Manage},
-    store::Refused,
-    tables::Cause,
 };
 
 /// How long a client waits for an answer.
@@ -35,6 +36,8 @@ pub(super) struct Clients {
     open: BTreeMap<u32, Request>,
     /// Which run a start has made, once its client was told.
     runs: BTreeMap<usize, (usize, RunId)>,
+    /// Which key an action has made, once its client was told.
+    keys: BTreeMap<usize, String>,
 }
 
 #[derive(Clone)]
@@ -70,6 +73,10 @@ enum Ask {
         run: RunId,
         wait_ms: u64,
     },
+    /// Shows a key to a cell.
+    UseKey(String),
+    /// Goes to the catalog.
+    Keys(KeyAsk),
     /// Anything at all: it wakes the cell.
     Touch,
 }
@@ -79,6 +86,7 @@ impl World {
     pub(super) fn act(&mut self, index: usize, times: u32) {
         let action = self.script.actions[index].1.clone();
         let run_of = |start: usize| self.clients.runs.get(&start).cloned();
+        let key_of = |create: usize| self.clients.keys.get(&create).cloned();
         // The front draws one for each request of a client.
         let nonce = RunId::suffix_from(hash64(&format!("{index} {times}")));
         let (cell, ask) = match action {
@@ -99,6 +107,12 @@ impl World {
                 Some((cell, run)) => (cell, Some(Ask::Cancel(run))),
                 None => (0, None),
             },
+            Action::CreateKey => (0, Some(Ask::Keys(KeyAsk::Create(format!("key{index}.{times}"))))),
+            Action::RevokeKey { create } => (0, key_of(create).map(|key| Ask::Keys(KeyAsk::Revoke(key)))),
+            Action::UseKey { create, cell: None } => {
+                (0, key_of(create).map(|key| Ask::Keys(KeyAsk::Show(key))))
+            }
+            Action::UseKey { create, cell: Some(cell) } => (cell, key_of(create).map(Ask::UseKey)),
             Action::Show { start, wait_ms } => match run_of(start) {
                 Some((cell, run)) => (cell, Some(Ask::Show { run, wait_ms })),
                 None => (0, None),
@@ -112,9 +126,12 @@ impl World {
         }
     }
 
-    /// Wakes a cell.
-    pub(super) fn touch(&mut self, cell: usize) {
-        self.ask(cell, None, Ask::Touch);
+    /// Wakes an object.
+    pub(super) fn touch(&mut self, any: Any) {
+        match any {
+            Any::Cell(cell) => self.ask(cell, None, Ask::Touch),
+            Any::Catalog => self.ask(0, None, Ask::Keys(KeyAsk::Touch)),
+        }
     }
 
     /// Lets everything go on that somebody has paused: a step without end that is paused would keep its place
@@ -138,6 +155,7 @@ impl World {
             | Action::Cancel { start }
             | Action::Manage { start, .. }
             | Action::Show { start, .. } => *start,
+            Action::CreateKey | Action::RevokeKey { .. } | Action::UseKey { .. } => return,
         };
         let Some((cell, run)) = self.clients.runs.get(&start).cloned() else { return };
         let site = &mut self.sites[cell];
@@ -164,9 +182,13 @@ impl World {
     fn ask(&mut self, cell: usize, action: Option<(usize, u32)>, ask: Ask) {
         let patience_ms = match &ask {
             Ask::Show { wait_ms, .. } => PATIENCE_MS + wait_ms,
-            Ask::Start { .. } | Ask::Signal { .. } | Ask::Cancel(_) | Ask::Manage(..) | Ask::Touch => {
-                PATIENCE_MS
-            }
+            Ask::Start { .. }
+            | Ask::Signal { .. }
+            | Ask::Cancel(_)
+            | Ask::Manage(..)
+            | Ask::UseKey(_)
+            | Ask::Keys(_)
+            | Ask::Touch => PATIENCE_MS,
         };
         let request = self.open_request(cell, action, ask);
         self.put(patience_ms, Event::GiveUp(request));
@@ -198,6 +220,9 @@ impl World {
     /// A request arrives at its cell.
     pub(super) fn on_request(&mut self, request: u32) {
         let Some(Request { cell, ask, .. }) = self.clients.open.get(&request).cloned() else { return };
+        if let Ask::Keys(ask) = &ask {
+            return self.on_catalog_request(request, ask);
+        }
         let stale = self.sites[cell].stale.as_ref().map(|stale| stale.id);
         let id = match stale {
             // Whoever still has the old address asks the instance that has lost the name.
@@ -214,19 +239,6 @@ impl World {
             Err(Fault::Storage(Refused) | Fault::Moved(_)) => Response::Problem(Code::Internal),
         };
         self.send(cell, id, Outgoing::Response(request, response));
-    }
-
-    /// What a host does first at every request.
-    pub(super) fn repair(&mut self, cell: usize, id: u64) -> Result<(), Fault<Refused>> {
-        if self.is(Sabotage::NoRepair) {
-            self.sites[cell].alarm_lost = false;
-            return Ok(());
-        }
-        let repaired = self.turn(cell, id, Cause::Request, Machine::repair);
-        if repaired.is_ok() && !self.sites[cell].is_stale(id) {
-            self.sites[cell].alarm_lost = false;
-        }
-        repaired
     }
 
     fn answer(
@@ -265,6 +277,7 @@ impl World {
                     tags: Vec::new(),
                     key: key.map(|key| KeyRow { key, fingerprint }),
                     by: None,
+                    parent: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;
@@ -291,16 +304,17 @@ impl World {
                 Ok(Some(Response::Cancelled))
             }
             Ask::Show { run, wait_ms } => {
-                let Some(instance) = self.sites[cell].instance(id) else { return Ok(None) };
+                let Some(instance) = self.sites[cell].instance_mut(id) else { return Ok(None) };
                 let found = instance.machine.find(&instance.store, &run)?;
                 if wait_ms > 0 && !found.status().is_terminal() {
-                    instance.waiters.entry(run.number).or_default().push(request);
+                    instance.own.waiters.entry(run.number).or_default().push(request);
                     self.put(wait_ms, Event::WaitOver(cell, id, run.number, request));
                     return Ok(None);
                 }
                 Ok(Some(Response::Shown(found.status())))
             }
-            Ask::Touch => Ok(Some(Response::Problem(Code::RunNotFound))),
+            Ask::UseKey(key) => self.use_key((cell, id), request, &key, 0),
+            Ask::Keys(_) | Ask::Touch => Ok(Some(Response::Problem(Code::RunNotFound))),
         }
     }
 
@@ -359,6 +373,18 @@ impl World {
                 "1 no run is lost",
                 format!("request {request}: a run that was acknowledged is unknown"),
             )),
+            (Ask::Keys(KeyAsk::Create(_)), Response::KeyCreated(key)) => {
+                if let Some((index, _)) = action {
+                    self.clients.keys.insert(index, key.clone());
+                }
+                self.check.key_created(&self.catalog.disk.catalog(), key)
+            }
+            (Ask::Keys(KeyAsk::Revoke(key)), Response::KeyRevoked) => {
+                self.check.key_revoked(&self.catalog.disk.catalog(), key)
+            }
+            (Ask::Keys(KeyAsk::Revoke(key)), Response::Problem(Code::KeyNotFound)) => {
+                Err(("1 no key is lost", format!("{key} was acknowledged and is unknown")))
+            }
             (_, Response::Problem(Code::Internal)) => {
                 self.try_again(action, cell, ask);
                 Ok(())
@@ -380,14 +406,9 @@ impl World {
         match action {
             Some((index, times)) if times < TRIES_MAX => self.put(200, Event::Act(index, times + 1)),
             // What wakes a cell must get there.
-            None if matches!(ask, Ask::Touch) => self.ask(cell, None, ask),
+            None if matches!(ask, Ask::Touch | Ask::Keys(KeyAsk::Touch)) => self.ask(cell, None, ask),
             Some(_) | None => {}
         }
-    }
-
-    /// When a run is due, by the world's time.
-    pub(super) fn due_ms(&self, cell: usize, at: Timestamp) -> u64 {
-        self.sites[cell].world_time(at)
     }
 }
 

@@ -19,9 +19,9 @@ use super::{
     programs::{From, refused},
 };
 use crate::{
+    host::Cause,
     outside::{self, Message, Received},
     sabotage::Sabotage,
-    tables::Cause,
 };
 
 /// How often the queue delivers a message that its consumer could not follow.
@@ -275,8 +275,8 @@ impl World {
                 let listener = Listener { program: name, call, number, epoch, after };
                 let answer = self.look(cell, id, listener);
                 if matches!(&answer, Answer::Go { news, .. } if news.is_empty()) {
-                    if let Some(instance) = self.sites[cell].instance(id) {
-                        instance.listeners.entry(number).or_default().push(listener);
+                    if let Some(instance) = self.sites[cell].instance_mut(id) {
+                        instance.own.listeners.entry(number).or_default().push(listener);
                         self.put(LISTEN_MS, Event::ListenOver(cell, id, listener));
                     }
                     return;
@@ -298,8 +298,8 @@ impl World {
 
     /// A program has listened long enough: it is told that there is nothing, and asks again.
     pub(super) fn listen_over(&mut self, cell: usize, id: u64, listener: Listener) {
-        let Some(instance) = self.sites[cell].instance(id) else { return };
-        let Some(listeners) = instance.listeners.get_mut(&listener.number) else { return };
+        let Some(instance) = self.sites[cell].instance_mut(id) else { return };
+        let Some(listeners) = instance.own.listeners.get_mut(&listener.number) else { return };
         let is_it = |other: &Listener| (other.program, other.call) == (listener.program, listener.call);
         let Some(index) = listeners.iter().position(is_it) else { return };
         listeners.remove(index);

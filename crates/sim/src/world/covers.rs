@@ -23,7 +23,7 @@ impl World {
         for run in due {
             let called = self.sites[cell]
                 .instance(id)
-                .is_some_and(|instance| instance.calls.contains_key(&run.id.number));
+                .is_some_and(|instance| instance.own.calls.contains_key(&run.id.number));
             self.addressed.insert(run.id.number);
             match run.phase {
                 Phase::Running { .. } if !called && !run.is_leased() => self.coverage.note(&run, "reload"),
@@ -41,6 +41,9 @@ impl World {
 
     /// What must hold when everything has come to rest.
     pub(super) fn check_end(&mut self) {
+        self.check_keys_at_end();
+        let checked = self.check.mail_at_end(&self.disks());
+        self.must(checked);
         for cell in 0..self.sites.len() {
             let clock = self.sites[cell].clock(self.now_ms);
             let site = &self.sites[cell];

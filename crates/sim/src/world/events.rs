@@ -1,8 +1,14 @@
 //! What can happen next, and when.
 
-use stepwell_core::run::CallEnd;
-use stepwell_protocol::{Code, Epoch, RunId, Seq, rest::Status};
+use stepwell_core::{catalog::Confirmation, object::Delivery, run::CallEnd};
+use stepwell_protocol::{Code, Epoch, RunId, rest::Status};
 
+use super::{
+    catalog::{Question, Telling},
+    host::Any,
+    post::Post,
+};
+pub use crate::host::Listener;
 use crate::outside::{Message, Received};
 
 /// Something that will happen.
@@ -12,8 +18,8 @@ pub enum Event {
     Act(usize, u32),
     /// The fault of this index.
     Fault(usize),
-    /// Somebody asks a cell something.
-    Touch(usize),
+    /// Somebody asks an object something.
+    Touch(Any),
     /// A request arrives at its cell.
     Request(u32),
     /// A response arrives at its client.
@@ -21,9 +27,9 @@ pub enum Event {
     /// A client gives up on a request.
     GiveUp(u32),
     /// What an instance has written becomes durable.
-    Flush(usize, u64),
-    /// The cell's alarm, as it was set.
-    Alarm(usize, u64),
+    Flush(Any, u64),
+    /// The object's alarm, as it was set.
+    Alarm(Any, u64),
     /// The call of a program arrives there.
     Begin(u32),
     /// A program's message arrives at its cell.
@@ -54,6 +60,18 @@ pub enum Event {
     Dropped(u32),
     /// A program has listened through its consumer for long enough.
     ListenOver(usize, u64, Listener),
+    /// A cell's question about a key arrives at the catalog.
+    Question(Question),
+    /// The answer arrives at the cell.
+    Told(Question, Box<Result<Confirmation, Code>>),
+    /// The catalog's word arrives at a cell.
+    Telling(Telling),
+    /// That a cell has heard it arrives at the catalog.
+    Forgot(Telling),
+    /// A message of a cell arrives at another.
+    Letter(Post),
+    /// What became of it arrives at its sender.
+    Receipt(Post, Delivery),
     /// Faults stop.
     Heal,
 }
@@ -84,21 +102,6 @@ pub enum What {
     Ended(CallEnd),
 }
 
-/// A program that listens.
-#[derive(Clone, Copy, Debug)]
-pub struct Listener {
-    /// The program.
-    pub program: u32,
-    /// Its call.
-    pub call: u32,
-    /// Its run.
-    pub number: u64,
-    /// Its activation.
-    pub epoch: Epoch,
-    /// What it knows.
-    pub after: Seq,
-}
-
 /// What a client is told.
 #[derive(Clone, Debug)]
 pub enum Response {
@@ -110,6 +113,10 @@ pub enum Response {
     Managed,
     /// A run was cancelled.
     Cancelled,
+    /// This key was made.
+    KeyCreated(String),
+    /// A key was revoked.
+    KeyRevoked,
     /// Where a run stands, and whether the caller was told of its end in time.
     Shown(Status),
     /// Refused.
@@ -129,4 +136,16 @@ pub enum Outgoing {
     Nudge(usize, u64),
     /// To a consumer: it need not go on.
     Dropped(u32),
+    /// From a cell to the catalog: what is this key worth?
+    Ask(Question),
+    /// The answer.
+    Told(Question, Box<Result<Confirmation, Code>>),
+    /// From the catalog to a cell: what to forget.
+    Tell(Telling),
+    /// The cell has done so.
+    Forgot(Telling),
+    /// From a cell to another.
+    Letter(Post),
+    /// The answer to that.
+    Receipt(Post, Delivery),
 }

@@ -2,7 +2,12 @@
 
 use stepwell_core::run::CallEnd;
 
-use super::{World, events::Event, site::Trap};
+use super::{
+    World,
+    events::Event,
+    host::{Any, At, with_address},
+    site::{Platform, Trap},
+};
 use crate::script::Fault;
 
 impl World {
@@ -23,59 +28,40 @@ impl World {
     /// Says whether there was anything to break.
     fn strike(&mut self, fault: Fault) -> bool {
         match fault {
-            Fault::Crash(cell) => self.crash_live(cell),
-            Fault::CrashBeforeCommit(cell) => self.trap(cell, Trap::Before),
-            Fault::CrashAfterCommit(cell) => self.trap(cell, Trap::After),
-            Fault::DeliveredAgain(cell) => self.trap(cell, Trap::Unanswered),
-            Fault::CrashInRecovery(cell) => {
-                self.sites[cell].crash_in_recovery = true;
-                self.crash_live(cell)
+            Fault::Crash(of) => with_address!(self.object(of), at => self.crash_live(at)),
+            Fault::CrashBeforeCommit(of) => self.trap(of, Trap::Before),
+            Fault::CrashAfterCommit(of) => self.trap(of, Trap::After),
+            Fault::DeliveredAgain(of) => self.trap(of, Trap::Unanswered),
+            Fault::CrashInRecovery(of) => {
+                self.platform(of).crash_in_recovery = true;
+                with_address!(self.object(of), at => self.crash_live(at))
             }
-            Fault::CommitThenError(cell) => {
-                self.sites[cell].error_next = true;
+            Fault::CommitThenError(of) => {
+                self.platform(of).error_next = true;
                 true
             }
-            Fault::RefuseWrites(cell, ms) => {
-                self.sites[cell].refuses_until_ms = self.now_ms + ms;
+            Fault::RefuseWrites(of, ms) => {
+                self.platform(of).refuses_until_ms = self.now_ms + ms;
                 true
             }
-            Fault::AlarmLate(cell, ms) => {
-                self.sites[cell].late_ms = ms;
+            Fault::AlarmLate(of, ms) => {
+                self.platform(of).late_ms = ms;
                 true
             }
-            Fault::AlarmEarly(cell, ms) => {
-                self.sites[cell].early_ms = ms;
+            Fault::AlarmEarly(of, ms) => {
+                self.platform(of).early_ms = ms;
                 true
             }
-            Fault::AlarmTwice(cell) => {
-                if self.sites[cell].firing {
-                    return false;
-                }
-                let alarm = self.sites[cell].alarm;
-                self.fire(cell);
-                // What was set before stands until it fires, or is replaced.
-                alarm.is_some()
-            }
-            Fault::AlarmDropped(cell) => {
-                self.crash_live(cell);
-                let site = &mut self.sites[cell];
-                site.alarm_lost = true;
-                let had_one = site.alarm.take().is_some();
-                let delay_ms = self.rng.between(50, 8_000);
-                self.put(delay_ms, Event::Touch(cell));
-                had_one
-            }
-            Fault::SecondInstance(cell) => self.supersede(cell),
-            Fault::ClockForward(cell, ms) => {
-                self.sites[cell].offset_ms += ms;
-                if let Some(at) = self.sites[cell].alarm {
-                    let due_ms = self.due_ms(cell, at);
-                    self.put_at(due_ms, Event::Alarm(cell, at.as_millis()));
-                }
+            Fault::AlarmTwice(of) => with_address!(self.object(of), at => self.alarm_twice(at)),
+            Fault::AlarmDropped(of) => with_address!(self.object(of), at => self.drop_alarm(at)),
+            Fault::SecondInstance(of) => with_address!(self.object(of), at => self.supersede(at)),
+            Fault::ClockForward(of, ms) => {
+                self.platform(of).offset_ms += ms;
+                with_address!(self.object(of), at => self.come_to_alarm(at));
                 true
             }
-            Fault::ClockBack(cell, ms) => {
-                self.sites[cell].offset_ms -= ms;
+            Fault::ClockBack(of, ms) => {
+                self.platform(of).offset_ms -= ms;
                 true
             }
             Fault::ProgramHangs(ms) => self.with_a_program(|world, name| {
@@ -118,29 +104,64 @@ impl World {
         }
     }
 
-    fn crash_live(&mut self, cell: usize) -> bool {
-        let Some(id) = self.sites[cell].live.as_ref().map(|live| live.id) else { return false };
-        self.crash(cell, id);
+    /// An object by its number: the catalog comes after the cells.
+    fn object(&self, number: usize) -> Any {
+        if number < self.sites.len() { Any::Cell(number) } else { Any::Catalog }
+    }
+
+    fn platform(&mut self, number: usize) -> &mut Platform {
+        with_address!(self.object(number), at => &mut at.site_mut(self).platform)
+    }
+
+    fn crash_live<A: At>(&mut self, at: A) -> bool {
+        let Some(id) = at.site(self).live.as_ref().map(|live| live.id) else { return false };
+        self.crash(at, id);
         true
     }
 
-    fn trap(&mut self, cell: usize, trap: Trap) -> bool {
-        self.sites[cell].trap = Some(trap);
+    fn trap(&mut self, number: usize, trap: Trap) -> bool {
+        self.platform(number).trap = Some(trap);
         true
+    }
+
+    fn alarm_twice<A: At>(&mut self, at: A) -> bool {
+        if at.site(self).firing {
+            return false;
+        }
+        let alarm = at.site(self).alarm;
+        self.fire(at);
+        // What was set before stands until it fires, or is replaced.
+        alarm.is_some()
+    }
+
+    fn drop_alarm<A: At>(&mut self, at: A) -> bool {
+        self.crash_live(at);
+        let site = at.site_mut(self);
+        site.alarm_lost = true;
+        let had_one = site.alarm.take().is_some();
+        let delay_ms = self.rng.between(50, 8_000);
+        self.put(delay_ms, Event::Touch(at.any()));
+        had_one
+    }
+
+    /// The clock was set forward.
+    fn come_to_alarm<A: At>(&mut self, at: A) {
+        if let Some(alarm) = at.site(self).alarm {
+            let due_ms = at.site(self).world_time(alarm);
+            self.put_at(due_ms, Event::Alarm(at.any(), alarm.as_millis()));
+        }
     }
 
     /// Another instance gets the name; the first one keeps what it has and does not know.
-    fn supersede(&mut self, cell: usize) -> bool {
-        if self.sites[cell].live.is_none() || self.sites[cell].stale.is_some() || self.sites[cell].firing {
+    fn supersede<A: At>(&mut self, at: A) -> bool {
+        let site = at.site_mut(self);
+        if site.live.is_none() || site.stale.is_some() || site.firing {
             return false;
         }
-        let site = &mut self.sites[cell];
-        site.stale = site.live.take();
-        if let Some(stale) = &site.stale {
-            self.check.instance_died(cell, &site.called_by(stale));
-        }
+        site.supersede();
+        at.superseded(self);
         // Whoever supersedes it was called for something.
-        self.touch(cell);
+        self.touch(at.any());
         true
     }
 

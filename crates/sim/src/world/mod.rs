@@ -3,12 +3,15 @@
 //! Everything that happens is an event in one queue, ordered by time and then by when it was put there. The
 //! seed decides all the rest, so a world can be run again and does the same.
 
+mod catalog;
+mod cells;
 mod clients;
 mod consumers;
 mod covers;
 mod events;
 mod faults;
 mod host;
+mod post;
 mod programs;
 mod site;
 
@@ -22,14 +25,19 @@ use stepwell_core::run::CallEnd;
 use stepwell_protocol::{Epoch, Place};
 
 use crate::{
+    catalog::Catalogs,
     check::Checker,
     coverage::Coverage,
-    flows, outside,
+    flows,
+    host::Cells,
+    outside,
     rng::{Rng, mix},
     sabotage::Sabotage,
     script::Script,
 };
+use catalog::TheCatalog;
 use events::Event;
+use host::{Any, with_address};
 use programs::Program;
 pub(crate) use programs::{refused, short};
 use site::Site;
@@ -86,7 +94,8 @@ pub struct World {
     rng: Rng,
     script: Script,
     sabotage: Option<Sabotage>,
-    sites: Vec<Site>,
+    sites: Vec<Site<Cells>>,
+    catalog: Site<Catalogs, ()>,
     programs: BTreeMap<u32, Program>,
     last_program: u32,
     clients: clients::Clients,
@@ -124,6 +133,7 @@ impl World {
             queue: BTreeMap::new(),
             rng: Rng::new(seed ^ 0x0077_0071_d000),
             sites: (0..cells).map(|cell| Site::new(place(cell))).collect(),
+            catalog: Site::new(()),
             programs: BTreeMap::new(),
             last_program: 0,
             clients: clients::Clients::default(),
@@ -193,12 +203,12 @@ impl World {
         match event {
             Event::Act(index, times) => self.act(index, times),
             Event::Fault(index) => self.fault(index),
-            Event::Touch(cell) => self.touch(cell),
+            Event::Touch(any) => self.touch(any),
             Event::Request(request) => self.on_request(request),
             Event::Response(request, response) => self.on_response(request, &response),
             Event::GiveUp(request) => self.give_up(request),
-            Event::Flush(cell, id) => self.flush(cell, id),
-            Event::Alarm(cell, at_ms) => self.on_alarm(cell, at_ms),
+            Event::Flush(any, id) => with_address!(any, at => self.flush(at, id)),
+            Event::Alarm(any, at_ms) => with_address!(any, at => self.on_alarm(at, at_ms)),
             Event::Begin(program) => self.begin(program),
             Event::ToCell(program, call, message) => self.on_message(program, call, message),
             Event::ToProgram(program, call, received) => self.hand_over(program, call, received),
@@ -217,6 +227,12 @@ impl World {
             }
             Event::CallEnded(cell, id, number, epoch, end) => self.call_ended(cell, id, number, epoch, end),
             Event::Kill(program, end) => self.kill(program, end),
+            Event::Question(question) => self.on_question(question),
+            Event::Told(question, answer) => self.on_told(question, *answer),
+            Event::Telling(telling) => self.on_telling(telling),
+            Event::Forgot(telling) => self.on_forgot(telling),
+            Event::Letter(post) => self.on_letter(&post),
+            Event::Receipt(post, delivery) => self.on_receipt(&post, delivery),
             Event::Heal => self.heal(),
         }
     }
@@ -227,14 +243,19 @@ impl World {
         self.healed = true;
         self.survive = false;
         for cell in 0..self.sites.len() {
-            let site = &mut self.sites[cell];
-            (site.trap, site.crash_in_recovery, site.error_next) = (None, false, false);
-            (site.late_ms, site.early_ms, site.refuses_until_ms) = (0, 0, 0);
+            self.sites[cell].platform.heal();
             if let Some(stale) = self.sites[cell].stale.as_ref().map(|stale| stale.id) {
                 self.crash(cell, stale);
             }
-            self.touch(cell);
+            self.touch(Any::Cell(cell));
             self.resume_all(cell);
+        }
+        if self.script.has_keys() {
+            self.catalog.platform.heal();
+            if let Some(stale) = self.catalog.stale.as_ref().map(|stale| stale.id) {
+                self.crash(TheCatalog, stale);
+            }
+            self.touch(Any::Catalog);
         }
         let hung: Vec<_> = self
             .programs

@@ -27,11 +27,11 @@ use super::{
 };
 use crate::{
     check::Holder,
+    family::{self, FAMILY},
+    host::{Cause, Refused},
     outside::{self, Deed, Message, Received, Wire},
     rng::hash64,
     sabotage::Sabotage,
-    store::Refused,
-    tables::Cause,
 };
 
 /// How often a program may wake itself before something else happens.
@@ -103,10 +103,10 @@ impl World {
             return;
         };
         let Some(name) = self.new_program(cell, id, &activation) else { return };
-        let Some(instance) = self.sites[cell].instance(id) else { return };
-        instance.calls.insert(number, (epoch, name));
+        let Some(instance) = self.sites[cell].instance_mut(id) else { return };
+        instance.own.calls.insert(number, (epoch, name));
         if cause == Cause::Alarm && self.is(Sabotage::AlarmAwaitsDispatch) {
-            self.sites[cell].awaited.push(name);
+            self.sites[cell].platform.awaited.push(name);
         }
         self.send(cell, id, Outgoing::Begin(name));
     }
@@ -146,7 +146,18 @@ impl World {
     /// Something leaves for good.
     pub(super) fn release(&mut self, outgoing: Outgoing) {
         let copies = self.network();
+        let mut arrives = |event: &Event| {
+            for delay_ms in &copies {
+                self.put(*delay_ms, event.clone());
+            }
+        };
         match outgoing {
+            Outgoing::Ask(question) => arrives(&Event::Question(question)),
+            Outgoing::Told(question, answer) => arrives(&Event::Told(question, answer)),
+            Outgoing::Tell(telling) => arrives(&Event::Telling(telling)),
+            Outgoing::Forgot(telling) => arrives(&Event::Forgot(telling)),
+            Outgoing::Letter(post) => self.release_letter(&post, &copies),
+            Outgoing::Receipt(post, delivery) => self.release_receipt(&post, &delivery, &copies),
             Outgoing::Response(request, response) => {
                 for delay_ms in copies {
                     self.put(delay_ms, Event::Response(request, response.clone()));
@@ -180,7 +191,11 @@ impl World {
         let (build, app) = (self.build, self.apps[self.build].clone());
         let Some(program) = self.programs.get_mut(&name) else { return };
         let Some(activation) = program.activation.take() else { return };
-        program.future = Some(Box::pin(async move { drive::drive(&app, activation, &Wire(name)).await }));
+        program.future = Some(if activation.workflow == FAMILY {
+            Box::pin(family::drive(activation, Wire(name)))
+        } else {
+            Box::pin(async move { drive::drive(&app, activation, &Wire(name)).await })
+        });
         let (cell, number, epoch) = (program.cell, program.run.number, program.epoch);
         self.called.insert(name, Called { number, epoch, build });
         let checked = self.check.begun(&self.sites[cell].disk, &self.sites[cell].place, cell, number, epoch);
@@ -354,8 +369,8 @@ impl World {
                 });
                 let answer = refused(news);
                 if matches!(&answer, Answer::Go { news, .. } if news.is_empty()) {
-                    if let Some(instance) = self.sites[cell].instance(id) {
-                        instance.listeners.entry(number).or_default().push(listener);
+                    if let Some(instance) = self.sites[cell].instance_mut(id) {
+                        instance.own.listeners.entry(number).or_default().push(listener);
                     }
                     return;
                 }

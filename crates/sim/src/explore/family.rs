@@ -1,0 +1,128 @@
+//! The second and the third model: two cells, a parent in one and its child in the other. The parent waits for what the
+//! child gives, or for as long as it likes to, or only for the news that the child is started: that is one message.
+
+use std::rc::Rc;
+
+use stepwell::App;
+use stepwell_core::cell::child_key;
+use stepwell_protocol::{Payload, RunId, Seq};
+
+use super::{
+    Model,
+    bounds::{Bounds, Cost},
+    events::Event,
+    state::{Ask, Setting, Stands, Task, World},
+};
+use crate::{
+    family::{self, FAMILY, Manner},
+    outside,
+    sabotage::Sabotage,
+    store::CHILD_KEYS,
+};
+
+/// Two runs, and all that can happen between them.
+pub struct Family {
+    manner: Manner,
+    ms: u64,
+    bounds: Bounds,
+    sabotage: Option<Sabotage>,
+    app: Rc<App>,
+}
+
+/// The parent's seed: it gives its child to the other cell.
+const SEED: u64 = 1;
+
+impl Family {
+    /// A parent that waits for its child.
+    pub fn waiting(bounds: Bounds, sabotage: Option<Sabotage>) -> Self {
+        Self::new(Manner::Plain, 0, bounds, sabotage)
+    }
+
+    /// A parent that does not wait for long enough, and cancels its child.
+    pub fn impatient(bounds: Bounds, sabotage: Option<Sabotage>) -> Self {
+        Self::new(Manner::Impatient, 400, bounds, sabotage)
+    }
+
+    /// A sender and a receiver with one message: a child of which nobody hears any more once it is started.
+    pub fn message(bounds: Bounds, sabotage: Option<Sabotage>) -> Self {
+        Self::new(Manner::Abandoned, 0, bounds, sabotage)
+    }
+
+    fn new(manner: Manner, ms: u64, bounds: Bounds, sabotage: Option<Sabotage>) -> Self {
+        outside::reset(false);
+        Self { manner, ms, bounds, sabotage, app: Rc::new(App::new()) }
+    }
+}
+
+impl Model for Family {
+    type State = World;
+    type Event = Event;
+
+    fn initial(&self, traced: bool) -> World {
+        let job = family::job("f", 1, 1, self.ms, self.manner);
+        let start = Ask::Start {
+            key: Some("k1".to_owned()),
+            nonce: RunId::suffix_from(1),
+            workflow: FAMILY,
+            input: Payload::encode(&job).expect("a job is JSON"),
+            seed: SEED,
+        };
+        let task = Task { cell: 0, ask: Rc::new(start), after: None, stands: Stands::Unsent, run: None };
+        // As many events as there are: how a journal is paged is the first model's.
+        let setting = Setting { app: self.app.clone(), page_events: 16, sabotage: self.sabotage };
+        World::new(setting, 2, vec![task], self.bounds, traced)
+    }
+
+    fn events(&self, state: &World) -> Vec<Event> {
+        state.events()
+    }
+
+    fn is_fault(&self, event: Event) -> bool {
+        event.cost != Cost::CALM
+    }
+
+    fn apply(&self, state: &mut World, event: Event) -> Result<bool, (&'static str, String)> {
+        let has_changed = state.happen(event)?;
+        let runs: Vec<_> = state.sites.iter().map(|site| site.disk.runs.len()).collect();
+        if runs.iter().any(|runs| *runs > 1) {
+            return Err(("23 one message starts one child", format!("the cells have {runs:?} runs")));
+        }
+        Ok(has_changed)
+    }
+
+    fn is_at_rest(&self, state: &World) -> Result<bool, (&'static str, String)> {
+        if !state.is_at_rest()? {
+            return Ok(false);
+        }
+        let Some(parent) = state.tasks[0].run.clone() else { return Ok(true) };
+        let children = &state.sites[1].disk;
+        let Some((number, child)) = children.runs.first_key_value() else {
+            return Err(("23 no child is lost", "there is none".into()));
+        };
+        let key = child_key(&parent, Seq(1));
+        if children.keys.get(&key).is_none_or(|stored| stored.number != *number) {
+            let keys = children.keys.keys().filter(|key| key.starts_with(CHILD_KEYS)).count();
+            return Err(("23 a child is known by its key", format!("{keys} keys")));
+        }
+        let row = &state.sites[0].disk.runs[&parent.number];
+        let given = format!("[{}]", child.result.as_deref().unwrap_or("null"));
+        let is_right = match self.manner {
+            Manner::Plain => row.result.as_deref() == Some(&given) && child.status == "completed",
+            _ => row.status == "completed",
+        };
+        if is_right {
+            Ok(true)
+        } else {
+            let text = format!("it is {} with {:?}, its child gave {given}", row.status, row.result);
+            Err(("23 a parent hears what its child gave", text))
+        }
+    }
+
+    fn digest(&self, state: &World) -> u64 {
+        state.digest()
+    }
+
+    fn notes(&self, state: &World) -> Vec<String> {
+        state.notes.clone().unwrap_or_default()
+    }
+}

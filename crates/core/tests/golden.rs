@@ -43,10 +43,11 @@ fn every_stored_trailer_reads_as_it_was_written() {
         erred: true,
     };
     assert_eq!(trailers[3].mark, Some(mark), "each field is read as what it is");
-    assert_eq!(trailers[4], Trailer { mark: None, inbox: Inbox { unread: 2, bytes: 17 } });
+    assert_eq!(trailers[4], Trailer { inbox: Inbox { unread: 2, bytes: 17 }, ..Trailer::default() });
     // Every field is there and left out.
     let has = |found: fn(&Trailer) -> bool| trailers.iter().any(found) && !trailers.iter().all(found);
     assert!(has(|trailer| trailer.mark.is_some()) && has(|trailer| !trailer.inbox.is_empty()));
+    assert!(has(|trailer| trailer.children.count() == 5));
     assert!(has(|trailer| trailer.mark.is_some_and(|mark| mark.turn > 0)));
     assert!(has(|trailer| trailer.mark.is_some_and(|mark| mark.erred)));
 }

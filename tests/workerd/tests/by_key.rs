@@ -13,7 +13,7 @@ use tokio::time::{Duration, Instant, sleep};
 
 /// The address of a run by its key, whatever characters that has.
 fn by_key(workflow: &str, key: &str) -> String {
-    let encoded: String = key.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let encoded = key.bytes().fold(String::new(), |encoded, byte| format!("{encoded}%{byte:02X}"));
     format!("/api/workflows/{workflow}/by-key/{encoded}")
 }
 

@@ -57,6 +57,7 @@ impl World {
     }
 
     /// Asks the next cell whether it has the run of a key. Nothing, if the search goes on.
+    #[expect(clippy::option_option, reason = "the search goes on, or ends with a run, or without")]
     fn look(&self, search: &mut Search<'_>, key: &str) -> Option<Option<RunId>> {
         let nobody = (Memory::default(), None);
         let (rows, cell) = self.cells.get(search.at()).unwrap_or(&nobody);

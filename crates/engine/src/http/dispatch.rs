@@ -4,8 +4,8 @@
 use stepwell_protocol::routes::Route;
 
 use super::{
-    audit, by_key, described, error::Refusal, front::Front, issuers, keys, list, namespaces, outbox, overview,
-    request::Incoming, response::Response, runs, sessions, settings, starts, streams,
+    audit, by_key, described, error::Refusal, front::Front, issuers, keys, list, namespaces, outbox,
+    overview, request::Incoming, response::Response, runs, sessions, settings, starts, streams,
 };
 
 /// Answers a request by its route.

@@ -196,7 +196,9 @@ fn describe_end(export: &Export) -> String {
 
 fn describe(event: &Event) -> String {
     match event {
-        Event::StepFinished { op, .. } => format!("{} ended", named(op)),
+        Event::StepFinished { op, .. } | Event::ChildFinished { op, outcome: Outcome::Ok(_), .. } => {
+            format!("{} ended", named(op))
+        }
         Event::StepRetrying { op, attempt, .. } => format!("{} failed at attempt {attempt}", named(op)),
         Event::StepBegun { op } => format!("{} began", named(op)),
         Event::TimerFired { op, .. } => format!("{} was over", named(op)),
@@ -205,7 +207,6 @@ fn describe(event: &Event) -> String {
             format!("{} was invoked, of workflow '{workflow}'", named(op))
         }
         Event::ChildStarted { op, run, .. } => format!("{} was started as {run}", named(op)),
-        Event::ChildFinished { op, outcome: Outcome::Ok(_), .. } => format!("{} ended", named(op)),
         Event::ChildFinished { op, outcome: Outcome::Err(failure), .. } => {
             format!("{} failed: {}", named(op), failure.message)
         }

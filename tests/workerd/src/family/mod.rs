@@ -163,7 +163,7 @@ async fn one_family(
     let mut is_cancelled = false;
     if number % CANCELLED_EVERY == CANCELLED_EVERY - 1 {
         // Some of its children are under way by then.
-        sleep(Duration::from_millis(1_000)).await;
+        sleep(Duration::from_secs(1)).await;
         let answer = repeat(patience, || client.cancel(&id)).await?;
         // It may have been quicker.
         let view: Value = serde_json::from_str(&answer)?;

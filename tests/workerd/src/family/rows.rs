@@ -27,7 +27,8 @@ pub async fn rows_for_each_child(form: Form) -> Result<f64> {
     let (together, id) = family(&client, CHILDREN, Some(&id)).await?;
     let run: Value = client.show(&id, 0).await?.json()?;
     anyhow::ensure!(run["output"].as_array().map(Vec::len) == Some(1 + CHILDREN as usize), "{run}");
-    Ok((together as f64 - parent as f64 - alone as f64) / f64::from(CHILDREN))
+    let beyond = u32::try_from(together.saturating_sub(parent + alone))?;
+    Ok(f64::from(beyond) / f64::from(CHILDREN))
 }
 
 /// Runs a family, and gives the rows that it took since another one.

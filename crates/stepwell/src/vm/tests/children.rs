@@ -246,12 +246,9 @@ fn another_workflow_in_the_journal_is_a_divergence() {
 
 fn two_at_once() -> Definition<()> {
     Definition::new("w", |ctx: Ctx, ()| async move {
-        let one = async {
-            let value = ctx.invoke_named::<_, u32>("a", 1).await?;
-            Ok::<_, Error>((value, ctx.now()))
-        };
-        let (one, two) = futures::join!(one, ctx.invoke_named::<_, u32>("a", 2));
-        Ok(Payload::encode(&(one?.0, two?))?)
+        let (one, two) =
+            futures::join!(ctx.invoke_named::<_, u32>("a", 1), ctx.invoke_named::<_, u32>("a", 2));
+        Ok(Payload::encode(&(one?, two?))?)
     })
 }
 

@@ -366,6 +366,31 @@ fn what_is_taken_back_is_another_child_the_next_time() {
 }
 
 #[test]
+fn a_retry_invokes_the_child_that_failed_again_and_leaves_detached_ones_alone() {
+    let (mut two, parent, sends) = waiting(invocation());
+    two.post(sends, 0);
+    let fail = || Then::Fail { failure: stepwell_protocol::Failure::terminal("no") };
+    let (cell, child) = two.child(&parent.id, 1).expect("it is started");
+    let ended = two.report(cell, child.id.number, vec![], fail());
+    two.post(ended, cell);
+    // Beside it, a detached child that fails later than the run itself goes on.
+    let detached = Invocation { detached: true, ..invocation() };
+    let sends = two.report(0, 1, vec![invoke(1, detached)], Then::Continue { open: None });
+    two.post(sends, 0);
+    let at = two.rows[0].get(1).children.iter().last().expect("it is open");
+    let (cell, beside) = two.child(&parent.id, at.0).expect("it is started");
+    let ended = two.report(cell, beside.id.number, vec![], fail());
+    two.post(ended, cell);
+    assert_eq!(two.finished(1).len(), 2);
+    two.report(0, 1, vec![], fail());
+    let clock = two.clock();
+    two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Retry).expect("it has failed");
+    let run = two.rows[0].get(1);
+    assert!(!run.counts(Seq(1)), "the child that failed is invoked again");
+    assert!(run.counts(at), "the other is not");
+}
+
+#[test]
 fn a_message_that_does_not_arrive_in_six_days_is_dead_and_visibly_there() {
     let (mut two, _, mut sends) = waiting(invocation());
     let mut tries = 0;

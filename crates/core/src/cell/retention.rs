@@ -5,6 +5,9 @@
 //! once. A longer one is marked first, and is gone for everybody from then on; its journal goes piece by piece,
 //! and its row last, so that whoever takes over from a dead instance finds what is left by the same index.
 //!
+//! Of a child, the row stays for a week after its start, with nothing in it: it tells that the invocation has started a
+//! run, if that is delivered once more.
+//!
 //! What earlier lives of a run have left behind goes in the same slices (`remains.rs`).
 //!
 //! Invariant: nothing of a run that counts is deleted before it has ended and its time is over.
@@ -100,7 +103,8 @@ impl Cell {
         let told = rows.told_weight(run.id.number).map_err(Fault::Storage)?;
         let rows_most = rows_of(run) + told.rows;
         let mut before = counts_as(run);
-        let in_slices = run.deleting || rows_most > self.delete_slice.rows;
+        let leaves_row = run.outlives_itself(now);
+        let in_slices = run.deleting || leaves_row || rows_most > self.delete_slice.rows;
         let bytes =
             if in_slices { 0 } else { told.bytes + rows.weight(run.id.number).map_err(Fault::Storage)? };
         if in_slices || bytes > self.delete_slice.bytes {
@@ -112,6 +116,10 @@ impl Cell {
             room.take(trimmed.rows);
             if !trimmed.is_all {
                 return Ok(false);
+            }
+            if leaves_row {
+                self.drive(rows, now, run.id.number, |_| Input::Empty)?;
+                return Ok(true);
             }
         } else if rows_most > room.rows || bytes > room.bytes {
             return Ok(false);

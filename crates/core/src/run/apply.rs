@@ -87,6 +87,7 @@ impl Run {
             Entry::LetGo(children) => self.let_go(children),
             Entry::ActedOn(act) => self.remember_act(act),
             Entry::Expired => self.deleting = true,
+            Entry::Emptied => self.emptied = true,
         }
     }
 

@@ -65,6 +65,7 @@ impl Run {
             deadline: deadline(now, start.timeout_ms),
             retention_ms: start.retention_ms,
             deleting: false,
+            emptied: false,
             key: start.key,
             patches: Vec::new(),
             cuts: Vec::new(),
@@ -109,6 +110,7 @@ impl Run {
             Input::ActivationEnded { epoch, end } => Ok(self.activation_ended(now, epoch, &end)),
             Input::Reload => Ok(self.reload(now)),
             Input::Expire => Ok(self.expire(now)),
+            Input::Empty => Ok(self.empty()),
             Input::Unreadable => Ok(self.set_aside()),
             Input::Heard { epoch } => self.heard(now, epoch),
         }

@@ -112,6 +112,8 @@ pub enum Entry {
     ActedOn(Act),
     /// It is being deleted.
     Expired,
+    /// Nothing is left of it but its row: no input and no result either.
+    Emptied,
 }
 
 impl Entry {
@@ -152,7 +154,8 @@ impl Entry {
             | Self::Cancelled { .. }
             | Self::LetGo(_)
             | Self::ActedOn(_)
-            | Self::Expired => true,
+            | Self::Expired
+            | Self::Emptied => true,
         }
     }
 }

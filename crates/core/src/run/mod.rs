@@ -45,7 +45,7 @@ pub use cuts::{CUTS_MAX, Cut};
 pub use decide::Start;
 pub(crate) use decide::check_op;
 pub use entry::Entry;
-pub use expiry::EXPIRY_ROUND_MS;
+pub use expiry::{EXPIRY_ROUND_MS, INVOCATION_KEPT_MS};
 pub use fits::{ROW_BYTES_MAX, ROW_RESERVE_BYTES};
 pub use mark::{Inbox, Mark, Trailer};
 pub use people::{ACTS_MAX, Signal};
@@ -135,6 +135,8 @@ pub struct Run {
     pub retention_ms: Option<u64>,
     /// Whether it is being deleted: it is gone for everybody already.
     pub deleting: bool,
+    /// Whether nothing is left of it but its row.
+    pub emptied: bool,
     /// Its idempotency key.
     pub key: Option<String>,
     /// The patches that its code applies.
@@ -348,6 +350,8 @@ pub enum Input {
     Reload,
     /// It has been kept for long enough, and cannot be deleted all at once.
     Expire,
+    /// All of it is deleted that can be by now.
+    Empty,
     /// Its input or its journal cannot be read.
     Unreadable,
     /// Whoever holds the call of an activation is alive.
@@ -464,7 +468,7 @@ impl Run {
             Phase::Running { since, .. } => Some(*since),
             Phase::Suspended => self.next_due(),
             Phase::Paused { .. } => None,
-            Phase::Ended { .. } => self.expires_at(),
+            Phase::Ended { .. } => self.deleted_at(),
         }
     }
 

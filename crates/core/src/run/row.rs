@@ -103,6 +103,8 @@ struct State {
     // A field and not a phase: the release before this one takes such a run for one that has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     deleting: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    emptied: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -203,6 +205,7 @@ impl Run {
             deadline: self.deadline,
             retention_ms: self.retention_ms,
             deleting: self.deleting,
+            emptied: self.emptied,
             key: self.key.clone(),
             patches: self.patches.clone(),
             cuts: self.cuts.clone(),
@@ -280,6 +283,7 @@ impl Run {
             deadline: state.deadline,
             retention_ms: state.retention_ms,
             deleting: state.deleting,
+            emptied: state.emptied,
             key: state.key,
             patches: state.patches,
             cuts: state.cuts,

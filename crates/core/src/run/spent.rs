@@ -107,6 +107,7 @@ fn is_word(entry: &Entry) -> bool {
         | Entry::LetGo(_)
         | Entry::ActedOn(_)
         | Entry::Expired
+        | Entry::Emptied
         | Entry::Cancelled { .. } => false,
     }
 }

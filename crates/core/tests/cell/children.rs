@@ -7,7 +7,7 @@ use stepwell_core::{
         SEND_AGAIN_MS_MAX, Sending,
     },
     pools::Pool,
-    run::{CallEnd, End, Phase, Run},
+    run::{CallEnd, End, INVOCATION_KEPT_MS, Phase, Run},
 };
 use stepwell_protocol::{
     Awaits, Code, Epoch, Event, Invocation, OnClose, Op, OpKind, Outcome, Payload, Place, RunId, Seq,
@@ -367,27 +367,26 @@ fn what_is_taken_back_is_another_child_the_next_time() {
 
 #[test]
 fn a_retry_invokes_the_child_that_failed_again_and_leaves_detached_ones_alone() {
-    let (mut two, parent, sends) = waiting(invocation());
-    two.post(sends, 0);
-    let fail = || Then::Fail { failure: stepwell_protocol::Failure::terminal("no") };
-    let (cell, child) = two.child(&parent.id, 1).expect("it is started");
-    let ended = two.report(cell, child.id.number, vec![], fail());
-    two.post(ended, cell);
-    // Beside it, a detached child that fails later than the run itself goes on.
+    let mut two = Two::new();
+    let parent = two.parent();
     let detached = Invocation { detached: true, ..invocation() };
-    let sends = two.report(0, 1, vec![invoke(1, detached)], Then::Continue { open: None });
+    let commands = vec![invoke(1, detached), invoke(0, invocation())];
+    let sends = two.report(0, 1, commands, Then::Continue { open: None });
     two.post(sends, 0);
-    let at = two.rows[0].get(1).children.iter().last().expect("it is open");
-    let (cell, beside) = two.child(&parent.id, at.0).expect("it is started");
-    let ended = two.report(cell, beside.id.number, vec![], fail());
-    two.post(ended, cell);
+    // The detached one fails last.
+    for invoked in [2, 1] {
+        let (cell, child) = two.child(&parent.id, invoked).expect("it is started");
+        let failure = stepwell_protocol::Failure::terminal("no");
+        let ended = two.report(cell, child.id.number, vec![], Then::Fail { failure });
+        two.post(ended, cell);
+    }
     assert_eq!(two.finished(1).len(), 2);
-    two.report(0, 1, vec![], fail());
+    two.report(0, 1, vec![], Then::Fail { failure: stepwell_protocol::Failure::terminal("no") });
     let clock = two.clock();
     two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Retry).expect("it has failed");
     let run = two.rows[0].get(1);
-    assert!(!run.counts(Seq(1)), "the child that failed is invoked again");
-    assert!(run.counts(at), "the other is not");
+    assert!(!run.counts(Seq(2)), "the child that failed is invoked again");
+    assert!(run.counts(Seq(1)), "the other is not");
 }
 
 #[test]
@@ -413,6 +412,32 @@ fn a_message_that_does_not_arrive_in_six_days_is_dead_and_visibly_there() {
     two.post(sends, 0);
     assert_eq!((two.letters(), two.runs()), (0, 2));
     assert!(two.cells[0].redeliver(&two.rows[0], clock, 1).is_err(), "it has arrived");
+}
+
+#[test]
+fn a_start_that_comes_after_its_child_was_deleted_starts_no_second_run() {
+    let (mut two, parent, sends) = waiting(Invocation { retention_ms: Some(1_000), ..invocation() });
+    let start = sends[0].clone();
+    two.post(sends, 0);
+    let (cell, child) = two.child(&parent.id, 1).expect("it is started");
+    let ended = two.report(cell, child.id.number, vec![], done(1));
+    two.post(ended, cell);
+    for _ in 0..5 {
+        two.alarm(cell, 2_000);
+    }
+    let row = two.rows[cell].get(child.id.number);
+    assert!(
+        row.deleting && row.emptied && two.rows[cell].events(child.id.number) == 0,
+        "it is gone for everybody"
+    );
+    assert_eq!(two.arrive(&start), Receipt::Started { run: child.id.clone() });
+    two.crash(cell);
+    assert_eq!(two.arrive(&start), Receipt::Started { run: child.id.clone() });
+    let runs = two.runs();
+    for _ in 0..3 {
+        two.alarm(cell, INVOCATION_KEPT_MS);
+    }
+    assert_eq!(two.runs(), runs - 1, "after a week its row goes as well");
 }
 
 #[test]

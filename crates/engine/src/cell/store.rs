@@ -225,7 +225,9 @@ impl Store {
             let query = "UPDATE runs SET ended_at = NULL, result = NULL WHERE number = ?";
             self.tables.execute(query, &[number(run.id.number)])?;
         }
-        if ended {
+        if entries.iter().any(|entry| matches!(entry, Entry::Emptied)) {
+            self.update_emptied(run)
+        } else if ended {
             self.update_ended(run, result)
         } else if let Some(input) = anew {
             self.update_anew(run, input)
@@ -282,6 +284,14 @@ impl Store {
                 result.map_or(JsValue::NULL, JsValue::from),
                 number(run.id.number),
             ],
+        )
+    }
+
+    fn update_emptied(&self, run: &Run) -> Result<(), StoreError> {
+        let row = run.to_row();
+        self.tables.execute(
+            "UPDATE runs SET wake_at = ?, state = ?, input = 'null', result = NULL WHERE number = ?",
+            &[time(row.wake_at), row.state.as_str().into(), number(run.id.number)],
         )
     }
 

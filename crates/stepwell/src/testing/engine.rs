@@ -378,6 +378,7 @@ impl Engine {
                 | Entry::Attributed { .. }
                 | Entry::ActedOn(_)
                 | Entry::Expired
+                | Entry::Emptied
                 | Entry::LetGo(_)
                 | Entry::Suspended => {}
             }

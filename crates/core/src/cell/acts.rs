@@ -106,6 +106,9 @@ impl Cell {
         each(rows, run, Sought::FailedSteps, Seq(0), |record| {
             // Its failure is none of the run's.
             if let Event::ChildFinished { invoked, .. } = &record.event {
+                if detached.is_err() {
+                    return;
+                }
                 detached = is_detached(rows, run, *invoked);
                 if !matches!(detached, Ok(false)) {
                     return;
@@ -208,6 +211,8 @@ impl Cell {
         keeps_progress: bool,
         act: Act,
     ) -> Result<(), Fault<R::Error>> {
+        let mut cuts = cuts;
+        cuts.extend(lost_invocations(rows, run, &cuts)?);
         let mut signals = Vec::new();
         if let Some(after) = cuts.iter().map(|cut| cut.after).min() {
             each(rows, run, Sought::Signals, after, |record| {
@@ -220,8 +225,33 @@ impl Cell {
     }
 }
 
+/// The invocations before these cuts that nothing would come of any more: what their children gave is cut, or the run has let
+/// go of them at its end. They are made once more.
+fn lost_invocations<R: Rows>(rows: &R, run: &Run, cuts: &[Cut]) -> Result<Vec<Cut>, Fault<R::Error>> {
+    let is_cut = |seq: Seq| cuts.iter().any(|cut| cut.after < seq && seq <= cut.through);
+    // Each one, and whether what it waits for has come, was cut, or may still come.
+    let mut invocations: BTreeMap<Seq, (bool, bool)> = BTreeMap::new();
+    each(rows, run, Sought::Children, Seq(0), |record| {
+        if let Event::ChildInvoked { detached, .. } = record.event {
+            if !is_cut(record.seq) {
+                invocations.insert(record.seq, (detached, run.children.contains(record.seq)));
+            }
+        } else if let Event::ChildStarted { invoked, .. } | Event::ChildFinished { invoked, .. } =
+            record.event
+            && let Some((detached, stands)) = invocations.get_mut(&invoked)
+        {
+            let is_answer = *detached == matches!(record.event, Event::ChildStarted { .. })
+                || matches!(record.event, Event::ChildFinished { .. }) && !*stands;
+            if is_answer {
+                *stands = !is_cut(record.seq);
+            }
+        }
+    })?;
+    Ok(invocations.into_iter().filter(|(_, (_, stands))| !stands).map(|(seq, _)| Cut::only(seq)).collect())
+}
+
 /// Looks at each event of a kind that counts. For what people do by hand, not for the hot path.
-fn each<R: Rows>(
+pub(super) fn each<R: Rows>(
     rows: &R,
     run: &Run,
     what: Sought<'_>,

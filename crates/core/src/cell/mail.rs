@@ -9,11 +9,12 @@
 use std::collections::BTreeSet;
 
 use stepwell_protocol::{
-    Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, Problem, RunId, Seq, Timestamp,
+    Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, Problem, Record, RunId, Seq,
+    Timestamp,
     rest::{Act, Deed},
 };
 
-use super::{Cell, KeyRow, NewRun, Rows, Sought, StoredKey};
+use super::{Cell, KeyRow, NewRun, Rows, Sought, StoredKey, acts::each};
 use crate::{
     object::{Address, Arrival, Delivery, Envelope, Fault, Hosted as _, Letter, Message, Receipt, Sending},
     run::{Entry, Input, Phase, Run, Slot},
@@ -72,7 +73,7 @@ impl Cell {
     ) -> Result<Vec<Letter>, Fault<R::Error>> {
         let end = entries.iter().find_map(outcome_of);
         let tells = run.parent.as_ref().filter(|parent| end.is_some() && !parent.abandoned);
-        let leaves = leaves(run, entries);
+        let leaves: BTreeSet<_> = leaves(run, entries).into_iter().collect();
         if invoked.is_empty() && tells.is_none() && leaves.is_empty() {
             return Ok(Vec::new());
         }
@@ -92,14 +93,8 @@ impl Cell {
             envelopes.push(Envelope { to, message: Message::Start { parent, invocation } });
         }
         let mut let_go = Vec::new();
-        for seq in leaves {
-            let in_entries =
-                entries.iter().find_map(|entry| close_at(entry.record()?.seq, &entry.record()?.event, seq));
-            let found = match in_entries {
-                Some(found) => Some(found),
-                None => find_invocation(rows, run, seq)?,
-            };
-            if let Some((to, OnClose::Cancel)) = found {
+        for (seq, to, on_close) in self.find_invocations(rows, run, entries, &leaves)? {
+            if on_close == OnClose::Cancel {
                 let_go.push(seq);
                 let message = Message::Cancel { parent: run.id.clone(), invoked: seq };
                 envelopes.push(Envelope { to: Address::cell(&namespace, &to), message });
@@ -116,6 +111,32 @@ impl Cell {
         }
         let first = self.object.outbox().next_id(rows).map_err(Fault::Storage)?;
         Ok(Letter::pack(first, now, envelopes))
+    }
+
+    /// Where the children of these invocations are, and what becomes of them. What cannot be read is left out: nobody could
+    /// end the run otherwise, and its child goes on by itself.
+    fn find_invocations<R: Rows>(
+        &self,
+        rows: &R,
+        run: &Run,
+        entries: &[Entry],
+        invoked: &BTreeSet<Seq>,
+    ) -> Result<Vec<(Seq, Place, OnClose)>, Fault<R::Error>> {
+        let mut found: Vec<_> = entries.iter().filter_map(Entry::record).filter_map(close_at).collect();
+        found.retain(|(seq, ..)| invoked.contains(seq));
+        let (Some(first), Some(last)) = (invoked.first(), invoked.last()) else { return Ok(found) };
+        let mut after = Seq(first.0.saturating_sub(1));
+        while after < *last && after < run.head {
+            let page = match rows.find(run.id.number, &Sought::Children, after) {
+                Ok(page) => page,
+                Err(error) if R::is_unreadable(&error) => break,
+                Err(error) => return Err(Fault::Storage(error)),
+            };
+            let Some(end) = page.last().map(|record| record.seq) else { break };
+            found.extend(page.iter().filter_map(close_at).filter(|(seq, ..)| invoked.contains(seq)));
+            after = end;
+        }
+        Ok(found)
     }
 
     /// After a commit: what it has written goes out.
@@ -147,7 +168,7 @@ impl Cell {
                 let is_dead = self.object.outbox().failed(now, to, *letter, *index);
                 self.bury_if(rows, *letter, is_dead)
             }
-            Delivery::Arrived(Receipt::Later) => {
+            Delivery::Declined | Delivery::Arrived(Receipt::Later) => {
                 let is_dead = self.object.outbox().early(now, to, *letter, *index);
                 self.bury_if(rows, *letter, is_dead)
             }
@@ -174,16 +195,16 @@ impl Cell {
                 })
             }
             Delivery::Arrived(Receipt::Started { .. } | Receipt::Taken | Receipt::Gone) => {
-                match self.object.outbox().arrived(to, *letter, *index) {
+                let stored = match self.object.outbox().would_arrive(to, *letter, *index) {
                     Arrival::Whole => rows.forget_letter(*letter).map_err(Fault::Storage),
                     Arrival::Part | Arrival::Unknown => Ok(()),
-                }
+                };
+                stored.map(|()| drop(self.object.outbox().arrived(to, *letter, *index)))
             }
         };
         if result.is_err() {
-            // The row is still there: all of it is sent again, which does no harm.
-            self.object.outbox().drop_letter(*letter);
-            self.object.outbox().look_again();
+            // It goes out again after a while, which does no harm.
+            self.object.outbox().early(now, to, *letter, *index);
         }
         self.dispatch(rows, now);
         result
@@ -223,7 +244,7 @@ impl Cell {
         input: impl FnOnce((Op, Seq), Option<Slot>) -> Input,
     ) -> Result<(), Fault<R::Error>> {
         let Message::Start { parent, .. } = &sent.message else { return Ok(()) };
-        let done = match self.object.outbox().arrived(&sent.to, sent.letter, sent.index) {
+        let done = match self.object.outbox().would_arrive(&sent.to, sent.letter, sent.index) {
             Arrival::Whole => Some(sent.letter),
             Arrival::Part => None,
             // It was answered before.
@@ -232,11 +253,13 @@ impl Cell {
         let (op, invoked) = (parent.op.clone(), parent.invoked);
         if let Some(run) = self.kept(rows, parent.run.number)?.filter(|run| run.id == parent.run)
             && run.children.contains(invoked)
+            && !has_started(rows, &run, invoked)?
         {
             self.drive_mail(rows, now, run, None, done, |slot| input((op, invoked), slot))?;
         } else if let Some(letter) = done {
             rows.forget_letter(letter).map_err(Fault::Storage)?;
         }
+        self.object.outbox().arrived(&sent.to, sent.letter, sent.index);
         Ok(())
     }
 
@@ -352,8 +375,10 @@ fn leaves(run: &Run, entries: &[Entry]) -> Vec<Seq> {
         if let Some(record) = entry.record() {
             if let Event::ChildInvoked { .. } = &record.event {
                 children.insert(record.seq);
-            } else if let Event::ChildFinished { invoked, outcome, .. } = &record.event
+            } else if let Event::ChildFinished { invoked, run, outcome, .. } = &record.event
                 && children.remove(invoked)
+                // A child that has ended is known.
+                && run.is_none()
                 && matches!(outcome, Outcome::Err(failure) if failure.code == Some(Code::ChildTimedOut))
             {
                 leaves.push(*invoked);
@@ -396,11 +421,9 @@ fn invoked_at(entry: &Entry, seq: Seq) -> Option<(Op, Place)> {
     if let Event::ChildInvoked { op, to, .. } = &record.event { Some((op.clone(), to.clone())) } else { None }
 }
 
-fn close_at(at: Seq, event: &Event, seq: Seq) -> Option<(Place, OnClose)> {
-    if let Event::ChildInvoked { to, on_close, .. } = event
-        && at == seq
-    {
-        Some((to.clone(), *on_close))
+fn close_at(record: &Record) -> Option<(Seq, Place, OnClose)> {
+    if let Event::ChildInvoked { to, on_close, .. } = &record.event {
+        Some((record.seq, to.clone(), *on_close))
     } else {
         None
     }
@@ -414,13 +437,12 @@ pub(super) fn is_detached<R: Rows>(rows: &R, run: &Run, invoked: Seq) -> Result<
     Ok(matches!(event, Some(Event::ChildInvoked { detached: true, .. })))
 }
 
-/// Where the child of an invocation is, and what becomes of it.
-fn find_invocation<R: Rows>(
-    rows: &R,
-    run: &Run,
-    seq: Seq,
-) -> Result<Option<(Place, OnClose)>, Fault<R::Error>> {
-    let before = Seq(seq.0.saturating_sub(1));
-    let found = rows.find(run.id.number, &Sought::Any, before).map_err(Fault::Storage)?;
-    Ok(found.first().and_then(|record| close_at(record.seq, &record.event, seq)))
+/// Whether it is on record that a child is started which a run does not wait for: its letter may hold other messages, and
+/// go out once more for them.
+fn has_started<R: Rows>(rows: &R, run: &Run, invoked: Seq) -> Result<bool, Fault<R::Error>> {
+    let mut found = false;
+    each(rows, run, Sought::Children, invoked, |record| {
+        found |= matches!(record.event, Event::ChildStarted { invoked: of, .. } if of == invoked);
+    })?;
+    Ok(found)
 }

@@ -140,6 +140,8 @@ pub enum Sought<'a> {
     Of(&'a Op),
     /// Signals.
     Signals,
+    /// All about children.
+    Children,
 }
 
 impl Sought<'_> {
@@ -154,6 +156,10 @@ impl Sought<'_> {
             ),
             Self::Of(op) => op_of(event) == Some(*op),
             Self::Signals => matches!(event, Event::SignalReceived { .. }),
+            Self::Children => matches!(
+                event,
+                Event::ChildInvoked { .. } | Event::ChildStarted { .. } | Event::ChildFinished { .. }
+            ),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A message is idempotent by what it is about: it may come twice, late, and in any order.
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Invocation, Outcome, Parent, RunId, Seq, Timestamp, outbox::MessageHead};
+use stepwell_protocol::{Code, Invocation, Outcome, Parent, RunId, Seq, Timestamp, outbox::MessageHead};
 
 use super::Address;
 
@@ -128,8 +128,22 @@ pub enum Delivery {
     Arrived(Receipt),
     /// It was refused, and would be refused again.
     Refused(stepwell_protocol::Problem),
-    /// Nobody knows, or it may be taken later: it is sent again.
+    /// It was answered with no, for now: it is sent again after a while, and holds up no other.
+    Declined,
+    /// Nobody knows: it is sent again, and whoever has not answered is spared for a while.
     Failed,
+}
+
+impl Delivery {
+    /// What an answer means that is no receipt.
+    pub fn refused(problem: stepwell_protocol::Problem) -> Self {
+        // These would be refused again.
+        if matches!(problem.code, Code::PayloadTooLarge | Code::InvalidRequest | Code::NamespaceNotFound) {
+            Self::Refused(problem)
+        } else {
+            Self::Declined
+        }
+    }
 }
 
 impl Letter {

@@ -33,6 +33,9 @@ pub const DEAD_MAN_MS: u64 = 5_000;
 /// little late. Whatever is longer, it has not lived through.
 pub const TURN_GAP_MS: u64 = 2 * DEAD_MAN_MS;
 
+/// How long until an object that could not read its letters looks again.
+const READ_AGAIN_MS: u64 = 1_000;
+
 /// How long until an object that could not do something looks again.
 pub const LOOK_AGAIN_MS: u64 = 100;
 
@@ -215,9 +218,11 @@ impl<O> Object<O> {
 
     /// Lets the host send what may go out now, and makes sure that the alarm goes on with the rest.
     pub fn send<R: Letters>(&mut self, rows: &R, now: Timestamp) -> Result<(), R::Error> {
-        let sent = self.outbox.send(rows, now).map(|sends| self.sends.extend(sends));
+        let sent = self.outbox.send(rows, now, &mut self.sends);
+        // A storage that fails is not asked again at once.
+        let soonest = if sent.is_err() { now.plus_millis(READ_AGAIN_MS) } else { now };
         if let Some(at) = self.outbox.next_look(now) {
-            self.alarm.by(now, at);
+            self.alarm.by(now, at.max(soonest));
         }
         sent
     }

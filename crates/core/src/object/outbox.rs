@@ -114,6 +114,8 @@ pub struct Outbox {
     left_out: bool,
     /// When that may begin.
     next_lap: Timestamp,
+    /// When room is made again.
+    next_room: Timestamp,
     /// How many messages are known.
     known: usize,
     /// How many are under way.
@@ -184,6 +186,7 @@ impl Default for Outbox {
             unread_after: Some(0),
             left_out: false,
             next_lap: Timestamp::default(),
+            next_room: Timestamp::default(),
             known: 0,
             in_flight: 0,
             sent: 0,
@@ -250,11 +253,15 @@ impl Outbox {
             let is_last = slips.len() < READ_SLICE;
             // Whoever finds no room sets it anew.
             self.unread_after = slips.last().filter(|_| !is_last).map(|slip| slip.id);
+            // What the storage does not take now is looked at again in the next lap.
+            let mut bury = |id| self.left_out |= rows.bury_letter(id).is_err();
+            let (dead, alive): (Vec<_>, Vec<_>) =
+                slips.into_iter().partition(|slip| slip.to.is_empty() || is_dead(slip.posted_at, now));
+            dead.iter().for_each(|slip| bury(slip.id));
+            let slips = alive;
             for slip in slips {
                 if let Some(known) = self.letters.get(&slip.id) {
                     self.left_out |= !known.is_whole;
-                } else if slip.to.is_empty() || is_dead(slip.posted_at, now) {
-                    rows.bury_letter(slip.id)?;
                 } else {
                     self.take(slip);
                 }
@@ -268,9 +275,11 @@ impl Outbox {
 
     /// Leaves out what waits for peers that do not answer, if that keeps letters behind it from being known.
     fn make_room(&mut self, now: Timestamp) {
-        if self.unread_after.is_none() || self.known <= KNOWN_MAX / 2 {
+        if self.unread_after.is_none() || self.known <= KNOWN_MAX / 2 || self.next_room > now {
             return;
         }
+        // Not at every turn: each time, as many letters are read.
+        self.next_room = now.plus_millis(DEAD_MAN_MS);
         let (letters, known) = (&mut self.letters, &mut self.known);
         let mut dropped = Vec::new();
         for peer in self.peers.values_mut().filter(|peer| peer.not_before > now) {
@@ -290,25 +299,42 @@ impl Outbox {
         self.peers.retain(|_, peer| peer.not_before > now || !peer.is_idle());
     }
 
-    /// What has to go out now.
-    pub fn send<R: Letters>(&mut self, rows: &R, now: Timestamp) -> Result<Vec<Sending>, R::Error> {
+    /// Adds what has to go out now; also if the storage fails on the way.
+    pub fn send<R: Letters>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        sendings: &mut Vec<Sending>,
+    ) -> Result<(), R::Error> {
         if self.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         self.give_up_late(now);
         self.make_room(now);
         self.read_on(rows, now)?;
-        let mut sendings = Vec::new();
         while self.in_flight < IN_FLIGHT_MAX
             && self.sent < SENDS_MAX
-            && let Some((to, Waiting { letter, index, early, .. })) = self.next(now)
+            && let Some((to, waiting)) = self.next(now)
         {
-            let found = rows.letter(letter)?.map(|found| found.envelopes);
-            let Some(envelope) = found.and_then(|envelopes| envelopes.into_iter().nth(index)) else {
+            let Waiting { letter, index, early, .. } = waiting;
+            let read = rows.letter(letter).and_then(|found| {
+                let envelope = found.and_then(|found| found.envelopes.into_iter().nth(index));
                 // It has gone, or cannot be read.
-                rows.bury_letter(letter)?;
-                self.drop_letter(letter);
-                continue;
+                if envelope.is_none() {
+                    rows.bury_letter(letter)?;
+                }
+                Ok(envelope)
+            });
+            let envelope = match read {
+                Ok(Some(envelope)) => envelope,
+                Ok(None) => {
+                    self.drop_letter(letter);
+                    continue;
+                }
+                Err(error) => {
+                    self.peers.entry(to).or_default().waiting.push_front(waiting);
+                    return Err(error);
+                }
             };
             let peer = self.peers.entry(to.clone()).or_default();
             peer.in_flight.insert((letter, index), Flight { until: now.plus_millis(ANSWER_MS), early });
@@ -317,7 +343,7 @@ impl Outbox {
             self.last_served = Some(to.clone());
             sendings.push(Sending { letter, index, to, message: envelope.message });
         }
-        Ok(sendings)
+        Ok(())
     }
 
     /// The next message that may go out: of the peer after the one that was served last.
@@ -342,6 +368,17 @@ impl Outbox {
         });
         for (to, letter, index) in late.collect::<Vec<_>>() {
             self.failed(now, &to, letter, index);
+        }
+    }
+
+    /// What it means for its letter if this message has arrived: to be asked before that is stored.
+    pub fn would_arrive(&self, to: &Address, letter: u64, index: usize) -> Arrival {
+        let is_under_way =
+            self.peers.get(to).is_some_and(|peer| peer.in_flight.contains_key(&(letter, index)));
+        match self.letters.get(&letter) {
+            Some(Known { left: 1, is_whole: true, .. }) if is_under_way => Arrival::Whole,
+            Some(_) if is_under_way => Arrival::Part,
+            Some(_) | None => Arrival::Unknown,
         }
     }
 
@@ -378,7 +415,7 @@ impl Outbox {
         self.letters.get(&letter).is_some_and(|known| is_dead(known.posted_at, now))
     }
 
-    /// A message came too early. Says whether its letter is dead by now.
+    /// A message came too early, or its receiver cannot take it now. Says whether its letter is dead by now.
     pub fn early(&mut self, now: Timestamp, to: &Address, letter: u64, index: usize) -> bool {
         let Some(peer) = self.peers.get_mut(to) else { return false };
         let Some(Flight { early, .. }) = peer.in_flight.remove(&(letter, index)) else { return false };

@@ -90,6 +90,13 @@ impl Two {
         self.sends(cell)
     }
 
+    /// One more parent, which invokes a child.
+    fn invoke_in_another_run(&mut self) {
+        let clock = self.clock();
+        let run = self.cells[0].start(&self.rows[0], clock, new_run(None)).expect("it is accepted").run;
+        self.report(0, run.id.number, vec![invoke(0, invocation())], Then::Continue { open: None });
+    }
+
     fn sends(&mut self, cell: usize) -> Vec<Sending> {
         self.cells[cell].take_orders().send
     }
@@ -387,6 +394,100 @@ fn a_retry_invokes_the_child_that_failed_again_and_leaves_detached_ones_alone() 
     let run = two.rows[0].get(1);
     assert!(!run.counts(Seq(2)), "the child that failed is invoked again");
     assert!(run.counts(Seq(1)), "the other is not");
+}
+
+/// A parent with two children that has failed, and was retried.
+fn retried(ends: &[(u32, bool)]) -> Run {
+    let mut two = Two::new();
+    let parent = two.parent();
+    let commands = vec![invoke(0, invocation()), invoke(1, invocation())];
+    let sends = two.report(0, 1, commands, Then::Continue { open: None });
+    two.post(sends, 0);
+    for &(invoked, succeeds) in ends {
+        let (cell, child) = two.child(&parent.id, invoked).expect("it is started");
+        let failure = stepwell_protocol::Failure::terminal("no");
+        let then = if succeeds { done(1) } else { Then::Fail { failure } };
+        let ended = two.report(cell, child.id.number, vec![], then);
+        two.post(ended, cell);
+    }
+    let sends = two.report(0, 1, vec![], Then::Fail { failure: stepwell_protocol::Failure::terminal("no") });
+    two.post(sends, 0);
+    let clock = two.clock();
+    two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Retry).expect("it has failed");
+    two.rows[0].get(1)
+}
+
+#[test]
+fn a_run_that_is_retried_waits_for_no_child_that_it_never_hears_of() {
+    for (ends, counted) in [
+        // One fails, and the other is cancelled with the run.
+        (&[(1, false)][..], [false, false]),
+        // What the other gave comes after the failure, and is taken back with it.
+        (&[(1, false), (2, true)], [false, false]),
+        // What the other gave comes before it.
+        (&[(2, true), (1, false)], [false, true]),
+        // None has failed: both are cancelled with the run.
+        (&[], [false, false]),
+        (&[(1, true)], [true, false]),
+    ] {
+        let run = retried(ends);
+        assert_eq!([run.counts(Seq(1)), run.counts(Seq(2))], counted, "{ends:?}");
+        assert!(run.children.is_empty());
+    }
+}
+
+#[test]
+fn a_message_that_its_receiver_cannot_take_holds_up_no_other_to_the_same_cell() {
+    let mut two = Two::new();
+    two.parent();
+    let commands = (0..12).map(|occurrence| invoke(occurrence, invocation())).collect();
+    let mut sends = two.report(0, 1, commands, Then::Continue { open: None });
+    let first =
+        sends.iter().position(|sending| sending.to.name == place(1).to_string()).expect("some go there");
+    let hopeless = sends.remove(first);
+    two.answer(0, &hopeless, Delivery::Declined);
+    while let Some(sending) = sends.pop() {
+        assert_ne!(sending, hopeless, "it is not sent again at once");
+        let receipt = two.arrive(&sending);
+        two.answer(0, &sending, Delivery::Arrived(receipt));
+        sends.extend(two.sends(0));
+    }
+    assert_eq!(two.letters(), 1);
+    assert_eq!(two.runs(), 1 + 11, "all others are started");
+    let again = two.alarm(0, SEND_AGAIN_MS_MAX);
+    assert_eq!(again.len(), 1);
+    two.post(again, 0);
+    assert_eq!((two.letters(), two.runs()), (0, 1 + 12));
+}
+
+#[test]
+fn a_storage_that_fails_is_not_asked_again_at_once_and_nothing_is_forgotten() {
+    let (mut two, _, sends) = waiting(invocation());
+    let receipt = two.arrive(&sends[0]);
+    two.rows[0].refuses_letters.set(true);
+    let clock = two.clock();
+    assert!(two.cells[0].delivered(&two.rows[0], clock, &sends[0], Delivery::Arrived(receipt)).is_err());
+    assert!(two.sends(0).is_empty(), "not in the same turn");
+    two.rows[0].refuses_letters.set(false);
+    let again = two.alarm(0, 1_000);
+    assert_eq!(again.len(), 1, "but soon");
+    two.post(again, 0);
+    assert_eq!((two.letters(), two.runs()), (0, 2));
+
+    // A letter that cannot be laid aside keeps nobody from being sent.
+    let (mut two, _, _) = waiting(invocation());
+    two.now += DEAD_AFTER_MS;
+    two.invoke_in_another_run();
+    two.crash(0);
+    two.rows[0].refuses_letters.set(true);
+    assert_eq!(two.alarm(0, 1).len(), 1, "the fresh one goes out");
+    two.rows[0].refuses_letters.set(false);
+    two.alarm(0, 6_000);
+    assert_eq!(
+        two.rows[0].letters(0, 10).expect("readable").len(),
+        1,
+        "and the dead one is laid aside later"
+    );
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub struct Memory {
     pub refused: RefCell<BTreeSet<u64>>,
     /// How many commits it did not take.
     pub refusals: Slot<usize>,
+    /// Whether it takes no change of a letter.
+    pub refuses_letters: Slot<bool>,
     /// Letters, and whether they are dead.
     pub letters: RefCell<BTreeMap<u64, (Letter, bool)>>,
 }
@@ -142,6 +144,9 @@ impl Letters for Memory {
     }
 
     fn forget_letter(&self, id: u64) -> Result<(), Failed> {
+        if self.refuses_letters.get() {
+            return Err(Failed::Refused);
+        }
         self.letters.borrow_mut().remove(&id);
         Ok(())
     }
@@ -156,6 +161,9 @@ impl Letters for Memory {
     }
 
     fn bury_letter(&self, id: u64) -> Result<(), Failed> {
+        if self.refuses_letters.get() {
+            return Err(Failed::Refused);
+        }
         if let Some((_, is_dead)) = self.letters.borrow_mut().get_mut(&id) {
             *is_dead = true;
         }

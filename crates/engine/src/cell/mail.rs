@@ -7,7 +7,7 @@ use stepwell_core::{
     cell::Chance,
     object::{ANSWER_MS, Delivery, Message, Receipt, Sending},
 };
-use stepwell_protocol::{Code, Place, Problem, RunId, outbox::Redelivery};
+use stepwell_protocol::{Place, Problem, RunId, outbox::Redelivery};
 use wasm_bindgen::JsValue;
 use worker::Delay;
 
@@ -49,11 +49,11 @@ impl Host {
                 Err(_) => Delivery::Failed,
             },
             Ok((_, body)) => match serde_json::from_str::<Problem>(&body) {
-                Ok(problem) if is_final(problem.code) => {
-                    worker::console_error!("stepwell: {} refuses a message: {}", sending.to, problem.detail);
-                    Delivery::Refused(problem)
+                Ok(problem) => {
+                    worker::console_warn!("stepwell: {} refuses a message: {}", sending.to, problem.detail);
+                    Delivery::refused(problem)
                 }
-                Ok(_) | Err(_) => Delivery::Failed,
+                Err(_) => Delivery::Failed,
             },
             Err(thrown) => {
                 let why = runtime::message(&thrown);
@@ -91,9 +91,4 @@ impl Host {
             self.turn(|machine, store, now| Ok(machine.receive(store, now, place, chance, message)?))?;
         Ok(Answered::new(200, &receipt))
     }
-}
-
-/// Whether what was refused for this reason would be refused again.
-fn is_final(code: Code) -> bool {
-    matches!(code, Code::PayloadTooLarge | Code::InvalidRequest | Code::NamespaceNotFound)
 }

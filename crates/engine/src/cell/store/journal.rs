@@ -80,6 +80,7 @@ impl Store {
                 "AND 1 IN (instr(event, ?), instr(event, ?), instr(event, ?), instr(event, ?), instr(event, ?),
                    instr(event, ?), instr(event, ?))"
             }
+            Sought::Children => r#"AND instr(event, '{"child_') = 1"#,
             Sought::Signals => r#"AND instr(event, '{"signal_received":') = 1"#,
         };
         bindings.push(FOUND_MAX.into());

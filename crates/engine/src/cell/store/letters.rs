@@ -105,7 +105,7 @@ impl Letters for Store {
         let Some(row) = rows.first() else { return Ok(None) };
         // One that cannot be read is laid aside; it must not keep the others from being sent.
         let envelopes = row.optional_text(1).and_then(|text| parse(&text, "letter").ok()).unwrap_or_default();
-        Ok(Some(Letter { id, posted_at: row.time(0)?, envelopes }))
+        Ok(Some(Letter { id, posted_at: row.optional_time(0).unwrap_or_default(), envelopes }))
     }
 
     fn forget_letter(&self, id: u64) -> Result<(), StoreError> {
@@ -138,5 +138,6 @@ fn heads(row: &Row, column: u32) -> Vec<MessageHead> {
 
 fn slip(row: &Row) -> Result<Slip, StoreError> {
     let to = heads(row, 2).iter().filter_map(|head| head.to.parse().ok()).collect();
-    Ok(Slip { id: row.number(0, "letter")?, posted_at: row.time(1)?, to })
+    // One that cannot be read is as old as can be, and laid aside.
+    Ok(Slip { id: row.number(0, "letter")?, posted_at: row.optional_time(1).unwrap_or_default(), to })
 }

@@ -199,7 +199,9 @@ impl Cell {
                     Arrival::Whole => rows.forget_letter(*letter).map_err(Fault::Storage),
                     Arrival::Part | Arrival::Unknown => Ok(()),
                 };
-                stored.map(|()| drop(self.object.outbox().arrived(to, *letter, *index)))
+                stored.map(|()| {
+                    self.object.outbox().arrived(to, *letter, *index);
+                })
             }
         };
         if result.is_err() {

@@ -8,6 +8,7 @@ mod letters;
 pub(super) mod list;
 mod quarantine;
 mod removal;
+mod update;
 
 use std::cell::Cell as Slot;
 
@@ -22,7 +23,6 @@ use stepwell_protocol::{
     program::RawPage,
     rest::{RunView, Status},
 };
-use wasm_bindgen::JsValue;
 
 use crate::{
     object::{StoreError, Tables, number, time},
@@ -270,59 +270,6 @@ impl Store {
 
     fn delete_label(&self, label: &str, run: u64) -> Result<(), StoreError> {
         self.tables.execute(DELETE_LABEL, &[label.into(), number(run)])
-    }
-
-    fn update_ended(&self, run: &Run, result: Option<String>) -> Result<(), StoreError> {
-        let row = run.to_row();
-        self.tables.execute(
-            "UPDATE runs SET status = ?, wake_at = ?, ended_at = ?, state = ?, result = ? WHERE number = ?",
-            &[
-                row.status.into(),
-                time(row.wake_at),
-                time(row.ended_at),
-                row.state.as_str().into(),
-                result.map_or(JsValue::NULL, JsValue::from),
-                number(run.id.number),
-            ],
-        )
-    }
-
-    fn update_emptied(&self, run: &Run) -> Result<(), StoreError> {
-        let row = run.to_row();
-        self.tables.execute(
-            "UPDATE runs SET wake_at = ?, state = ?, input = 'null', result = NULL WHERE number = ?",
-            &[time(row.wake_at), row.state.as_str().into(), number(run.id.number)],
-        )
-    }
-
-    /// One statement: the same row written twice would be billed twice.
-    fn update_anew(&self, run: &Run, input: &Payload) -> Result<(), StoreError> {
-        let row = run.to_row();
-        self.tables.execute(
-            "UPDATE runs SET status = ?, wake_at = ?, state = ?, input = ? WHERE number = ?",
-            &[
-                row.status.into(),
-                time(row.wake_at),
-                row.state.as_str().into(),
-                input.text().into(),
-                number(run.id.number),
-            ],
-        )
-    }
-
-    fn update(&self, run: &Run, wake_before: Option<Timestamp>) -> Result<(), StoreError> {
-        let row = run.to_row();
-        let (status, state) = (JsValue::from(row.status), JsValue::from(row.state.as_str()));
-        let number = number(run.id.number);
-        // An indexed column that is named is a row written, changed or not.
-        if row.wake_at == wake_before {
-            let query = "UPDATE runs SET status = ?, state = ? WHERE number = ?";
-            return self.tables.execute(query, &[status, state, number]);
-        }
-        self.tables.execute(
-            "UPDATE runs SET status = ?, wake_at = ?, state = ? WHERE number = ?",
-            &[status, time(row.wake_at), state, number],
-        )
     }
 }
 

@@ -88,6 +88,10 @@ demo:
 kill KILLS RUNS *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin kill -- {{KILLS}} {{RUNS}} {{ARGUMENTS}}
 
+# Kills workerd KILLS times while PARENTS parents invoke children on three levels, in both forms; more arguments: `--help`.
+kill-children KILLS PARENTS *ARGUMENTS: test-bundles
+    cargo run --quiet --locked -p stepwell-workerd-tests --bin kill_children -- {{KILLS}} {{PARENTS}} {{ARGUMENTS}}
+
 # Asks every route as every kind of caller, and lets one namespace do what it can to another; `--help`.
 access-matrix *ARGUMENTS:
     scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt

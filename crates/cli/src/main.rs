@@ -12,6 +12,7 @@ mod failure;
 mod feed;
 mod local;
 mod lock;
+mod naming;
 mod private;
 mod project;
 mod serving;

@@ -130,6 +130,30 @@ impl Timeline {
                     line.note = "timed out".into();
                 }
             }
+            Event::ChildInvoked { op, .. } => {
+                let line = self.line(op);
+                line.goes_on = Some(at);
+                line.pieces.push((at, at, Piece::Rest));
+            }
+            Event::ChildStarted { op, run, .. } => {
+                let line = self.line(op);
+                line.note = run.to_string();
+                line.mark = Mark::Done;
+                line.is_over = true;
+            }
+            Event::ChildFinished { op, run, outcome, .. } => {
+                let line = self.line(op);
+                let from = line.goes_on.unwrap_or(edge).min(at);
+                line.pieces.push((from, at, Piece::Rest));
+                line.is_over = true;
+                let id = run.as_ref().map(ToString::to_string).unwrap_or_default();
+                (line.mark, line.note) = match outcome {
+                    Outcome::Ok(_) => (Mark::Done, id),
+                    Outcome::Err(failure) => {
+                        (Mark::Failed, format!("{id} {}", words::plain(&failure.message)))
+                    }
+                };
+            }
             Event::SignalReceived { name, payload, by, since, .. } => self.lines.push(Line {
                 op: None,
                 label: format!("signal {}", words::plain(name)),
@@ -155,13 +179,20 @@ impl Timeline {
                 !line.is_over && line.op.as_ref().is_some_and(is_it)
             });
             if let Some(line) = retried {
-                line.note = format!("next attempt {until}: {}", line.note);
+                line.note = if waits_for.kind == "child" {
+                    format!("waits {until}").trim_end().to_owned()
+                } else {
+                    format!("next attempt {until}: {}", line.note)
+                };
                 continue;
             }
             let (label, note) = match waits_for.kind.as_str() {
                 "wait" if until.is_empty() => (format!("wait {}", waits_for.name), "waits".to_owned()),
                 "wait" => (format!("wait {}", waits_for.name), format!("times out {until}")),
                 "sleep" => (waits_for.name.clone(), format!("wakes {until}")),
+                "child" => {
+                    (format!("child {}", waits_for.name), format!("waits {until}").trim_end().to_owned())
+                }
                 _ => (waits_for.name.clone(), until),
             };
             self.lines.push(Line::under_way(&label, edge, now, Piece::Rest, &note));
@@ -178,6 +209,7 @@ impl Timeline {
             let label = match op.kind {
                 OpKind::Step | OpKind::Sleep => words::plain(&op.name),
                 OpKind::Wait => format!("wait {}", words::plain(&op.name)),
+                OpKind::Child => format!("child {}", words::plain(&op.name)),
             };
             let label = if op.occurrence == 0 { label } else { format!("{label} #{}", op.occurrence + 1) };
             self.lines.push(Line {
@@ -296,6 +328,7 @@ pub fn tell(record: &Record) -> (char, Style, String) {
     let named = |op: &Op| match op.kind {
         OpKind::Step | OpKind::Sleep => words::plain(&op.name),
         OpKind::Wait => format!("wait {}", words::plain(&op.name)),
+        OpKind::Child => format!("child {}", words::plain(&op.name)),
     };
     let (mark, text) = match &record.event {
         Event::StepFinished { op, attempt, outcome, .. } => {
@@ -322,6 +355,21 @@ pub fn tell(record: &Record) -> (char, Style, String) {
             (Mark::Slept, format!("{} timed out", named(op)))
         }
         Event::TimerFired { op, .. } => (Mark::Slept, format!("{} is over", named(op))),
+        Event::ChildInvoked { op, workflow, .. } => {
+            (Mark::UnderWay, format!("{} invoked: {}", named(op), words::plain(workflow)))
+        }
+        Event::ChildStarted { op, run, .. } => (Mark::Done, format!("{} started: {run}", named(op))),
+        Event::ChildFinished { op, run, outcome, .. } => {
+            let id = run.as_ref().map(|run| format!(" ({run})")).unwrap_or_default();
+            match outcome {
+                Outcome::Ok(value) => {
+                    (Mark::Done, format!("{} done{id}: {}", named(op), words::short(value, 60)))
+                }
+                Outcome::Err(failure) => {
+                    (Mark::Failed, format!("{} failed{id}: {}", named(op), words::plain(&failure.message)))
+                }
+            }
+        }
         Event::SignalReceived { name, payload, by, .. } => {
             let (name, payload) = (words::plain(name), words::short(payload, 60));
             (Mark::Signalled, format!("signal {name}: {payload}{}", words::by(by.as_deref())))

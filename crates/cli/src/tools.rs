@@ -98,13 +98,17 @@ fn major(version: &str) -> Option<u32> {
 
 /// The library that serves what plain workerd has not. It comes with wrangler.
 pub fn miniflare(project: &Path) -> Result<PathBuf> {
-    let wrangler = in_node_modules(project, "wrangler");
-    let wrangler = wrangler.and_then(|folder| folder.canonicalize().ok());
-    let beside = wrangler.and_then(|folder| in_node_modules(&folder, "miniflare/dist/src/index.js"));
+    let beside =
+        wrangler_folder(project).and_then(|folder| in_node_modules(&folder, "miniflare/dist/src/index.js"));
     beside.ok_or_else(|| {
         Failure::local("Miniflare, which serves KV, R2, D1 and queues, is missing")
             .next(format!("{GET_NPM}   (in {})", project.display()))
     })
+}
+
+/// Where wrangler is, and beside it all that comes with it.
+pub fn wrangler_folder(project: &Path) -> Option<PathBuf> {
+    in_node_modules(project, "wrangler").and_then(|folder| folder.canonicalize().ok())
 }
 
 /// The runtime. The binary itself: npm's `.bin/workerd` is a script around it, which dies alone.

@@ -3,7 +3,8 @@
 //! A pool grows by a new generation. Nothing moves: a run stays in the cell that its id names, and new runs go
 //! to the latest generation. Only a key has to be looked for where it may have been used before.
 //!
-//! Owns: the setting's form, and the way of a keyed start through the generations ([`Walk`]).
+//! Owns: the setting's form, the way of a keyed start through the generations ([`Walk`]), and that of somebody who only
+//! looks for a key's run ([`Search`]).
 //! Does not own: what a cell does about a key ([`crate::cell`]), and the calls.
 
 use stepwell_protocol::{Place, Timestamp};
@@ -217,12 +218,68 @@ impl<'a> Walk<'a> {
 
     /// The cell has sent the key on. Says whether that leads anywhere: the way goes up the generations only.
     pub fn sent_on(&mut self, to: Place) -> bool {
-        let leads_on = to.pool == self.at.pool
-            && to.generation > self.at.generation
-            && to.generation as usize <= GENERATIONS_MAX
-            && to.cell < CELLS_MAX;
+        let leads_on = leads_up(&self.at, &to);
         self.at = to;
         leads_on
+    }
+}
+
+/// Whether a cell may send a key there.
+fn leads_up(from: &Place, to: &Place) -> bool {
+    to.pool == from.pool
+        && to.generation > from.generation
+        && to.generation as usize <= GENERATIONS_MAX
+        && to.cell < CELLS_MAX
+}
+
+/// The way of somebody who looks for the run of a key, and leaves nothing behind.
+///
+/// It goes up the generations as a start does ([`Walk`]), so it finds the run that a start with this key would be
+/// answered with. Only then does it go down those that starts ask no more: a run that is kept for longer than keys are
+/// remembered is still found, unless the key has started another one since.
+#[derive(Clone, Debug)]
+pub struct Search<'a> {
+    pool: &'a Pool,
+    hash: u64,
+    at: Place,
+    /// The oldest generation that a start would ask.
+    oldest: u32,
+}
+
+impl<'a> Search<'a> {
+    /// The way of a key, given by its hash. A key is forgotten after so many days.
+    pub fn new(pool: &'a Pool, hash: u64, now: Timestamp, key_days: u64) -> Self {
+        let oldest = pool.oldest(now, key_days);
+        Self { pool, hash, at: pool.home(oldest, hash), oldest }
+    }
+
+    /// The cell to ask.
+    pub fn at(&self) -> &Place {
+        &self.at
+    }
+
+    /// The cell knows no run of this key. Says whether there is another cell to ask.
+    pub fn not_here(&mut self) -> bool {
+        let next = match self.at.generation {
+            before if before < self.oldest => before - 1,
+            up if up < self.pool.latest() => up + 1,
+            _ => self.oldest - 1,
+        };
+        self.at = self.pool.home(next.max(1), self.hash);
+        next > 0
+    }
+
+    /// The cell has sent the key on. Says whether there is another cell to ask, or nothing, if that leads nowhere.
+    pub fn sent_on(&mut self, to: Place) -> Option<bool> {
+        if !leads_up(&self.at, &to) {
+            return None;
+        }
+        if self.at.generation < self.oldest {
+            // What is above was asked before.
+            return Some(self.not_here());
+        }
+        self.at = to;
+        Some(true)
     }
 }
 
@@ -354,5 +411,49 @@ mod tests {
         assert!(!walk.clone().sent_on(place(2, 41)));
         assert!(!walk.clone().sent_on(place(1, 0)));
         assert!(!walk.sent_on(place(3, CELLS_MAX)));
+    }
+
+    /// The generations of the cells that are asked if none of them knows the key.
+    fn asked(pool: &Pool, now: Timestamp) -> Vec<u32> {
+        let mut search = Search::new(pool, 7, now, 30);
+        let mut asked = vec![search.at().generation];
+        while search.not_here() {
+            asked.push(search.at().generation);
+            assert!(asked.len() <= GENERATIONS_MAX, "it never ends: {asked:?}");
+        }
+        asked
+    }
+
+    #[test]
+    fn a_search_asks_each_generation_once_and_those_that_starts_ask_first() {
+        let pool = pool("2,3@2026-12-01,5@2027-03-01");
+        for (today, order) in [
+            ("2027-01-01", [1, 2, 3]),
+            ("2027-01-02", [2, 3, 1]),
+            ("2027-04-01", [2, 3, 1]),
+            ("2027-04-02", [3, 2, 1]),
+        ] {
+            assert_eq!(asked(&pool, day_of(today).expect("a day")), order, "{today}");
+        }
+        assert_eq!(asked(&self::pool("2"), Timestamp::default()), [1]);
+    }
+
+    #[test]
+    fn a_search_goes_where_it_is_sent_even_into_a_generation_that_is_not_known() {
+        let one = pool("2");
+        let mut search = Search::new(&one, 5, Timestamp::default(), 30);
+        assert_eq!(search.sent_on(place(2, 40)), Some(true));
+        assert_eq!(search.at(), &place(2, 40));
+        assert_eq!(search.clone().sent_on(place(1, 0)), None);
+        assert_eq!(search.clone().sent_on(place(3, CELLS_MAX)), None);
+        assert!(!search.not_here(), "there is no other");
+
+        // A key that was sent on by a generation that starts ask no more leads to cells that were asked before.
+        let grown = pool("2,3@2026-12-01,5@2027-03-01");
+        let mut search = Search::new(&grown, 7, day_of("2027-04-02").expect("a day"), 30);
+        assert!(search.not_here());
+        assert_eq!(search.sent_on(place(3, 2)), Some(true));
+        assert_eq!(search.at(), &place(1, 1));
+        assert_eq!(search.sent_on(place(2, 1)), Some(false));
     }
 }

@@ -72,6 +72,13 @@ impl WorkflowsRpc {
         self.send(Route::ShowRun, &[("id", id)], String::new(), String::new(), options, Answer::OrNull)
     }
 
+    /// By the workflow and the `idempotencyKey` that it was started with. `options`: `wait` in seconds.
+    #[wasm_bindgen(js_name = getExecutionByKey)]
+    pub fn get_execution_by_key(&self, workflow: &JsValue, key: &JsValue, options: &JsValue) -> Promise {
+        let names = [("workflow", workflow), ("key", key)];
+        self.send(Route::ShowRunByKey, &names, String::new(), String::new(), options, Answer::OrNull)
+    }
+
     /// `options`: the parameters of `GET /api/executions`; `attributes` is an object.
     #[wasm_bindgen(js_name = listExecutions)]
     pub fn list_executions(&self, options: &JsValue) -> Promise {
@@ -93,6 +100,12 @@ impl WorkflowsRpc {
         self.act(Route::CancelRun, id)
     }
 
+    #[wasm_bindgen(js_name = cancelExecutionByKey)]
+    pub fn cancel_execution_by_key(&self, workflow: &JsValue, key: &JsValue) -> Promise {
+        let names = [("workflow", workflow), ("key", key)];
+        self.ask(Route::CancelRunByKey, &names, String::new(), String::new(), Answer::Done)
+    }
+
     #[wasm_bindgen(js_name = retryExecution)]
     pub fn retry_execution(&self, id: &JsValue) -> Promise {
         self.ask(Route::RetryRun, &[("id", id)], String::new(), String::new(), Answer::Whole)
@@ -110,6 +123,20 @@ impl WorkflowsRpc {
     pub fn send_signal(&self, id: &JsValue, name: &JsValue, payload: &JsValue, options: &JsValue) -> Promise {
         let names = [("id", id), ("name", name)];
         self.send(Route::SendSignal, &names, String::new(), json(payload), options, Answer::Whole)
+    }
+
+    /// `options`: `idempotencyKey`, the signal's own.
+    #[wasm_bindgen(js_name = sendSignalByKey)]
+    pub fn send_signal_by_key(
+        &self,
+        workflow: &JsValue,
+        key: &JsValue,
+        name: &JsValue,
+        payload: &JsValue,
+        options: &JsValue,
+    ) -> Promise {
+        let names = [("workflow", workflow), ("key", key), ("name", name)];
+        self.send(Route::SendSignalByKey, &names, String::new(), json(payload), options, Answer::Whole)
     }
 
     /// All events, or those after a position.

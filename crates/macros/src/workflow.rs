@@ -1,7 +1,7 @@
 //! `#[workflow]`: a function of the same name that gives a `stepwell::Workflow`.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::quote;
+use quote::{format_ident, quote};
 use syn::{
     Error, ExprMethodCall, FnArg, Item, ItemFn, LitStr, ReturnType, TypeImplTrait,
     parse::Parser,
@@ -27,23 +27,26 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
     let mut inner = function.clone();
     inner.attrs.clear();
     inner.vis = syn::Visibility::Inherited;
+    // Under another name: within its code, its own name is the workflow, which it may invoke.
+    let code = format_ident!("__stepwell_{}", ident);
+    inner.sig.ident = code.clone();
     let output = output_of(&function.sig.output);
     let (input, define) = match function.sig.inputs.get(1) {
         Some(FnArg::Typed(argument)) => {
             let ty = &argument.ty;
-            let code = quote!(|ctx: ::stepwell::Ctx, input: #ty| async move {
-                let output = #ident(ctx, input).await?;
+            let run = quote!(|ctx: ::stepwell::Ctx, input: #ty| async move {
+                let output = #code(ctx, input).await?;
                 ::stepwell::__private::encode_output(&output)
             });
-            (quote!(#ty), quote!(::stepwell::Workflow::new(#name, #code)))
+            (quote!(#ty), quote!(::stepwell::Workflow::new(#name, #run)))
         }
         // A workflow without an input has nothing to go on with either.
         Some(FnArg::Receiver(_)) | None => {
-            let code = quote!(|ctx: ::stepwell::Ctx| async move {
-                let output = #ident(ctx).await?;
+            let run = quote!(|ctx: ::stepwell::Ctx| async move {
+                let output = #code(ctx).await?;
                 ::stepwell::__private::encode_output(&output)
             });
-            (quote!(()), quote!(::stepwell::Workflow::without_input(#name, #code)))
+            (quote!(()), quote!(::stepwell::Workflow::without_input(#name, #run)))
         }
     };
     OwnInput(input.clone()).visit_block_mut(&mut inner.block);

@@ -11,6 +11,7 @@ use stepwell_protocol::{
         AuditPage, CreatedKey, CreatedNamespace, Issuer, IssuerList, KeyList, KeyView, Limits, NamespaceList,
         NewKey, NewNamespace, OpenedSession, Rotation, RunSettings, SessionList, SessionView, Settings,
     },
+    outbox::{OutboxList, Redelivery},
     program::{Attributes, WorkflowDescription},
     rest::{
         Bulk, Health, History, Metrics, Restart, RunList, RunView, SignalReceipt, Status, Why, WorkflowList,
@@ -162,7 +163,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::ListRuns => {
             Parts::of(vec![ok::<RunList>(schemas, "A page of runs, newest first.")]).with(filters(schemas))
         }
-        Route::ShowRun => Parts::of(run(schemas, "The run.")).with(vec![prefer()]),
+        Route::ShowRun | Route::ShowRunByKey => Parts::of(run(schemas, "The run.")).with(vec![prefer()]),
         Route::Why => Parts::of(vec![ok::<Why>(schemas, "Why the run is where it is.")]),
         Route::History => {
             let after =
@@ -172,7 +173,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             Parts::of(vec![ok::<History>(schemas, "A page of its events, in order.")])
                 .with(vec![after, replay])
         }
-        Route::CancelRun => Parts::of(run(schemas, "The run, cancelled.")),
+        Route::CancelRun | Route::CancelRunByKey => Parts::of(run(schemas, "The run, cancelled.")),
         Route::PauseRun => Parts::of(run(schemas, "The run, paused.")),
         Route::ResumeRun | Route::RetryRun => Parts::of(run(schemas, "The run, under way again.")),
         Route::RestartRun => Parts::of(run(schemas, "The run, under way again.")).taking(
@@ -180,7 +181,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             "Where it goes back to; no body is its beginning.",
             false,
         ),
-        Route::SendSignal => {
+        Route::SendSignal | Route::SendSignalByKey => {
             let receipt = schema::<SignalReceipt>(schemas);
             let answers = vec![
                 (200, "A signal of this id was recorded before.", "application/json", receipt.clone()),
@@ -240,6 +241,12 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 query("before", "The `next` of the page before.", json!({ "type": "integer", "minimum": 0 }));
             Parts::of(vec![ok::<AuditPage>(schemas, "Who did what, newest first.")]).with(vec![before])
         }
+        Route::ListOutbox => {
+            let dead =
+                query("dead", "`true` lists only what nobody sends any more.", json!({ "type": "boolean" }));
+            Parts::of(vec![ok::<OutboxList>(schemas, "Messages that have not arrived.")]).with(vec![dead])
+        }
+        Route::Redeliver => Parts::of(vec![ok::<Redelivery>(schemas, "The letter, on its way again.")]),
         Route::ListNamespaces => Parts::of(vec![ok::<NamespaceList>(schemas, "The namespaces.")]),
         Route::CreateNamespace => Parts::of(vec![created::<CreatedNamespace>(
             schemas,

@@ -86,6 +86,8 @@ pub enum Code {
     HostNotAllowed,
     /// The run has as many signals as it may.
     TooManySignals,
+    /// No such letter in the outbox.
+    LetterNotFound,
     /// The child run was cancelled.
     ChildCancelled,
     /// The child run was waited for as long as it might take.
@@ -105,7 +107,7 @@ pub enum Code {
 
 impl Code {
     /// Every code that this release knows.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -139,6 +141,7 @@ impl Code {
         Self::Misconfigured,
         Self::HostNotAllowed,
         Self::TooManySignals,
+        Self::LetterNotFound,
         Self::ChildCancelled,
         Self::ChildTimedOut,
         Self::TooManyChildren,
@@ -163,6 +166,7 @@ impl Code {
             | Self::StepNotFound
             | Self::SignalNotFound
             | Self::KeyNotFound
+            | Self::LetterNotFound
             | Self::NamespaceNotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::RunEnded
@@ -240,6 +244,7 @@ impl Code {
             Self::Misconfigured => "misconfigured",
             Self::HostNotAllowed => "host_not_allowed",
             Self::TooManySignals => "too_many_signals",
+            Self::LetterNotFound => "letter_not_found",
             Self::ChildCancelled => "child_cancelled",
             Self::ChildTimedOut => "child_timed_out",
             Self::TooManyChildren => "too_many_children",
@@ -295,6 +300,7 @@ impl Code {
             Self::Misconfigured => "The deployment is misconfigured",
             Self::HostNotAllowed => "This development server does not answer to that host",
             Self::TooManySignals => "The run has too many signals",
+            Self::LetterNotFound => "No such letter",
             Self::ChildCancelled => "The child run was cancelled",
             Self::ChildTimedOut => "The child run took too long",
             Self::TooManyChildren => "There are too many child runs",

@@ -180,6 +180,14 @@ routes! {
     /// Sends a run a signal.
     SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
         [InvalidRequest RunNotFound RunEnded RunUnreadable SignalMismatch TooManySignals CellFull],
+    /// Shows the run that an idempotency key has started, or waits for its end.
+    ShowRunByKey: Get "/api/workflows/{workflow}/by-key/{key}" Read Workflow [InvalidRequest RunNotFound],
+    /// Cancels the run that an idempotency key has started.
+    CancelRunByKey: Post "/api/workflows/{workflow}/by-key/{key}/cancel" Write Workflow
+        [InvalidRequest RunNotFound RunEnded RunUnreadable],
+    /// Sends the run that an idempotency key has started a signal.
+    SendSignalByKey: Post "/api/workflows/{workflow}/by-key/{key}/signals/{name}" Write Workflow
+        [InvalidRequest RunNotFound RunEnded RunUnreadable SignalMismatch TooManySignals CellFull],
     /// Follows a run: what happened, then what happens, until its end.
     FollowRun: Get "/api/executions/{id}/stream" Read Run [InvalidRequest RunNotFound RunUnreadable],
     /// Follows the statuses of all runs.
@@ -216,6 +224,10 @@ routes! {
     SetWorkflowSettings: Put "/api/settings/workflows/{workflow}" Admin Workflow [InvalidRequest TooMany],
     /// Lets a workflow have no settings of its own any more.
     RemoveWorkflowSettings: Delete "/api/settings/workflows/{workflow}" Admin Workflow [],
+    /// Lists messages between runs that have not arrived.
+    ListOutbox: Get "/api/outbox" Admin Whole [InvalidRequest],
+    /// Sends a letter of the outbox again, also a dead one.
+    Redeliver: Post "/api/outbox/{letter}/redeliver" Admin Whole [LetterNotFound],
     /// Shows who did what in the namespace, newest first.
     Audit: Get "/api/audit" Admin Whole [InvalidRequest],
     /// Lists the deployment's namespaces.
@@ -251,7 +263,7 @@ impl Route {
 
     /// The largest body that it reads, in bytes.
     pub fn body_bytes_max(self) -> usize {
-        let takes_payload = matches!(self, Self::StartRun | Self::SendSignal);
+        let takes_payload = matches!(self, Self::StartRun | Self::SendSignal | Self::SendSignalByKey);
         if takes_payload { PAYLOAD_BODY_BYTES_MAX } else { BODY_BYTES_MAX }
     }
 

@@ -39,7 +39,16 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 #[test]
 fn every_form_of_an_event_reads_as_it_was_written() {
     let events = golden::<Event>("event");
-    let all = names(&["step_finished", "step_retrying", "step_begun", "timer_fired", "signal_received"]);
+    let all = names(&[
+        "step_finished",
+        "step_retrying",
+        "step_begun",
+        "timer_fired",
+        "signal_received",
+        "child_invoked",
+        "child_started",
+        "child_finished",
+    ]);
     assert_eq!(tags(&events), all);
     golden::<Record>("record");
 }
@@ -50,13 +59,13 @@ fn every_form_of_a_commit_reads_as_it_was_written() {
     let then = tags(commits.iter().map(|commit| &commit.then));
     assert_eq!(then, names(&["continue", "suspend", "yield", "anew", "complete", "fail", "pause"]));
     let commands = tags(commits.iter().flat_map(|commit| &commit.commands));
-    assert_eq!(commands, names(&["step_begun", "step_succeeded", "step_failed"]));
+    assert_eq!(commands, names(&["step_begun", "step_succeeded", "step_failed", "child_invoked"]));
     let open = tags(commits.iter().flat_map(|commit| match &commit.then {
         Then::Suspend { open } => open.as_slice(),
         Then::Continue { open } | Then::Yield { open } => open.as_deref().unwrap_or_default(),
         Then::Anew { .. } | Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => &[],
     }));
-    assert_eq!(open, names(&["sleep", "sleep_until", "wait", "retry"]));
+    assert_eq!(open, names(&["sleep", "sleep_until", "wait", "retry", "child"]));
     assert!(commits.iter().any(|commit| !commit.patches.is_empty() && commit.progress.is_some()));
 }
 

@@ -170,6 +170,11 @@ impl Letters for Store {
         self.view.write(Write { letter: Some(LetterChange::Forgotten(id)), ..Write::default() })
     }
 
+    fn revive_letter(&self, _: u64, _: Timestamp) -> Result<Option<bool>, Refused> {
+        // Only people ask for it, and there are none in these worlds.
+        Err(Refused)
+    }
+
     fn bury_letter(&self, id: u64) -> Result<(), Refused> {
         let hides = self.is(Sabotage::DeadLetterHidden);
         let change = if hides { LetterChange::Forgotten } else { LetterChange::Buried };

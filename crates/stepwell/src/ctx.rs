@@ -205,10 +205,6 @@ impl Ctx {
     ///
     /// Nothing checks the types before the child runs: a child that cannot read its input fails, and a run that cannot
     /// read its child's output is paused.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the child has the input, as the callee of a function does"
-    )]
     pub fn invoke_named<I, O>(&self, workflow: impl Into<String>, input: I) -> Invoke<O>
     where
         I: Serialize,

@@ -63,6 +63,8 @@ fn exported(outcome: &Outcome) -> Export {
         expires_at: None,
         head: outcome.history().last().expect("it has events").seq,
         life: None,
+        parent: None,
+        children: 0,
         activations: 2,
         tags: Vec::new(),
         attributes: [].into(),
@@ -83,7 +85,7 @@ fn exported(outcome: &Outcome) -> Export {
     serde_json::from_str(&text).expect("it can be read")
 }
 
-fn on(define: fn() -> stepwell::Workflow<String>, export: &Export) -> ReplayReport {
+fn on<O>(define: fn() -> stepwell::Workflow<String, O>, export: &Export) -> ReplayReport {
     replay(&App::new().workflow(define), export)
 }
 

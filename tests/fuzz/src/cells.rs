@@ -76,6 +76,7 @@ impl Bench {
             tags: Vec::new(),
             key: None,
             by: None,
+            parent: None,
         };
         let Ok(()) = cell.repair(&rows, now) else { panic!("there is nothing to repair") };
         let Ok(started) = cell.start(&rows, now, new) else { panic!("nothing is in its way") };

@@ -162,6 +162,8 @@ fn exported(input: &Value, outcome: &Outcome) -> Export {
         expires_at: None,
         head: events.last().expect("it has events").seq,
         life: None,
+        parent: None,
+        children: 0,
         activations: 2,
         tags: Vec::new(),
         attributes: [].into(),

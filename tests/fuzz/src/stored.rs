@@ -20,7 +20,7 @@ pub fn run_row(data: &[u8]) {
     let (state, head) = parted(text);
     let tail =
         Tail { head: Seq(head.parse().unwrap_or_default()), trailer: Trailer::default(), quarantined: false };
-    let Some(run) = read(state, tail) else { return };
+    let Some(run) = read(state, tail.clone()) else { return };
     let row = run.to_row();
     let again = read(&row.state, tail).expect("it was just written").to_row();
     json::assert_same(&row.state, &again.state);

@@ -28,6 +28,9 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The smallest module that wasm has.
 const EMPTY_WASM: &[u8] = b"\0asm\x01\0\0\0";
 
+/// The classes that a Worker with the engine exports.
+const CLASSES: &str = "class Rows {}\nexport { Rows as Cell };\nexport class Station {}\n";
+
 /// A project.
 #[derive(Debug)]
 pub struct Project {
@@ -44,8 +47,13 @@ pub struct Dev {
 }
 
 impl Project {
-    /// A project whose Worker is this JavaScript.
+    /// A project whose Worker is this JavaScript, with classes of the engine's names.
     pub fn of_script(script: &str) -> Result<Self> {
+        Self::without_engine(&format!("{script}\n{CLASSES}"))
+    }
+
+    /// A project whose Worker is this JavaScript alone.
+    pub fn without_engine(script: &str) -> Result<Self> {
         let project = Self::new()?;
         fs::create_dir(project.path("bundle"))?;
         project.write("bundle/index.js", script)?;
@@ -65,7 +73,7 @@ impl Project {
     /// Makes the engine a Worker of its own, with more at the end of its configuration.
     pub fn add_engine(&self, script: &str, more: &str) -> Result<()> {
         fs::create_dir_all(self.path("engine/bundle"))?;
-        self.write("engine/bundle/index.js", script)?;
+        self.write("engine/bundle/index.js", &format!("{script}\n{CLASSES}"))?;
         fs::write(self.path("engine/bundle/index_bg.wasm"), EMPTY_WASM)?;
         self.write("engine/Cargo.toml", "[package]\nname = \"engine\"\n")?;
         self.write(

@@ -26,6 +26,7 @@ pub mod dev;
 pub mod engine;
 pub mod evil;
 mod failure;
+pub mod family;
 pub mod following;
 pub mod growth;
 pub mod hardening;

@@ -268,12 +268,36 @@ async fn acts(api: &mut Described, runs: &Runs) -> Result<()> {
     for what in ["cancel", "pause", "resume", "retry", "restart", "signals/go"] {
         api.post(&format!("{NOBODY}/{what}"), "", 404).await?;
     }
+    by_key(api).await?;
     let bulk = r#"{"action":"cancel","filter":{"workflow":"found"}}"#;
     let keyed: &[_] = &[("idempotency-key", "bulk"), ("prefer", "wait=10")];
     let done = api.ask(Method::POST, "/api/bulk", keyed, bulk, 201).await?.json()?;
     assert_eq!(done["output"], json!({"changed": 1, "unchanged": 0}));
     api.ask(Method::POST, "/api/bulk", keyed, bulk, 200).await?;
     api.get(&format!("{}/history", id(&done)?), 200).await?;
+    Ok(())
+}
+
+/// Runs by the keys that have started them.
+async fn by_key(api: &mut Described) -> Result<()> {
+    let identified: &[_] = &[("idempotency-key", "order-7")];
+    api.ask(Method::POST, "/api/workflows/keyed/start", identified, "600000", 201).await?;
+    let run = "/api/workflows/keyed/by-key/order-7";
+    api.get(run, 200).await?;
+    let signal = format!("{run}/signals/news");
+    api.ask(Method::POST, &signal, identified, "1", 202).await?;
+    api.ask(Method::POST, &signal, identified, "1", 200).await?;
+    api.post(&signal, "{", 400).await?;
+    api.post(&format!("{run}/cancel"), "", 200).await?;
+    api.post(&signal, "1", 409).await?;
+    for what in ["", "/cancel", "/signals/news"] {
+        let method = if what.is_empty() { Method::GET } else { Method::POST };
+        let path = |key: &str| format!("/api/workflows/keyed/by-key/{key}{what}");
+        api.ask(method.clone(), &path("order-8"), &[], "", 404).await?;
+        api.ask(method.clone(), &path(&"k".repeat(257)), &[], "", 400).await?;
+        let wrong: &[_] = &[("authorization", "Bearer wrong")];
+        api.ask(method, &path("order-7"), wrong, "", 401).await?;
+    }
     Ok(())
 }
 

@@ -72,7 +72,8 @@ async fn a_session_of_mistakes_says_what_to_do_next() -> TestResult {
     for (arguments, code) in [
         (&["start", "nothing"][..], 1),
         (&["show", "default-1-0-1-000000000000"], 1),
-        (&["show", "../../secrets?a=b"], 1),
+        (&["show", "../../secrets?a=b"], 2),
+        (&["cancel", "nap/order-7"], 1),
         (&["list", "--key", secret], 1),
         (&["--profile", "nowhere", "list"], 2),
         (&["--profile", "here", "list"], 3),

@@ -200,3 +200,21 @@ async fn two_workers_are_served_together_and_share_a_secret_of_their_own() -> Te
     dev.kill().await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_worker_without_the_engine_is_told_what_is_missing() -> TestResult {
+    // The names stand in its text, and are no exports.
+    let half = format!("// Cell, stepwell-engine\nclass Cell {{}}\nexport class Station {{}}\n{VARIABLES}");
+    for (script, missing) in [(VARIABLES, "Cell and Station"), (&half, "Cell")] {
+        let project = Project::without_engine(script)?;
+        let port = project.port.to_string();
+        let dev = project.command(&["dev", "--once", "--port", &port])?.stderr(Stdio::piped()).output();
+        let dev = timeout(Duration::from_secs(60), dev).await??;
+        let said = String::from_utf8(dev.stderr)?;
+        assert_eq!(dev.status.code(), Some(6), "{said}");
+        let wanted = format!("the Worker orders has no engine: it does not export {missing}\n");
+        assert!(said.contains(&wanted) && said.contains("`use stepwell_engine as _;`"), "{said}");
+        assert!(!String::from_utf8(dev.stdout)?.contains("ready"));
+    }
+    Ok(())
+}

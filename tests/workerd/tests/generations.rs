@@ -98,6 +98,47 @@ async fn runs_of_all_generations_are_found_and_listed_and_new_ones_go_to_the_lat
 }
 
 #[tokio::test]
+async fn runs_of_all_generations_are_found_by_their_keys_and_searches_leave_no_trace() -> TestResult {
+    let mut engine = Engine::start_with(Form::AllInOne, &[("STEPWELL_CELLS", "2")]).await?;
+    let client = engine.client();
+    let mut runs = Vec::new();
+    for (generation, cells) in [(1, "2"), (2, "2,3")] {
+        if generation == 2 {
+            redeploy(&mut engine, "2", cells).await?;
+        }
+        for n in 0..6 {
+            let key = format!("k{generation}-{n}");
+            let run = client.start("ten", &Value::Null, Some(&key), 10).await?.json()?;
+            let id = run["id"].as_str().unwrap_or_default().to_owned();
+            assert!(id.starts_with(&format!("default-{generation}-")), "{run}");
+            runs.push((key, id));
+        }
+    }
+    // Workers of before the growth, of after it, and of the next one.
+    for cells in ["2,3", "2", "2,3,5"] {
+        redeploy(&mut engine, "2,3", cells).await?;
+        for (key, id) in &runs {
+            let found = client.get(&format!("/api/workflows/ten/by-key/{key}")).await?;
+            assert_eq!((found.status, &found.json()?["id"]), (200, &json!(id)), "{cells}: {key}");
+            let signal = format!("/api/workflows/ten/by-key/{key}/signals/go");
+            assert_eq!(client.send_post(&signal, "").await?.problem()?, (409, "run_ended".into()));
+        }
+        for n in 0..6 {
+            let unused = client.get(&format!("/api/workflows/ten/by-key/unused{n}")).await?;
+            assert_eq!(unused.problem()?, (404, "run_not_found".into()), "{cells}");
+        }
+        redeploy(&mut engine, cells, "2,3").await?;
+    }
+    // A Worker of before the growth is not sent on: whoever looked for them has reserved nothing.
+    redeploy(&mut engine, "2,3", "2").await?;
+    for n in 0..6 {
+        let run = client.start("ten", &Value::Null, Some(&format!("unused{n}")), 0).await?.json()?;
+        assert!(run["id"].as_str().is_some_and(|id| id.starts_with("default-1-")), "{run}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_id_of_a_generation_that_is_not_there_makes_no_object() -> TestResult {
     let mut engine = Engine::start_with(Form::AllInOne, &[("STEPWELL_CELLS", "2")]).await?;
     let client = engine.client();
@@ -168,6 +209,7 @@ async fn a_single_number_that_was_changed_is_refused() -> TestResult {
         let why = "has 2 cells".replace('2', &after[..1]);
         let refused = [
             client.start("ten", &Value::Null, Some("k1"), 0).await?,
+            client.get("/api/workflows/ten/by-key/k1").await?,
             client.get("/api/executions").await?,
             client.get("/api/metrics").await?,
         ];

@@ -7,21 +7,25 @@ use crate::{
     Global,
     client::{Answer, Ask},
     failure::Result,
+    naming::RunName,
     words,
 };
 
 /// What these commands take.
 #[derive(Debug, Args)]
 pub struct Act {
-    /// The run's id.
+    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
     #[arg(value_name = "RUN")]
-    id: String,
+    run: RunName,
 }
 
 impl Act {
     /// Does it.
     pub fn run(self, global: &Global, what: &str) -> Result {
-        let answer = global.client()?.post(&["executions", &self.id, what], &Ask::default())?;
+        let client = global.client()?;
+        // Only this one of them has a route by key.
+        let run = if what == "cancel" { self.run } else { RunName::Id(self.run.id(&client)?) };
+        let answer = client.post(&run.path(&[what]), &Ask::default())?;
         tell(global, &answer);
         Ok(())
     }

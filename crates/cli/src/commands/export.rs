@@ -11,16 +11,17 @@ use crate::{
     Global,
     bars::Spinner,
     failure::{Failure, Result},
+    naming::RunName,
     words,
 };
 
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The run's id.
+    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
     #[arg(value_name = "RUN")]
-    id: String,
-    /// The file; RUN.json if left out. - is standard output.
+    run: RunName,
+    /// The file; the run's id with .json if left out. - is standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -40,8 +41,8 @@ impl Export {
     pub fn run(self, global: &Global) -> Result {
         let client = global.client()?;
         let spinner = Spinner::new("reading the journal");
-        let run = client.run(&self.id, 0)?;
-        let journal = client.journal(&self.id, true)?;
+        let run = self.run.show(&client)?;
+        let journal = client.journal(&run.value.id.to_string(), true)?;
         drop(spinner);
         let events = journal.raw.len();
         let whole = Whole {

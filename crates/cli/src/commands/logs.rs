@@ -12,6 +12,7 @@ use crate::{
     bars::Spinner,
     failure::Result,
     feed::{Event, Feed, News},
+    naming::RunName,
     telling::{self, Told},
     words,
 };
@@ -19,9 +20,9 @@ use crate::{
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Logs {
-    /// The run's id.
+    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
     #[arg(value_name = "RUN")]
-    id: String,
+    run: RunName,
     /// Go on with what it logs from now on, until it ends.
     #[arg(long, short)]
     follow: bool,
@@ -62,10 +63,11 @@ impl Logs {
         let client = global.client()?;
         let kinds = if self.chunks { "log,chunk" } else { "log" };
         let query = vec![("types", kinds.to_owned()), ("follow", self.follow.to_string())];
-        let path = ["executions", &self.id, "stream"];
+        let id = self.run.id(&client)?;
+        let path = ["executions", &id, "stream"];
         let mut feed = Feed::new(&client, &path, query).after(self.cursor.clone());
         let spinner = Spinner::new("its log");
-        let again = format!("stepwell logs {}", self.id);
+        let again = format!("stepwell logs {id}");
         let mut lines = 0;
         loop {
             let News::Event(event) = watch::next(&mut feed, &spinner, &again)? else { continue };

@@ -14,6 +14,7 @@ mod list;
 mod logs;
 mod namespaces;
 mod new;
+mod outbox;
 mod replay;
 mod restart;
 mod session;
@@ -81,6 +82,8 @@ pub enum Command {
     Session(session::Session),
     /// Show who did what to keys, settings and sessions, newest first.
     Audit(audit::Audit),
+    /// Show messages between runs that have not arrived, and send them again.
+    Outbox(outbox::Outbox),
     /// Say whose JSON Web Tokens are taken like keys.
     #[command(subcommand)]
     Issuers(issuers::Issuers),
@@ -118,6 +121,7 @@ impl Command {
             Self::Settings(command) => command.run(global),
             Self::Session(command) => command.run(global),
             Self::Audit(command) => command.run(global),
+            Self::Outbox(command) => command.run(global),
             Self::Issuers(command) => command.run(global),
             Self::Completions(command) => {
                 command.run();

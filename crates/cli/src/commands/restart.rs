@@ -4,14 +4,14 @@ use clap::Args;
 use stepwell_protocol::{Seq, rest};
 
 use super::act::tell;
-use crate::{Global, client::Ask, failure::Result};
+use crate::{Global, client::Ask, failure::Result, naming::RunName};
 
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Restart {
-    /// The run's id.
+    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
     #[arg(value_name = "RUN")]
-    id: String,
+    run: RunName,
     /// The step to go back to; without it, to the beginning.
     #[arg(long, value_name = "STEP")]
     from: Option<String>,
@@ -29,8 +29,9 @@ impl Restart {
         let from = self.from.map(|step| rest::StepName { step, occurrence: self.occurrence - 1 });
         let restart = rest::Restart { from, without_signal: self.without_signal.map(Seq) };
         let body = Some(serde_json::to_string(&restart).expect("names and numbers can be written as JSON"));
-        let answer =
-            global.client()?.post(&["executions", &self.id, "restart"], &Ask { body, ..Ask::default() })?;
+        let client = global.client()?;
+        let id = self.run.id(&client)?;
+        let answer = client.post(&["executions", &id, "restart"], &Ask { body, ..Ask::default() })?;
         tell(global, &answer);
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::{
     Global,
     client::Client,
     failure::Result,
+    naming::RunName,
     timeline::{Timeline, WIDTH},
     words,
 };
@@ -23,9 +24,9 @@ const SHOWN_MAX: usize = 300;
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// The run's id.
+    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
     #[arg(value_name = "RUN")]
-    id: String,
+    run: RunName,
 }
 
 /// All of it, with `--json`.
@@ -40,8 +41,8 @@ impl Show {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
         let client = global.client()?;
-        let run = client.run(&self.id, 0)?;
-        let journal = client.journal(&self.id, false)?;
+        let run = self.run.show(&client)?;
+        let journal = client.journal(&run.value.id.to_string(), false)?;
         if global.json {
             let whole = Whole { run: run.raw(), input: journal.input, events: journal.raw };
             anstream::println!("{}", serde_json::to_string(&whole).expect("it was read as JSON"));
@@ -87,6 +88,12 @@ fn heading(run: &RunView, input: Option<&Payload>) {
         "started",
         &format!("{}, {}{by}", words::date(run.created_at), words::distance(run.created_at, now)),
     );
+    if let Some(parent) = &run.parent {
+        field("parent", &parent.to_string());
+    }
+    if run.children > 0 {
+        field("children", &format!("{} that have not ended", run.children));
+    }
     if let Some(life) = &run.life {
         field("life", &words::life(life, now));
     }

@@ -8,15 +8,16 @@ use crate::{
     Global,
     client::{Answer, Ask},
     failure::Result,
+    naming::RunName,
     words,
 };
 
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Signal {
-    /// The run's id.
+    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
     #[arg(value_name = "RUN")]
-    id: String,
+    run: RunName,
     /// The signal's name.
     name: String,
     #[command(flatten)]
@@ -30,14 +31,14 @@ impl Signal {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
         let ask = Ask { body: self.value.json()?, idempotency_key: self.idempotency_key, ..Ask::default() };
-        let path = ["executions", &self.id, "signals", &self.name];
+        let path = self.run.path(&["signals", &self.name]);
         let answer: Answer<SignalReceipt> = global.client()?.post(&path, &ask)?;
         if global.json {
             anstream::println!("{}", answer.text);
         } else if answer.value.duplicate {
             anstream::println!("It was sent before; nothing changed.");
         } else {
-            anstream::println!("Sent. `stepwell watch {}` shows what comes of it.", self.id);
+            anstream::println!("Sent. `stepwell watch {}` shows what comes of it.", self.run);
             if let Some(warning) = &answer.value.warning {
                 anstream::eprintln!("warning: {}", words::plain(warning));
             }

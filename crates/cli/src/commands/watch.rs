@@ -18,6 +18,7 @@ use crate::{
     client::Client,
     failure::{Exit, Failure, Result},
     feed::{Event, Feed, News},
+    naming::RunName,
     telling, words,
 };
 
@@ -27,9 +28,10 @@ const TICK: Duration = Duration::from_secs(1);
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Watch {
-    /// The run's id; all runs, if left out: each change of a status, until Ctrl-C.
+    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with. If left out, all runs: each
+    /// change of a status, until Ctrl-C.
     #[arg(value_name = "RUN")]
-    id: Option<String>,
+    id: Option<RunName>,
     /// Go on after this event: the `id` of one that --json wrote.
     #[arg(long, value_name = "ID")]
     cursor: Option<String>,
@@ -49,8 +51,8 @@ impl Watch {
     pub fn run(self, global: &Global) -> Result {
         let client = global.client()?;
         match &self.id {
-            Some(id) => {
-                let run = client.run(id, 0)?.value;
+            Some(name) => {
+                let run = name.show(&client)?.value;
                 follow(global, &client, &run, self.cursor)
             }
             None => self.follow_all(global, &client),

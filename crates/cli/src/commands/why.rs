@@ -3,21 +3,22 @@
 use clap::Args;
 use stepwell_protocol::rest::Status;
 
-use crate::{Global, failure::Result, words};
+use crate::{Global, failure::Result, naming::RunName, words};
 
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Why {
-    /// The run's id.
+    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
     #[arg(value_name = "RUN")]
-    id: String,
+    run: RunName,
 }
 
 impl Why {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
         let client = global.client()?;
-        let answer = client.why(&self.id)?;
+        let id = self.run.id(&client)?;
+        let answer = client.why(&id)?;
         if global.json {
             anstream::println!("{}", answer.text);
             return Ok(());
@@ -25,11 +26,11 @@ impl Why {
         let (why, now) = (answer.value, words::now());
         anstream::println!("{}: {}", words::status(why.status), words::plain(&why.because));
         if why.status == Status::Failed
-            && let Some(error) = client.run(&self.id, 0)?.value.error
+            && let Some(error) = client.run(&id, 0)?.value.error
         {
             let code = error.code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
             anstream::println!("  error: {}{code}", words::plain(&error.message));
-            anstream::println!("  go on from the failed step: stepwell retry {}", self.id);
+            anstream::println!("  go on from the failed step: stepwell retry {id}");
         }
         for waits_for in &why.waits_for {
             let until = waits_for.until.map(|until| {
@@ -45,7 +46,7 @@ impl Why {
                     Some(expects) => format!(" VALUE, where VALUE is {}", words::plain(expects)),
                     None => " VALUE".to_owned(),
                 };
-                anstream::println!("  send it: stepwell signal {} {name}{value}", self.id);
+                anstream::println!("  send it: stepwell signal {id} {name}{value}");
             }
         }
         if let Some(life) = why.life {

@@ -5,6 +5,7 @@
 //!
 //! Only the processes that were started here are ever ended, and they end with this one, however that ends.
 
+mod exports;
 mod miniflare;
 mod workerd;
 
@@ -101,6 +102,9 @@ impl Serving {
 
     /// Takes over the bundles that were just built: what a later build leaves half done does not matter then.
     pub fn adopt(&self) -> Result {
+        private::create_folder(&self.folder())
+            .map_err(|error| Failure::local(format!("{}: {error}", self.folder().display())))?;
+        self.check_engine(&self.project.front.folder.join("build").join(MODULES[0]))?;
         for (name, worker) in self.project.named() {
             let folder = self.bundle(name);
             private::create_folder(&folder)

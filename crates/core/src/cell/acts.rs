@@ -8,7 +8,7 @@ use stepwell_protocol::{
     rest::{Act, Deed, Status, StepName},
 };
 
-use super::{Cell, Rows, Sought, rows::op_of};
+use super::{Cell, Rows, Sought, mail::is_detached, rows::op_of};
 use crate::{
     object::{Fault, Hosted as _},
     run::{Cut, Input, Run, Signal},
@@ -102,8 +102,15 @@ impl Cell {
         // Steps that failed side by side are all taken back: otherwise the workflow meets the other failures again.
         let is_beside = |seq: Seq| run.failed_since.is_some_and(|since| since <= seq);
         let (mut failed, mut cuts) = (BTreeMap::new(), Vec::new());
-        let mut last = None;
+        let (mut last, mut detached) = (None, Ok(false));
         each(rows, run, Sought::FailedSteps, Seq(0), |record| {
+            // Its failure is none of the run's.
+            if let Event::ChildFinished { invoked, .. } = &record.event {
+                detached = is_detached(rows, run, *invoked);
+                if !matches!(detached, Ok(false)) {
+                    return;
+                }
+            }
             if let Event::StepFinished { op, .. } | Event::ChildFinished { op, .. } = record.event {
                 if !last.is_some_and(is_beside) {
                     failed.clear();
@@ -112,6 +119,7 @@ impl Cell {
                 last = Some(record.seq);
             }
         })?;
+        detached?;
         // Their earlier attempts too, one by one: what happened beside them still counts.
         let mut cut = |record: Record| {
             if op_of(&record.event).and_then(|op| failed.get(op)).is_some_and(|seq| record.seq <= *seq) {

@@ -42,6 +42,22 @@ impl Cell {
         }
     }
 
+    /// The number of the run that a key has started here, whatever the run was started with; nothing, if there is none.
+    /// Writes nothing, so it decides nothing about the key.
+    pub fn find_key<R: Rows>(&self, rows: &R, key: &str) -> Result<Option<u64>, Fault<R::Error>> {
+        let number = match rows.key(key).map_err(Fault::Storage)? {
+            None => return Ok(None),
+            Some(StoredKey::Moved(place)) => return Err(Fault::Moved(place)),
+            Some(StoredKey::Run(run)) => run.number,
+        };
+        match self.kept(rows, number) {
+            Ok(run) => Ok(run.map(|_| number)),
+            // It is there: whoever asks for it is told what is wrong with it.
+            Err(Fault::Rejected(problem)) if problem.code == Code::RunUnreadable => Ok(Some(number)),
+            Err(fault) => Err(fault),
+        }
+    }
+
     /// The run that a key has started here.
     pub(super) fn keyed<R: Rows>(&self, rows: &R, key: &KeyRow) -> Result<Option<Run>, Fault<R::Error>> {
         let StoredRun { number, fingerprint } = match rows.key(&key.key).map_err(Fault::Storage)? {

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use stepwell_protocol::{
-    Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, RunId, Seq, Timestamp,
+    Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, Problem, RunId, Seq, Timestamp,
     rest::{Act, Deed},
 };
 
@@ -163,7 +163,7 @@ impl Cell {
                     Input::ChildFinished { op, invoked, run: None, outcome, slot }
                 })
             }
-            Delivery::Arrived(Receipt::Started { run }) if is_detached(&sent.message) => {
+            Delivery::Arrived(Receipt::Started { run }) if starts_detached(&sent.message) => {
                 let abandoned = matches!(&sent.message, Message::Start { parent, .. } if parent.abandoned);
                 self.conclude(rows, now, sent, |(op, invoked), slot| Input::ChildStarted {
                     op,
@@ -187,6 +187,23 @@ impl Cell {
         }
         self.dispatch(rows, now);
         result
+    }
+
+    /// A person wants a letter to be sent again. Says whether it was dead.
+    pub fn redeliver<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        letter: u64,
+    ) -> Result<bool, Fault<R::Error>> {
+        let now = self.now(clock);
+        let Some(was_dead) = rows.revive_letter(letter, now).map_err(Fault::Storage)? else {
+            let detail = "There is no letter of this name: it has arrived, or never was.";
+            return Err(Problem::new(Code::LetterNotFound, detail).into());
+        };
+        self.object.outbox().hurry();
+        self.dispatch(rows, now);
+        Ok(was_dead)
     }
 
     fn bury_if<R: Rows>(&mut self, rows: &R, letter: u64, is_dead: bool) -> Result<(), Fault<R::Error>> {
@@ -369,7 +386,7 @@ fn outcome_of(entry: &Entry) -> Option<Outcome> {
     }
 }
 
-fn is_detached(message: &Message) -> bool {
+fn starts_detached(message: &Message) -> bool {
     matches!(message, Message::Start { invocation, .. } if invocation.detached)
 }
 
@@ -387,6 +404,14 @@ fn close_at(at: Seq, event: &Event, seq: Seq) -> Option<(Place, OnClose)> {
     } else {
         None
     }
+}
+
+/// Whether a run does not wait for the child of an invocation.
+pub(super) fn is_detached<R: Rows>(rows: &R, run: &Run, invoked: Seq) -> Result<bool, Fault<R::Error>> {
+    let before = Seq(invoked.0.saturating_sub(1));
+    let found = rows.find(run.id.number, &Sought::Any, before).map_err(Fault::Storage)?;
+    let event = found.first().filter(|record| record.seq == invoked).map(|record| &record.event);
+    Ok(matches!(event, Some(Event::ChildInvoked { detached: true, .. })))
 }
 
 /// Where the child of an invocation is, and what becomes of it.

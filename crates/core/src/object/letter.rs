@@ -3,7 +3,7 @@
 //! A message is idempotent by what it is about: it may come twice, late, and in any order.
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Invocation, Outcome, Parent, RunId, Seq, Timestamp};
+use stepwell_protocol::{Invocation, Outcome, Parent, RunId, Seq, Timestamp, outbox::MessageHead};
 
 use super::Address;
 
@@ -81,6 +81,11 @@ impl Message {
             Self::Ended { run, .. } => run,
             Self::Cancel { parent, .. } => parent,
         }
+    }
+
+    /// What people see of it.
+    pub fn head(&self, to: &Address) -> MessageHead {
+        MessageHead { what: self.as_str().to_owned(), from: self.from().clone(), to: to.to_string() }
     }
 
     /// More or less the bytes that it takes.

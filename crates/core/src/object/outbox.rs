@@ -62,6 +62,10 @@ pub trait Letters {
 
     /// Lays a letter aside: nobody sends it any more before a person says so.
     fn bury_letter(&self, id: u64) -> Result<(), Self::Error>;
+
+    /// Lets a dead letter be sent again, as if it were written now. Says whether there is one of this number that was dead;
+    /// nothing if there is none at all.
+    fn revive_letter(&self, id: u64, now: Timestamp) -> Result<Option<bool>, Self::Error>;
 }
 
 /// A letter without what it says.
@@ -399,6 +403,15 @@ impl Outbox {
             self.in_flight -= in_flight - peer.in_flight.len();
             self.known -= before - peer.waiting.len() - peer.in_flight.len();
         }
+    }
+
+    /// Nothing waits for its time any more.
+    pub fn hurry(&mut self) {
+        for peer in self.peers.values_mut() {
+            (peer.failures, peer.not_before) = (0, Timestamp::default());
+            peer.waiting.iter_mut().for_each(|waiting| waiting.not_before = Timestamp::default());
+        }
+        self.look_again();
     }
 
     /// A dead letter shall be sent again, or any other may have come: all rows are looked at.

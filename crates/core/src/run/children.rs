@@ -65,7 +65,9 @@ impl Children {
     /// Keeps only those that fit.
     pub(super) fn retain(&mut self, fits: impl Fn(Seq) -> bool) {
         let gone: Vec<_> = self.iter().filter(|seq| !fits(*seq)).collect();
-        gone.into_iter().for_each(|seq| self.remove(seq));
+        for seq in gone {
+            self.remove(seq);
+        }
     }
 
     /// Removes all.
@@ -136,7 +138,9 @@ impl Run {
 
     /// It has let go of these.
     pub(super) fn let_go(&mut self, children: &[Seq]) {
-        children.iter().for_each(|seq| self.children.remove(*seq));
+        for seq in children {
+            self.children.remove(*seq);
+        }
     }
 
     /// A child that the run does not wait for is started.
@@ -237,7 +241,9 @@ mod tests {
     #[test]
     fn children_are_there_from_their_invocation_to_their_end() {
         let mut children = Children::default();
-        [3, 4, 5, 9, 10].into_iter().for_each(|seq| children.push(Seq(seq)));
+        for seq in [3, 4, 5, 9, 10] {
+            children.push(Seq(seq));
+        }
         assert_eq!(serde_json::to_string(&children).expect("JSON"), "[[3,5],[9,10]]");
         for (gone, left) in [(4, vec![3, 5, 9, 10]), (10, vec![3, 5, 9]), (4, vec![3, 5, 9]), (3, vec![5, 9])]
         {

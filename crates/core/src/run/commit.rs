@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Op, Outcome, Place, Problem, Record, Seq, Shape, Timestamp,
+    Code, Epoch, Event, Invocation, Op, Outcome, Place, Problem, Record, Seq, Shape, Timestamp,
     program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Retry, Since, Then},
 };
 
@@ -121,27 +121,7 @@ impl Run {
             turn: commit.turn,
             erred,
         };
-        let (mut homes, mut invoked, mut children) = (homes.into_iter(), Vec::new(), self.children.count());
-        let mut entries: Vec<_> = commit
-            .commands
-            .into_iter()
-            .zip((self.head.0 + 1..).map(Seq))
-            .map(|(command, seq)| {
-                let event = if let Command::ChildInvoked { op, invocation } = command {
-                    let to = homes.next().unwrap_or_else(|| self.id.place.clone());
-                    let event = self.invoke(op, &invocation, to, seq, children);
-                    if matches!(event, Event::ChildInvoked { .. }) {
-                        children += 1;
-                        invoked.push((seq, invocation));
-                    }
-                    event
-                } else {
-                    self.event(now, command)
-                };
-                let record = Record { seq, at: recorded_at, event };
-                Entry::Recorded { record, mark: (seq == through).then_some(mark) }
-            })
-            .collect();
+        let (mut entries, invoked) = self.record(now, recorded_at, commit.commands, homes, mark);
         // Whoever is heard of is alive.
         if self.is_leased() {
             entries.push(leased(now));
@@ -223,7 +203,38 @@ impl Run {
         if unread < self.inbox.unread && entries.iter().any(Entry::is_stored) {
             entries.push(Entry::SignalsRead { unread });
         }
-        self.within_its_row(now, Decision { entries, effects, reply, invoked })
+        self.within_its_row(now, Decision { entries, effects, invoked, reply })
+    }
+
+    /// What its commands become in the journal, and what of them has to be started elsewhere. The last one has the mark.
+    fn record(
+        &self,
+        now: Timestamp,
+        recorded_at: Timestamp,
+        commands: Vec<Command>,
+        homes: Vec<Place>,
+        mark: Mark,
+    ) -> (Vec<Entry>, Vec<(Seq, Box<Invocation>)>) {
+        let last = commands.len().saturating_sub(1);
+        let (mut homes, mut invoked, mut children) = (homes.into_iter(), Vec::new(), self.children.count());
+        let entries = commands.into_iter().enumerate().zip((self.head.0 + 1..).map(Seq));
+        let entries = entries.map(|((index, command), seq)| {
+            let event = if let Command::ChildInvoked { op, invocation } = command {
+                let to = homes.next().unwrap_or_else(|| self.id.place.clone());
+                let event = self.invoke(op, &invocation, to, seq, children);
+                if matches!(event, Event::ChildInvoked { .. }) {
+                    children += 1;
+                    invoked.push((seq, invocation));
+                }
+                event
+            } else {
+                self.event(now, command)
+            };
+            let record = Record { seq, at: recorded_at, event };
+            Entry::Recorded { record, mark: (index == last).then_some(mark) }
+        });
+        let entries = entries.collect();
+        (entries, invoked)
     }
 
     /// What a program says beside its steps. `unheard` is what it waits for with a new patch, if that cannot be recorded

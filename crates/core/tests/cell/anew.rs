@@ -1,7 +1,7 @@
 //! Runs that begin anew in a cell: what they are called with, what they cost, and how what they leave behind goes.
 
 use stepwell_core::{
-    cell::{Action, Cell, DELETE_SLICE, Slice},
+    cell::{Action, Cell, DELETE_SLICE, KeyRow, NewRun, Slice},
     object::Machine as _,
     run::{CallEnd, Signal},
 };
@@ -212,10 +212,13 @@ fn a_run_with_lives_is_deleted_like_any_other() {
     let (mut bench, _) = Bench::new();
     bench.rows = Memory::default();
     bench.cell = Cell::new(1);
-    let new = stepwell_core::cell::NewRun { retention_ms: Some(1_000), ..new_run(None) };
+    let key = KeyRow { key: "k".into(), fingerprint: "f".into() };
+    let new = NewRun { retention_ms: Some(1_000), key: Some(key), ..new_run(None) };
     bench.cell.start(&bench.rows, at(0), new).expect("it is accepted");
     bench.commit(steps(30), anew(1, vec![]));
     bench.next();
+    let found = bench.cell.find_key(&bench.rows, "k").expect("the rows can be read");
+    assert_eq!(found, Some(1), "its key is that of all its lives");
     bench.commit(steps(5), Then::Complete { output: Payload::null() });
     while bench.rows.runs() > 0 {
         bench.alarm();

@@ -366,6 +366,31 @@ fn what_is_taken_back_is_another_child_the_next_time() {
 }
 
 #[test]
+fn a_retry_invokes_the_child_that_failed_again_and_leaves_detached_ones_alone() {
+    let (mut two, parent, sends) = waiting(invocation());
+    two.post(sends, 0);
+    let fail = || Then::Fail { failure: stepwell_protocol::Failure::terminal("no") };
+    let (cell, child) = two.child(&parent.id, 1).expect("it is started");
+    let ended = two.report(cell, child.id.number, vec![], fail());
+    two.post(ended, cell);
+    // Beside it, a detached child that fails later than the run itself goes on.
+    let detached = Invocation { detached: true, ..invocation() };
+    let sends = two.report(0, 1, vec![invoke(1, detached)], Then::Continue { open: None });
+    two.post(sends, 0);
+    let at = two.rows[0].get(1).children.iter().last().expect("it is open");
+    let (cell, beside) = two.child(&parent.id, at.0).expect("it is started");
+    let ended = two.report(cell, beside.id.number, vec![], fail());
+    two.post(ended, cell);
+    assert_eq!(two.finished(1).len(), 2);
+    two.report(0, 1, vec![], fail());
+    let clock = two.clock();
+    two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Retry).expect("it has failed");
+    let run = two.rows[0].get(1);
+    assert!(!run.counts(Seq(1)), "the child that failed is invoked again");
+    assert!(run.counts(at), "the other is not");
+}
+
+#[test]
 fn a_message_that_does_not_arrive_in_six_days_is_dead_and_visibly_there() {
     let (mut two, _, mut sends) = waiting(invocation());
     let mut tries = 0;
@@ -381,6 +406,13 @@ fn a_message_that_does_not_arrive_in_six_days_is_dead_and_visibly_there() {
     assert_eq!(two.letters(), 1, "it is still there");
     assert!(two.rows[0].letters(0, 10).expect("readable").is_empty());
     assert!(two.alarm(0, 60_000).is_empty(), "and is not sent any more");
+    let clock = two.clock();
+    assert!(two.cells[0].redeliver(&two.rows[0], clock, 1).expect("it is there"), "it was dead");
+    let sends = two.sends(0);
+    assert_eq!(sends.len(), 1);
+    two.post(sends, 0);
+    assert_eq!((two.letters(), two.runs()), (0, 2));
+    assert!(two.cells[0].redeliver(&two.rows[0], clock, 1).is_err(), "it has arrived");
 }
 
 #[test]

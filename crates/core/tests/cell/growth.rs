@@ -1,13 +1,13 @@
 //! Keyed starts while a pool grows: Workers with older and newer settings at once, in any order, each of which
-//! may die between any two of its calls. A key never gets a second run.
+//! may die between any two of its calls. A key never gets a second run, and whoever looks for it finds that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use stepwell_core::{
-    cell::{Cell, KeyRow, NewRun, Reserved, StoredKey},
+    cell::{Cell, KeyRow, NewRun, Reserved, Rows, StoredKey},
     object::{Fault, Hosted as _},
-    pools::{Ask, Pool, Walk},
+    pools::{Ask, Pool, Search, Walk},
 };
 use stepwell_protocol::{Code, Place, RunId, Timestamp};
 
@@ -56,6 +56,26 @@ impl World {
         }
     }
 
+    /// Asks the next cell whether it has the run of a key. Nothing, if the search goes on.
+    #[expect(clippy::option_option, reason = "the search goes on, or ends with a run, or without")]
+    fn look(&self, search: &mut Search<'_>, key: &str) -> Option<Option<RunId>> {
+        let nobody = (Memory::default(), None);
+        let (rows, cell) = self.cells.get(search.at()).unwrap_or(&nobody);
+        let idle = Cell::new(4);
+        let goes_on = match cell.as_ref().unwrap_or(&idle).find_key(rows, key) {
+            Ok(Some(number)) => return Some(Some(rows.get(number).id)),
+            Ok(None) => search.not_here(),
+            Err(Fault::Moved(place)) => search.sent_on(place).expect("it leads on"),
+            Err(fault) => panic!("{fault:?}"),
+        };
+        (!goes_on).then_some(None)
+    }
+
+    /// What each cell knows of a key.
+    fn known(&self, key: &str) -> Vec<Option<StoredKey>> {
+        self.cells.values().map(|(rows, _)| Rows::key(rows, key).expect("it can be read")).collect()
+    }
+
     /// An instance is lost; its rows stay.
     fn reset(&mut self, index: usize) {
         if let Some((_, cell)) = self.cells.values_mut().nth(index) {
@@ -72,6 +92,14 @@ impl World {
 struct Start<'a> {
     key: KeyRow,
     walk: Walk<'a>,
+}
+
+/// A search under way in a Worker.
+struct Look<'a> {
+    key: String,
+    search: Search<'a>,
+    /// The run that somebody was told of before the search began.
+    wanted: Option<RunId>,
 }
 
 fn pool(text: &str) -> Pool {
@@ -98,6 +126,10 @@ enum Happens {
     Dies(usize),
     /// A cell's instance is lost.
     Resets(usize),
+    /// Somebody looks for the run of a key, at a Worker of one of the deployments.
+    Seeks { key: usize, deployment: usize },
+    /// A Worker that looks for one makes its next call.
+    Looks(usize),
 }
 
 fn happens() -> impl Strategy<Value = Happens> {
@@ -109,6 +141,8 @@ fn happens() -> impl Strategy<Value = Happens> {
         10 => (0..8_usize).prop_map(Happens::Calls),
         2 => (0..8_usize).prop_map(Happens::Dies),
         1 => (0..10_usize).prop_map(Happens::Resets),
+        3 => (0..3_usize, 0..3_usize).prop_map(|(key, deployment)| Happens::Seeks { key, deployment }),
+        6 => (0..8_usize).prop_map(Happens::Looks),
     ]
 }
 
@@ -122,7 +156,7 @@ proptest! {
         let pools = DEPLOYMENTS.map(pool);
         let (mut world, mut under_way) = (World::default(), Vec::<Start<'_>>::new());
         let mut answers: BTreeMap<String, BTreeSet<RunId>> = BTreeMap::new();
-        let mut arrived = BTreeSet::new();
+        let (mut arrived, mut looking) = (BTreeSet::new(), Vec::<Look<'_>>::new());
         let now = Timestamp::from_millis(1_800_000_000_000);
         for event in script {
             match event {
@@ -150,7 +184,26 @@ proptest! {
                     world.ask(&start.walk.ask(), &start.key);
                 }
                 Happens::Resets(index) => world.reset(index),
-                Happens::Calls(_) | Happens::Dies(_) => {}
+                Happens::Seeks { key, deployment } => {
+                    let search = Search::new(&pools[deployment], hash(key), now, 30);
+                    let key = key_row(key, 0).key;
+                    let wanted = answers.get(&key).and_then(|runs| runs.first().cloned());
+                    looking.push(Look { key, search, wanted });
+                }
+                Happens::Looks(index) if index < looking.len() => {
+                    let Look { key, search, wanted } = &mut looking[index];
+                    let before = world.known(key);
+                    let Some(found) = world.look(search, key) else { continue };
+                    prop_assert_eq!(&before, &world.known(key), "a search leaves nothing behind");
+                    if let Some(wanted) = wanted {
+                        prop_assert_eq!(found.as_ref(), Some(&*wanted));
+                    }
+                    if let Some(found) = found {
+                        answers.entry(key.clone()).or_default().insert(found);
+                    }
+                    looking.remove(index);
+                }
+                Happens::Calls(_) | Happens::Dies(_) | Happens::Looks(_) => {}
             }
         }
         // Whoever got no answer asks again, by any deployment, and so completes what was left half done.
@@ -177,6 +230,15 @@ proptest! {
         }
         for (key, runs) in &answers {
             prop_assert_eq!(runs.len(), 1, "key {} gave {:?}", key, runs);
+        }
+        for key in 0..3 {
+            let text = key_row(key, 0).key;
+            for pool in &pools {
+                let mut search = Search::new(pool, hash(key), now, 30);
+                let found = (0..STEPS_MAX).find_map(|_| world.look(&mut search, &text));
+                let wanted = answers.get(&text).and_then(|runs| runs.first());
+                prop_assert_eq!(found.as_ref().map(Option::as_ref), Some(wanted), "key {}", text);
+            }
         }
         prop_assert_eq!(answers.len(), decided.len());
         prop_assert_eq!(world.runs(), decided.len());
@@ -210,5 +272,25 @@ fn a_key_that_has_a_run_is_not_sent_on() {
     assert_eq!(world.ask(&again, &key), Told::Run(run.clone()));
     assert_eq!(world.ask(&again, &key_row(0, 1)), Told::Refused(Code::IdempotencyKeyReused));
     let rows = &world.cells[&run.place].0;
-    assert!(matches!(stepwell_core::cell::Rows::key(rows, "k0"), Ok(Some(StoredKey::Run(_)))));
+    assert!(matches!(Rows::key(rows, "k0"), Ok(Some(StoredKey::Run(_)))));
+}
+
+#[test]
+fn a_run_that_outlives_the_memory_of_keys_is_found_until_its_key_has_started_another() {
+    let (old, new) = (pool("2"), pool("2,3@2026-12-01"));
+    let (mut world, key) = (World::default(), key_row(0, 0));
+    let late = Timestamp::from_millis(1_900_000_000_000);
+    let find = |world: &World| {
+        let mut search = Search::new(&new, hash(0), late, 30);
+        (0..STEPS_MAX).find_map(|_| world.look(&mut search, &key.key)).expect("it ends")
+    };
+    let Told::Run(first) = world.ask(&Walk::new(&old, hash(0), at(0), 30).ask(), &key) else {
+        panic!("no run")
+    };
+    assert_eq!(find(&world), Some(first.clone()), "starts do not ask its cell any more");
+    let Told::Run(second) = world.ask(&Walk::new(&new, hash(0), late, 30).ask(), &key) else {
+        panic!("no run")
+    };
+    assert_ne!(first, second);
+    assert_eq!(find(&world), Some(second));
 }

@@ -146,6 +146,15 @@ impl Letters for Memory {
         Ok(())
     }
 
+    fn revive_letter(&self, id: u64, now: Timestamp) -> Result<Option<bool>, Failed> {
+        Ok(self.letters.borrow_mut().get_mut(&id).map(|(letter, is_dead)| {
+            if *is_dead {
+                letter.posted_at = now;
+            }
+            std::mem::take(is_dead)
+        }))
+    }
+
     fn bury_letter(&self, id: u64) -> Result<(), Failed> {
         if let Some((_, is_dead)) = self.letters.borrow_mut().get_mut(&id) {
             *is_dead = true;

@@ -48,6 +48,10 @@ impl Bench {
         id
     }
 
+    fn found(&self, key: &str) -> Option<u64> {
+        self.cell.find_key(&self.rows, key).expect("the rows can be read")
+    }
+
     fn is_there(&self, id: &RunId) -> bool {
         match self.cell.find(&self.rows, id) {
             Ok(_) => true,
@@ -123,9 +127,12 @@ fn a_key_is_free_again_when_its_run_is_gone_even_while_that_is_being_deleted() {
     let events = u32::try_from(2 * DELETE_SLICE.rows).expect("small");
     let old = bench.ended(0, events, Some(KEPT_MS), Some("k"));
     assert_eq!(bench.start(5, None, Some("k")), old);
+    assert_eq!(bench.found("k"), Some(old.number));
     bench.alarm(KEPT_MS);
+    assert_eq!((bench.rows.runs(), bench.found("k")), (1, None), "nobody finds it by its key either");
     let new = bench.start(KEPT_MS, None, Some("k"));
     assert_ne!(new, old);
+    assert_eq!(bench.found("k"), Some(new.number));
     let mut now = KEPT_MS;
     while bench.rows.runs() > 1 {
         now += 1;

@@ -1,7 +1,7 @@
 //! Runs whose rows cannot be read: set aside, in nobody's way.
 
 use stepwell_core::{
-    cell::{ALARM_SLICE, Action, Cell, LOOK_AT_UNREADABLE_MS},
+    cell::{ALARM_SLICE, Action, Cell, KeyRow, LOOK_AT_UNREADABLE_MS, NewRun},
     object::{Fault, Hosted as _, Machine as _},
     run::CallEnd,
 };
@@ -153,4 +153,16 @@ fn an_expired_run_that_cannot_be_read_keeps_no_other_from_being_deleted() {
     rows.damaged.borrow_mut().insert(1);
     cell.alarm(&rows, at(10_000)).expect("one row is not the storage");
     assert_eq!(rows.runs(), 1, "only the one that cannot be read is left");
+}
+
+#[test]
+fn a_run_that_cannot_be_read_is_found_by_its_key() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(1));
+    let key = KeyRow { key: "k".into(), fingerprint: "f".into() };
+    let new = NewRun { key: Some(key), ..new_run(None) };
+    let id = cell.start(&rows, at(0), new).expect("it is accepted").run.id;
+    rows.damaged.borrow_mut().insert(id.number);
+    let fresh = Cell::new(1);
+    assert_eq!(fresh.find_key(&rows, "k").expect("its key can be read"), Some(id.number));
+    assert_eq!(code(fresh.find(&rows, &id)), Code::RunUnreadable);
 }

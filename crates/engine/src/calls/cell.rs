@@ -72,6 +72,15 @@ pub enum Operation {
         /// How long the caller waits for the end of the run, if there is one.
         wait_ms: u64,
     },
+    /// Do something to the run that a key has started here.
+    ByKey {
+        /// The workflow that the key belongs to.
+        workflow: String,
+        /// The idempotency key, as the caller knows it.
+        key: String,
+        /// What.
+        ask: ByKey,
+    },
     /// Show a run.
     Get {
         /// Its number.
@@ -165,6 +174,18 @@ pub enum Operation {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ids: Option<Vec<String>>,
     },
+    /// Show what has not arrived of what this cell has written.
+    ShowOutbox {
+        /// Whether only what nobody sends any more.
+        only_dead: bool,
+        /// How many letters at the most.
+        limit: u32,
+    },
+    /// Send a letter again.
+    Redeliver {
+        /// Its number.
+        letter: u64,
+    },
     /// Take what another cell has written.
     Receive {
         /// What it says.
@@ -208,6 +229,33 @@ pub struct Start {
     pub is_strict: bool,
     /// How long the caller waits for the end.
     pub wait_ms: u64,
+}
+
+/// What is done to a run that is known by its key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ByKey {
+    /// Show it.
+    Get {
+        /// How long the caller waits for the end.
+        wait_ms: u64,
+    },
+    /// Send it a signal.
+    Signal {
+        /// The signal's name.
+        name: String,
+        /// The sender's id for it.
+        id: Option<String>,
+        /// Drawn once for each client request: a call that is delivered again is known by it.
+        nonce: Option<String>,
+        /// What comes with it.
+        payload: Payload,
+    },
+    /// Do something to it.
+    Act {
+        /// What.
+        action: Action,
+    },
 }
 
 /// What somebody wants to follow.
@@ -287,11 +335,14 @@ impl Operation {
             | Self::KeepSweep { .. }
             | Self::Start(_)
             | Self::Reserve { .. }
+            | Self::ByKey { .. }
             | Self::List { .. }
             | Self::Count
             | Self::ActOnAll { .. }
             | Self::Follow { follow: Follow::Cell { .. } }
             | Self::ForgetKeys { .. }
+            | Self::ShowOutbox { .. }
+            | Self::Redeliver { .. }
             | Self::Receive { .. }
             | Self::Consume { .. } => None,
         }
@@ -302,6 +353,7 @@ impl Operation {
         match self {
             Self::Start(_)
             | Self::Reserve { .. }
+            | Self::ByKey { .. }
             | Self::List { .. }
             | Self::ActOnAll { .. }
             | Self::Count => true,
@@ -315,6 +367,8 @@ impl Operation {
             | Self::Act { .. }
             | Self::Follow { .. }
             | Self::ForgetKeys { .. }
+            | Self::ShowOutbox { .. }
+            | Self::Redeliver { .. }
             | Self::Receive { .. }
             | Self::Consume { .. } => false,
         }
@@ -322,12 +376,19 @@ impl Operation {
 
     /// The workflow that it names.
     pub fn workflow(&self) -> Option<&str> {
-        if let Self::Start(start) = self { Some(&start.workflow) } else { None }
+        if let Self::Start(Start { workflow, .. }) | Self::ByKey { workflow, .. } = self {
+            Some(workflow)
+        } else {
+            None
+        }
     }
 
     /// How many bytes of a payload come with it.
     pub fn payload_bytes(&self) -> usize {
-        if let Self::Start(Start { input: payload, .. }) | Self::Signal { payload, .. } = self {
+        if let Self::Start(Start { input: payload, .. })
+        | Self::Signal { payload, .. }
+        | Self::ByKey { ask: ByKey::Signal { payload, .. }, .. } = self
+        {
             payload.text().len()
         } else {
             0

@@ -7,7 +7,7 @@ use stepwell_core::{
     cell::Chance,
     object::{ANSWER_MS, Delivery, Message, Receipt, Sending},
 };
-use stepwell_protocol::{Code, Place, Problem, RunId};
+use stepwell_protocol::{Code, Place, Problem, RunId, outbox::Redelivery};
 use wasm_bindgen::JsValue;
 use worker::Delay;
 
@@ -68,6 +68,12 @@ impl Host {
         let place: Place = to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
         let operation = Operation::Receive { message: sending.message.clone() };
         object::ask(&self.env, to, &Call::new(&to.namespace, &place, None, operation)).await
+    }
+
+    /// A person wants a letter to be sent again.
+    pub(super) fn redeliver(self: &Rc<Self>, place: &Place, letter: u64) -> Result<Answered, Fault> {
+        let was_dead = self.turn(|machine, store, now| Ok(machine.redeliver(store, now, letter)?))?;
+        Ok(Answered::new(200, &Redelivery { letter: format!("{place}-{letter}"), was_dead }))
     }
 
     /// Another cell has written.

@@ -6,7 +6,7 @@ use futures::future::{Either, select};
 use stepwell_core::{
     access::{Grant, ROOT},
     bulk::{Acted, Fate},
-    cell::{Action, KeyRow, NewRun, Reserved, Rows as _, Started, no_such_run, settled},
+    cell::{Action, KeyRow, NewRun, Reserved, Rows as _, Started, no_such_run, scoped_key, settled},
     run::{Run, Signal},
 };
 use stepwell_protocol::{
@@ -19,7 +19,7 @@ use worker::Delay;
 
 use super::Host;
 use crate::{
-    calls::cell::{Call, CountedRuns, Moved, Operation, Start, fingerprint},
+    calls::cell::{ByKey, Call, CountedRuns, Moved, Operation, Start, fingerprint},
     object::{Answered, Answering, Fault, StoreError},
     runtime,
 };
@@ -30,7 +30,12 @@ fn moved(to: &Place) -> Answered {
 }
 
 fn started(run: &RunView) -> Answered {
-    Answered { location: Some(format!("/api/executions/{}", run.id)), ..Answered::new(201, run) }
+    Answered { location: Some(address_of(&run.id)), ..Answered::new(201, run) }
+}
+
+/// A run's own address.
+fn address_of(id: &RunId) -> String {
+    format!("/api/executions/{id}")
 }
 
 impl Host {
@@ -50,6 +55,7 @@ impl Host {
         })
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
         let place = call.place();
         let grant = self.enter(&call, &place).await?;
@@ -108,6 +114,9 @@ impl Host {
             Operation::Reserve { key, fingerprint, to, wait_ms } => {
                 self.reserve(&namespace, &place, &KeyRow { key, fingerprint }, &to, wait_ms).await
             }
+            Operation::ByKey { workflow, key, ask } => {
+                self.by_key(grant.as_deref(), &scoped_key(&workflow, &key), ask).await
+            }
             Operation::Get { number, suffix, wait_ms } => {
                 self.show(&RunId { place, number, suffix }, wait_ms).await
             }
@@ -143,9 +152,37 @@ impl Host {
                 Err(Problem::new(Code::Internal, "A stream is opened with a socket, and no other way.")
                     .into())
             }
+            Operation::ShowOutbox { only_dead, limit } => {
+                Ok(Answered::new(200, &self.store.show_outbox(&place, only_dead, limit)?))
+            }
+            Operation::Redeliver { letter } => self.redeliver(&place, letter),
             Operation::Receive { message } => self.receive(&namespace, place, message),
             Operation::Consume { ask } => self.answer_consumer(ask).await,
         }
+    }
+
+    /// The same to the run that a key has started here as to one that is named by its id.
+    async fn by_key(
+        self: &Rc<Self>,
+        grant: Option<&Grant>,
+        key: &str,
+        ask: ByKey,
+    ) -> Result<Answered, Fault> {
+        let number = self.machine.borrow().find_key(&self.store, key)?;
+        let found = match number {
+            Some(number) => self.store.ids(&[number])?.pop(),
+            None => None,
+        };
+        let id = found.ok_or_else(no_such_run::<StoreError>)?;
+        let answered = match ask {
+            ByKey::Get { wait_ms } => self.show(&id, wait_ms).await?,
+            ByKey::Signal { name, id: known_as, nonce, payload } => {
+                let by = grant.map(|grant| grant.actor.clone());
+                return self.signal(&id, Signal { name, id: known_as, nonce, payload, by });
+            }
+            ByKey::Act { action } => self.act_as(grant, &id, action)?,
+        };
+        Ok(Answered { location: Some(address_of(&id)), ..answered })
     }
 
     async fn show(self: &Rc<Self>, id: &RunId, wait_ms: u64) -> Result<Answered, Fault> {

@@ -204,7 +204,7 @@ impl Store {
         for (index, entry) in entries.iter().enumerate() {
             if let Some(record) = entry.record() {
                 let trailer = (Some(index) == last).then(|| run.trailer());
-                self.insert_record(run.id.number, record, trailer)?;
+                self.insert_record(run.id.number, record, trailer.as_ref())?;
             } else if let Entry::SignalNoted(nonce) = entry {
                 self.insert_signal(run.id.number, nonce)?;
             } else if let Entry::Completed { output, .. } = entry {
@@ -236,8 +236,8 @@ impl Store {
         }
     }
 
-    fn insert_record(&self, run: u64, record: &Record, trailer: Option<Trailer>) -> Result<(), StoreError> {
-        let mark = trailer.as_ref().map(json);
+    fn insert_record(&self, run: u64, record: &Record, trailer: Option<&Trailer>) -> Result<(), StoreError> {
+        let mark = trailer.map(json);
         let (event, place) = (json(&record.event), (record.seq, record.at));
         let query = "INSERT INTO journal VALUES(?, ?, ?, ?, ?)";
         self.tables.insert_record(query, run, place, &event, mark.as_deref())?;
@@ -441,6 +441,9 @@ impl Rows for Store {
     }
 
     fn key(&self, key: &str) -> Result<Option<StoredKey>, StoreError> {
+        if !self.has_schema()? {
+            return Ok(None);
+        }
         let rows = self.tables.rows("SELECT run, fingerprint FROM keys WHERE key = ?", &[key.into()])?;
         rows.first()
             .map(|row| {

@@ -13,7 +13,7 @@ use crate::settings::Deployment;
 const ALLOWED_HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id, prefer";
 
 /// The headers of an answer that a page may read, besides those that need no leave.
-const EXPOSED_HEADERS: &str = "location, retry-after";
+const EXPOSED_HEADERS: &str = "content-location, location, retry-after";
 
 /// How long a browser may remember what it was allowed, in seconds.
 const REMEMBERED_S: &str = "600";

@@ -4,8 +4,8 @@
 use stepwell_protocol::routes::Route;
 
 use super::{
-    audit, described, error::Refusal, front::Front, issuers, keys, list, namespaces, overview,
-    request::Incoming, response::Response, runs, sessions, settings, starts, streams,
+    audit, by_key, described, error::Refusal, front::Front, issuers, keys, list, namespaces, outbox,
+    overview, request::Incoming, response::Response, runs, sessions, settings, starts, streams,
 };
 
 /// Answers a request by its route.
@@ -28,6 +28,11 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::RetryRun => runs::retry(front, &name("id")).await,
         Route::RestartRun => runs::restart(front, &name("id"), &body).await,
         Route::SendSignal => runs::signal(front, &name("id"), name("name"), &headers, body).await,
+        Route::ShowRunByKey => by_key::show(front, &name("workflow"), &name("key"), &headers).await,
+        Route::CancelRunByKey => by_key::cancel(front, &name("workflow"), &name("key")).await,
+        Route::SendSignalByKey => {
+            by_key::signal(front, &name("workflow"), &name("key"), name("name"), &headers, body).await
+        }
         Route::FollowRun => streams::run(front, &name("id"), &query, &headers).await,
         Route::FollowAll => streams::pool(front, &query, &headers).await,
         Route::ShowApi => Ok(described::openapi()),
@@ -46,6 +51,8 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::SetSettings => settings::set(front, &body).await,
         Route::SetWorkflowSettings => settings::set_workflow(front, name("workflow"), &body).await,
         Route::RemoveWorkflowSettings => settings::remove_workflow(front, name("workflow")).await,
+        Route::ListOutbox => outbox::list(front, &query).await,
+        Route::Redeliver => outbox::redeliver(front, &name("letter")).await,
         Route::Audit => audit::show(front, &query).await,
         Route::ListNamespaces => namespaces::list(front).await,
         Route::CreateNamespace => namespaces::create(front, &body).await,

@@ -7,6 +7,7 @@
 mod audit;
 mod auth;
 mod body;
+mod by_key;
 mod caller;
 mod cookie;
 mod cors;
@@ -22,6 +23,7 @@ mod known_namespaces;
 mod list;
 mod namespaces;
 mod need;
+mod outbox;
 mod overview;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod reading;

@@ -76,8 +76,7 @@ pub struct Headers(Vec<(&'static str, String)>);
 impl Headers {
     /// Nothing, if they hold characters that HTTP forbids.
     pub fn of(given: Vec<(&'static str, String)>) -> Option<Self> {
-        let is_allowed = |byte: u8| byte == b'\t' || (byte >= b' ' && byte != 127);
-        given.iter().all(|(_, value)| value.bytes().all(is_allowed)).then_some(Self(given))
+        given.iter().all(|(_, value)| is_allowed(value)).then_some(Self(given))
     }
 
     /// A header, if it is there.
@@ -89,6 +88,11 @@ impl Headers {
     pub fn plain(&self, wanted: &str) -> Option<&str> {
         self.get(wanted).filter(|value| value.is_ascii())
     }
+}
+
+/// Whether HTTP allows a text as the value of a header.
+fn is_allowed(value: &str) -> bool {
+    value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 127))
 }
 
 /// A body that is one JSON value; no body at all is `null`.
@@ -121,12 +125,24 @@ pub fn idempotency_key(headers: &Headers) -> Result<Option<String>, Refusal> {
         return Ok(None);
     }
     match headers.plain("idempotency-key") {
-        Some(key) if !key.is_empty() && key.len() <= KEY_LENGTH_MAX => Ok(Some(key.to_owned())),
-        Some(_) | None => {
-            let detail = format!("An Idempotency-Key has 1 to {KEY_LENGTH_MAX} visible ASCII characters.");
-            Err(Refusal::new(Code::InvalidRequest, detail))
-        }
+        Some(key) if is_key(key) => Ok(Some(key.to_owned())),
+        Some(_) | None => Err(no_key()),
     }
+}
+
+/// Refuses what is no idempotency key, where the path names one.
+pub fn check_key(key: &str) -> Result<(), Refusal> {
+    if is_key(key) { Ok(()) } else { Err(no_key()) }
+}
+
+/// Whether a header could have brought it as a key.
+fn is_key(key: &str) -> bool {
+    (1..=KEY_LENGTH_MAX).contains(&key.len()) && key.is_ascii() && is_allowed(key)
+}
+
+fn no_key() -> Refusal {
+    let detail = format!("An Idempotency-Key has 1 to {KEY_LENGTH_MAX} visible ASCII characters.");
+    Refusal::new(Code::InvalidRequest, detail)
 }
 
 /// The seconds of `Prefer: wait=N`, in milliseconds; 0 when the caller does not wait.
@@ -198,6 +214,19 @@ mod tests {
         for (value, is_key) in [("a b\t~", true), ("", false), ("\u{e4}", false)] {
             let headers = key(value).expect("HTTP allows it");
             assert_eq!(idempotency_key(&headers).is_ok(), is_key, "{value:?}");
+        }
+        for (key, is_key) in [
+            ("a b\t~", true),
+            ("a/b%\\?#", true),
+            (&"k".repeat(256), true),
+            ("", false),
+            (&"k".repeat(257), false),
+            ("\0", false),
+            ("a\nb", false),
+            ("\u{7f}", false),
+            ("\u{e4}", false),
+        ] {
+            assert_eq!(check_key(key).is_ok(), is_key, "{key:?}");
         }
         let none = idempotency_key(&Headers::default());
         assert_eq!(none.map_err(|refusal| refusal.0.code), Ok(None));

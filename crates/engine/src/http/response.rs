@@ -90,6 +90,17 @@ impl Response {
         self
     }
 
+    /// The same with a header, if it is there, under another name.
+    #[must_use]
+    pub fn renamed(mut self, from: &str, to: &'static str) -> Self {
+        for (name, _) in &mut self.headers {
+            if *name == from {
+                *name = to;
+            }
+        }
+        self
+    }
+
     /// The answer to whoever asks for the head alone. How long the body would be is a part of that.
     #[must_use]
     pub fn head(self) -> Self {

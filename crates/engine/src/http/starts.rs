@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The status of a cell's answer about a key that has gone to another cell.
-const MOVED: u16 = 308;
+pub const MOVED: u16 = 308;
 
 /// How many cells a run without a key is offered to, if they are full.
 const CELLS_TRIED_MAX: usize = 4;
@@ -147,20 +147,26 @@ async fn keyed(front: &Front, key: &str, start: &Start) -> Result<Response, Refu
             return Ok(response);
         }
         if !moved_to(response).is_some_and(|to| walk.sent_on(to)) {
-            let detail = "A cell sent the key to a place where it cannot be. Check that no number in \
-                          STEPWELL_CELLS was changed: a pool grows by another number at its end.";
-            return Err(Refusal::new(Code::Internal, detail));
+            return Err(misled());
         }
     }
 }
 
-fn moved_to(response: Response) -> Option<Place> {
+/// What somebody is told whose key was sent where no key can be.
+pub fn misled() -> Refusal {
+    let detail = "A cell sent the key to a place where it cannot be. Check that no number in STEPWELL_CELLS was \
+                  changed: a pool grows by another number at its end.";
+    Refusal::new(Code::Internal, detail)
+}
+
+/// Where a cell says that a key has gone.
+pub fn moved_to(response: Response) -> Option<Place> {
     let Moved { to } = serde_json::from_str(&response.into_text()).ok()?;
     to.parse().ok()
 }
 
-/// Spreads keys evenly and for ever in the same way.
-fn spread(key: &str) -> u64 {
+/// Spreads keys, as cells know them, evenly and for ever in the same way.
+pub fn spread(key: &str) -> u64 {
     let digest = Sha256::digest(key.as_bytes());
     u64::from_be_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
 }

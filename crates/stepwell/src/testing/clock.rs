@@ -58,6 +58,16 @@ pub fn clock() -> Clock {
     Rc::new(|| NOW_MS.get())
 }
 
+/// Another run goes on in time of its own, while this one's stands still.
+pub(super) fn beside<T>(run: impl FnOnce() -> T) -> T {
+    let kept = (NOW_MS.get(), SLEEPERS.take(), BYSTANDERS.take());
+    let result = run();
+    NOW_MS.set(kept.0);
+    SLEEPERS.set(kept.1);
+    BYSTANDERS.set(kept.2);
+    result
+}
+
 /// A run begins at this time, or goes on after all that was under way was lost.
 pub(super) fn reset(now_ms: u64) {
     NOW_MS.set(now_ms);

@@ -28,7 +28,7 @@ impl Scenario {
     #[track_caller]
     pub(super) fn crash_everywhere(&self) -> Outcome {
         let calm = self.play(Death::Never);
-        if let Ended::Paused(_) | Ended::Waiting(_) = &calm.ended {
+        if let Ended::Paused(_) | Ended::Waiting(_) | Ended::Stuck(_) = &calm.ended {
             panic!("without any crash, the run does not end: {}", calm.describe());
         }
         if let Err(difference) = &calm.replay {
@@ -55,7 +55,9 @@ fn difference(calm: &Outcome, crashed: &Outcome) -> Option<String> {
     if let Some(contradiction) = crashed.effects.contradiction() {
         return Some(contradiction);
     }
-    if crashed.is_interrupted() && !matches!(crashed.ended, Ended::Paused(_) | Ended::Waiting(_)) {
+    if crashed.is_interrupted()
+        && !matches!(crashed.ended, Ended::Paused(_) | Ended::Waiting(_) | Ended::Stuck(_))
+    {
         // A step that must not run twice has gone the way that it goes then, and the workflow with it.
         return crashed.replay.clone().err();
     }
@@ -94,6 +96,7 @@ fn describe(commit: &Commit) -> String {
             Command::StepFailed { op, attempt, .. } => {
                 format!("attempt {attempt} of step '{}' has failed", op.name)
             }
+            Command::ChildInvoked { op, .. } => format!("child '{}' is invoked", op.name),
         })
         .collect();
     match &commit.then {

@@ -20,7 +20,12 @@ use stepwell_protocol::{
 };
 
 pub use super::script::{Death, Ended, Outside};
-use super::{Mocks, clock, woken::Woken};
+use super::{
+    Mocks,
+    children::{ChildMocks, Family},
+    clock,
+    woken::Woken,
+};
 use crate::{
     App,
     vm::{Hook, Order, Vm},
@@ -74,6 +79,7 @@ pub struct Engine {
     pub tells: u64,
     /// The steps that are on record.
     finished: BTreeSet<String>,
+    pub(super) family: Family,
 }
 
 impl Engine {
@@ -87,8 +93,6 @@ impl Engine {
 
     /// A run that may take so long.
     pub(super) fn accept(app: Rc<App>, workflow: &str, input: Payload, timeout_ms: Option<u64>) -> Self {
-        clock::reset(START_MS);
-        let now = Timestamp::from_millis(START_MS);
         let start = Start {
             id: RunId {
                 place: Place { pool: "default".into(), generation: 1, cell: 0 },
@@ -104,8 +108,26 @@ impl Engine {
             key: None,
             tags: Vec::new(),
             started_by: None,
+            parent: None,
             slot: None,
         };
+        Self::accept_at(Timestamp::from_millis(START_MS), app, start, input)
+    }
+
+    /// A child of this run, in a cell of its own.
+    pub(super) fn beside(&self, start: Start, input: Payload) -> Self {
+        Self {
+            page_size: self.page_size,
+            budget: self.budget,
+            mocks: self.mocks.clone(),
+            when_waiting: self.when_waiting.clone(),
+            family: Family { mocks: self.family.mocks.clone(), ..Family::default() },
+            ..Self::accept_at(self.now, self.app.clone(), start, input)
+        }
+    }
+
+    fn accept_at(now: Timestamp, app: Rc<App>, start: Start, input: Payload) -> Self {
+        clock::reset(now.as_millis());
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);
         Self {
@@ -131,6 +153,7 @@ impl Engine {
             asleep_ms: 0,
             tells: 0,
             finished: BTreeSet::new(),
+            family: Family::default(),
         }
     }
 
@@ -144,9 +167,13 @@ impl Engine {
     /// Somebody will do something, this long from now.
     #[must_use]
     pub fn happens(mut self, after_ms: u64, what: Outside) -> Self {
-        self.outside.push_back((self.now.plus_millis(after_ms), what));
-        self.outside.make_contiguous().sort_by_key(|(at, _)| *at);
+        self.happens_at(self.now.plus_millis(after_ms), what);
         self
+    }
+
+    pub(super) fn happens_at(&mut self, at: Timestamp, what: Outside) {
+        self.outside.push_back((at, what));
+        self.outside.make_contiguous().sort_by_key(|(at, _)| *at);
     }
 
     pub(super) fn signals_when_waiting(mut self, signals: Vec<(String, Payload)>) -> Self {
@@ -154,8 +181,9 @@ impl Engine {
         self
     }
 
-    pub(super) fn mocks(mut self, mocks: Rc<Mocks>) -> Self {
+    pub(super) fn mocks(mut self, mocks: Rc<Mocks>, of_children: Rc<ChildMocks>) -> Self {
         self.mocks = mocks;
+        self.family.mocks = of_children;
         self
     }
 
@@ -203,6 +231,9 @@ impl Engine {
                 Phase::Pending { not_before } => self.activate(not_before),
                 Phase::Suspended => {
                     if !self.wake() {
+                        if let Some(why) = self.stuck_child() {
+                            return Ended::Stuck(why.clone());
+                        }
                         let signals = self.run.open.iter().filter_map(|open| open.signal.clone());
                         return Ended::Waiting(signals.collect());
                     }
@@ -292,6 +323,12 @@ impl Engine {
             Outside::Cancel => Input::Cancel,
             Outside::Pause => Input::Pause,
             Outside::Resume => Input::Resume { slot: None },
+            Outside::ChildStarted { op, invoked, run, abandoned } => {
+                Input::ChildStarted { op, invoked, run, abandoned, slot: None }
+            }
+            Outside::ChildFinished { op, invoked, run, outcome } => {
+                Input::ChildFinished { op, invoked, run: Some(run), outcome, slot: None }
+            }
         };
         // What comes after the end is refused, as it would be anywhere.
         if let Err(problem) = self.give(input) {
@@ -305,7 +342,7 @@ impl Engine {
 
     /// Lets an input happen to the run.
     pub fn give(&mut self, input: Input) -> Result<Decision, Problem> {
-        let decision = self.run.decide(self.now, input)?;
+        let mut decision = self.run.decide(self.now, input)?;
         for entry in &decision.entries {
             match entry {
                 Entry::Recorded { record, .. } => {
@@ -341,6 +378,7 @@ impl Engine {
                 | Entry::Attributed { .. }
                 | Entry::ActedOn(_)
                 | Entry::Expired
+                | Entry::LetGo(_)
                 | Entry::Suspended => {}
             }
         }
@@ -357,6 +395,9 @@ impl Engine {
         }
         if decision.effects.contains(&Effect::TellProgram) {
             self.tells += 1;
+        }
+        for (seq, invocation) in std::mem::take(&mut decision.invoked) {
+            self.invoke(seq, *invocation);
         }
         Ok(decision)
     }
@@ -402,7 +443,7 @@ impl Engine {
         self.take_published(&commit);
         let (base, head) = (commit.base, self.run.head);
         let hash = text.bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
-        let decision = match self.give(Input::Commit { commit, hash }) {
+        let decision = match self.give(Input::Commit { commit, hash, homes: Vec::new() }) {
             Ok(decision) => decision,
             Err(problem) => return Answer::Refused { problem },
         };
@@ -458,7 +499,7 @@ impl Engine {
         clock::reset(self.now.as_millis());
         let tail = Tail {
             head: self.journal.last().map_or(Seq(0), |record| record.seq),
-            trailer: self.trailer,
+            trailer: self.trailer.clone(),
             quarantined: false,
         };
         let Run { id, workflow, created_at, .. } = self.run.clone();
@@ -571,11 +612,5 @@ impl Engine {
 }
 
 fn finished(event: &Event) -> Option<String> {
-    match event {
-        Event::StepFinished { op, .. } => Some(op.to_string()),
-        Event::StepRetrying { .. }
-        | Event::StepBegun { .. }
-        | Event::TimerFired { .. }
-        | Event::SignalReceived { .. } => None,
-    }
+    if let Event::StepFinished { op, .. } = event { Some(op.to_string()) } else { None }
 }

@@ -43,6 +43,7 @@
 //! Owns: mocks, virtual time, deaths and what is compared after them. Does not own: what a run does, which is the
 //! same machine and the same VM as in production.
 
+mod children;
 mod clock;
 mod crashes;
 mod effects;
@@ -60,7 +61,7 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::Payload;
 
 pub use clock::{takes, timer};
@@ -70,8 +71,8 @@ pub use outcome::Outcome;
 pub use replay::replay;
 
 use self::{
+    children::{ChildMock, ChildMocks},
     engine::{Death, Engine, Outside},
-    script::Ended,
 };
 use crate::{
     App, Error, Result, StepInfo,
@@ -86,6 +87,7 @@ type Mocks = BTreeMap<String, Mock>;
 pub struct Test {
     app: Rc<App>,
     mocks: Mocks,
+    child_mocks: ChildMocks,
     outside: Vec<(u64, Outside)>,
     when_waiting: Vec<(String, Payload)>,
     timeout: Option<Duration>,
@@ -98,6 +100,7 @@ impl Test {
         Self {
             app: Rc::new(app),
             mocks: Mocks::new(),
+            child_mocks: ChildMocks::new(),
             outside: Vec::new(),
             when_waiting: Vec::new(),
             timeout: None,
@@ -131,6 +134,26 @@ impl Test {
         self
     }
 
+    /// Replaces all children of this workflow: makes their output of their input, at once. Without it, a child runs its
+    /// workflow of the same app, with its own journal and with the mocks of this test. The test panics if nothing invokes
+    /// it and other children ran.
+    #[must_use]
+    pub fn mock_child<I: DeserializeOwned, O: Serialize>(
+        mut self,
+        workflow: &str,
+        code: impl Fn(I) -> Result<O> + 'static,
+    ) -> Self {
+        let name = workflow.to_owned();
+        let mock: ChildMock = Box::new(move |input| {
+            let input = input.decode().map_err(|error| {
+                Error::msg(format!("the input does not fit the mock of workflow '{name}': {error}"))
+            })?;
+            Payload::encode(&code(input)?).map_err(Error::from)
+        });
+        self.child_mocks.insert(workflow.to_owned(), mock);
+        self
+    }
+
     /// Sends a signal before anything else happens.
     #[must_use]
     pub fn signal<P: Serialize + ?Sized>(self, name: &str, payload: &P) -> Self {
@@ -143,7 +166,7 @@ impl Test {
         self.happens(after, Outside::Signal(name.to_owned(), encode(payload)))
     }
 
-    /// Sends a signal as soon as the run waits for it.
+    /// Sends a signal as soon as the run waits for it, and to each child as soon as that does.
     #[must_use]
     pub fn signal_when_waiting<P: Serialize + ?Sized>(mut self, name: &str, payload: &P) -> Self {
         self.when_waiting.push((name.to_owned(), encode(payload)));
@@ -195,7 +218,7 @@ impl Test {
 
     #[track_caller]
     fn scenario<I: Serialize + ?Sized>(self, workflow: &str, input: &I) -> Scenario {
-        let Self { app, mocks, outside, when_waiting, timeout, env } = self;
+        let Self { app, mocks, child_mocks, outside, when_waiting, timeout, env } = self;
         assert!(
             app.starter(workflow).is_some(),
             "the app has no workflow '{workflow}'; it has: {}",
@@ -207,6 +230,7 @@ impl Test {
             timeout_ms: timeout.map(millis).or_else(|| app.timeout_ms(workflow)),
             app,
             mocks: Rc::new(mocks),
+            child_mocks: Rc::new(child_mocks),
             outside,
             when_waiting,
             env: Rc::new(env),
@@ -221,6 +245,7 @@ struct Scenario {
     input: Payload,
     timeout_ms: Option<u64>,
     mocks: Rc<Mocks>,
+    child_mocks: Rc<ChildMocks>,
     outside: Vec<(u64, Outside)>,
     when_waiting: Vec<(String, Payload)>,
     env: Values,
@@ -232,23 +257,28 @@ impl Scenario {
         effects::take();
         let _supplied = env::supply(self.env.clone());
         let engine = Engine::accept(self.app.clone(), &self.workflow, self.input.clone(), self.timeout_ms);
-        let mut engine =
-            engine.mocks(self.mocks.clone()).signals_when_waiting(self.when_waiting.clone()).dies(death);
+        let mut engine = engine
+            .mocks(self.mocks.clone(), self.child_mocks.clone())
+            .signals_when_waiting(self.when_waiting.clone())
+            .dies(death);
         for (after_ms, what) in &self.outside {
             engine = engine.happens(*after_ms, what.clone());
         }
         let start = engine.now;
         let ended = engine.run_to_end();
+        let mocked = std::mem::take(&mut engine.family.mocked);
+        let outcome = Outcome::new(ended, start, engine, effects::take());
         if matches!(death, Death::Never) {
-            self.check_mocks(&engine.ran, &ended);
+            self.check_mocks(&outcome);
+            self.check_child_mocks(&mocked, &outcome);
         }
-        Outcome::new(ended, start, engine, effects::take())
+        outcome
     }
 
     /// A mock that replaces nothing has the wrong name: the step's own code ran instead.
     #[track_caller]
-    fn check_mocks(&self, ran: &[String], ended: &Ended) {
-        let steps: BTreeSet<_> = ran.iter().filter_map(|op| op.splitn(3, ':').nth(2)).collect();
+    fn check_mocks(&self, outcome: &Outcome) {
+        let (steps, ended): (BTreeSet<_>, _) = (outcome.all_ran().into_iter().collect(), &outcome.ended);
         let unused = self.mocks.keys().find(|mock| !steps.contains(mock.as_str()));
         let own: Vec<_> = steps.into_iter().filter(|step| !self.mocks.contains_key(*step)).collect();
         // Where every step that ran had a mock, the others are for runs that go further.
@@ -256,6 +286,18 @@ impl Scenario {
             unused.is_none() || own.is_empty(),
             "no step '{}' ran, so its mock replaced nothing; the steps that ran without a mock: {own:?}; the \
              run: {ended:?}",
+            unused.map_or("", String::as_str)
+        );
+    }
+
+    /// The same of a workflow that nothing invokes, if others ran without a mock.
+    #[track_caller]
+    fn check_child_mocks(&self, mocked: &[String], outcome: &Outcome) {
+        let unused = self.child_mocks.keys().find(|mock| !mocked.contains(mock));
+        let own: Vec<_> = outcome.children().iter().map(|(name, _)| name).collect();
+        assert!(
+            unused.is_none() || own.is_empty(),
+            "nothing invoked workflow '{}', so its mock replaced nothing; the children that ran: {own:?}",
             unused.map_or("", String::as_str)
         );
     }

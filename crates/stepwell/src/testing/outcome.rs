@@ -20,6 +20,7 @@ pub struct Outcome {
     pub(super) effects: Effects,
     /// What a replay of the whole journal has against it.
     pub(super) replay: Result<(), String>,
+    children: Vec<(String, Outcome)>,
     pub(super) inputs: Vec<Payload>,
     published: Vec<Item>,
     history: Vec<Record>,
@@ -31,7 +32,8 @@ pub struct Outcome {
 
 impl Outcome {
     pub(super) fn new(ended: Ended, start: Timestamp, engine: Engine, effects: Effects) -> Self {
-        let replay = engine.replay_once_more();
+        let children = engine.family.ran.iter().map(|(_, child)| child.replay.clone());
+        let replay = children.fold(engine.replay_once_more(), Result::and);
         let took = engine.now.as_millis() - start.as_millis();
         Self {
             slept: Duration::from_millis(engine.asleep_ms),
@@ -42,6 +44,7 @@ impl Outcome {
             inputs: engine.inputs,
             published: engine.published,
             effects,
+            children: engine.family.ran,
             history: engine.journal,
             ran: engine.ran,
             took: Duration::from_millis(took),
@@ -72,7 +75,12 @@ impl Outcome {
     pub fn error(&self) -> &Failure {
         match &self.ended {
             Ended::Failed(failure) => failure,
-            Ended::Completed(_) | Ended::Paused(_) | Ended::Halted | Ended::Cancelled | Ended::Waiting(_) => {
+            Ended::Completed(_)
+            | Ended::Paused(_)
+            | Ended::Halted
+            | Ended::Cancelled
+            | Ended::Waiting(_)
+            | Ended::Stuck(_) => {
                 panic!("the run did not fail: {}", self.describe())
             }
         }
@@ -126,6 +134,12 @@ impl Outcome {
             .collect()
     }
 
+    /// The children that it has invoked and that ran, in the order in which it did: what each invocation is called, and
+    /// what became of the child. One that was mocked is not among them.
+    pub fn children(&self) -> &[(String, Outcome)] {
+        &self.children
+    }
+
     /// How long it took, in virtual time.
     pub fn took(&self) -> Duration {
         self.took
@@ -155,6 +169,12 @@ impl Outcome {
             matches!(&record.event, Event::StepFinished { outcome: StepOutcome::Err(failure), .. }
                 if failure.code == Some(Code::StepInterrupted))
         })
+    }
+
+    /// The steps whose code has run, of its children and theirs too.
+    pub(super) fn all_ran(&self) -> Vec<&str> {
+        let children = self.children.iter().flat_map(|(_, child)| child.all_ran());
+        self.ran().into_iter().chain(children).collect()
     }
 
     /// How it ended, in words.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Failure, Op, PROTOCOL, Payload, Problem, Record, Seq,
+    Code, Epoch, Event, Failure, Op, Outcome, PROTOCOL, Payload, Problem, Record, Seq,
     export::{Difference, Export, ReplayReport},
     program::{Activation, Command, Open, Page, Then},
     rest::Status,
@@ -45,7 +45,7 @@ pub fn replay(app: &App, export: &Export) -> ReplayReport {
 /// What the code says when it knows the whole journal.
 struct LastWord {
     then: Then,
-    /// The steps that it wants to run.
+    /// The steps that it wants to run, and the children that it invokes.
     steps: BTreeSet<Op>,
     /// The last event that was delivered.
     at: Seq,
@@ -98,7 +98,7 @@ fn last_word(app: &App, export: &Export, events: Vec<Record>) -> LastWord {
         if let Poll::Ready(Order::Commit(commit)) = vm.poll(&mut Context::from_waker(Waker::noop())) {
             let (at, waits_for) = vm.place();
             let mut steps = noted.take();
-            // One that must run at most once is announced before it runs.
+            // One that must run at most once is announced before it runs, and so is a child.
             steps.extend(commit.commands.iter().filter_map(begun));
             return LastWord { then: commit.then, steps, at, waits_for };
         }
@@ -110,7 +110,7 @@ fn last_word(app: &App, export: &Export, events: Vec<Record>) -> LastWord {
 
 fn begun(command: &Command) -> Option<Op> {
     match command {
-        Command::StepBegun { op } => Some(op.clone()),
+        Command::StepBegun { op } | Command::ChildInvoked { op, .. } => Some(op.clone()),
         Command::StepSucceeded { .. } | Command::StepFailed { .. } => None,
     }
 }
@@ -196,11 +196,20 @@ fn describe_end(export: &Export) -> String {
 
 fn describe(event: &Event) -> String {
     match event {
-        Event::StepFinished { op, .. } => format!("{} ended", named(op)),
+        Event::StepFinished { op, .. } | Event::ChildFinished { op, outcome: Outcome::Ok(_), .. } => {
+            format!("{} ended", named(op))
+        }
         Event::StepRetrying { op, attempt, .. } => format!("{} failed at attempt {attempt}", named(op)),
         Event::StepBegun { op } => format!("{} began", named(op)),
         Event::TimerFired { op, .. } => format!("{} was over", named(op)),
         Event::SignalReceived { name, .. } => format!("signal '{name}' came"),
+        Event::ChildInvoked { op, workflow, .. } => {
+            format!("{} was invoked, of workflow '{workflow}'", named(op))
+        }
+        Event::ChildStarted { op, run, .. } => format!("{} was started as {run}", named(op)),
+        Event::ChildFinished { op, outcome: Outcome::Err(failure), .. } => {
+            format!("{} failed: {}", named(op), failure.message)
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What happens to a run in a test, and how it ends.
 
-use stepwell_protocol::{Failure, Payload, Problem};
+use stepwell_protocol::{Failure, Op, Outcome, Payload, Problem, RunId, Seq};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub enum Ended {
     Cancelled,
     /// It waits for these signals, and none will come.
     Waiting(Vec<String>),
+    /// It waits for a child that does not end, for this reason.
+    Stuck(String),
 }
 
 impl Ended {
@@ -31,6 +33,7 @@ impl Ended {
             Self::Waiting(signals) => {
                 format!("it waits for a signal that the test does not send: '{}'", signals.join("', '"))
             }
+            Self::Stuck(why) => why.clone(),
         }
     }
 }
@@ -59,4 +62,26 @@ pub enum Outside {
     Pause,
     /// Lets it go on.
     Resume,
+    /// A child that it does not wait for is started.
+    ChildStarted {
+        /// The invocation.
+        op: Op,
+        /// Where that is in the journal.
+        invoked: Seq,
+        /// The child.
+        run: RunId,
+        /// Whether nobody hears of its end.
+        abandoned: bool,
+    },
+    /// A child has ended.
+    ChildFinished {
+        /// The invocation.
+        op: Op,
+        /// Where that is in the journal.
+        invoked: Seq,
+        /// The child.
+        run: RunId,
+        /// What it gave.
+        outcome: Outcome,
+    },
 }

@@ -1,5 +1,7 @@
 //! The VM by itself, message by message. Whole workflows on the real run machine are in `tests/replay`.
 
+mod children;
+
 use std::{
     cell::Cell,
     future::{pending, poll_fn},

@@ -127,7 +127,11 @@ fn first_of(engine: &Engine, name: &str) -> Seq {
         Event::StepFinished { op, .. } | Event::StepRetrying { op, .. } | Event::StepBegun { op } => {
             op.name == name
         }
-        Event::TimerFired { .. } | Event::SignalReceived { .. } => false,
+        Event::TimerFired { .. }
+        | Event::SignalReceived { .. }
+        | Event::ChildInvoked { .. }
+        | Event::ChildStarted { .. }
+        | Event::ChildFinished { .. } => false,
     });
     found.expect("it is in the journal").seq
 }

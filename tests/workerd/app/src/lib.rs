@@ -1,5 +1,6 @@
 //! Workflows whose steps write to a ledger outside, so that the tests can tell what has really run.
 
+mod family;
 mod hang;
 mod ledger;
 mod lives;
@@ -350,6 +351,9 @@ pub fn app() -> App {
         .workflow(steady)
         .workflow(phone)
         .workflow(plain::echo)
+        .workflow(family::family)
+        .workflow(family::guardian)
+        .workflow(family::ward)
         .workflow(lives::lives)
         .workflow(plain::until)
         .workflow(queued::mixed_queued)

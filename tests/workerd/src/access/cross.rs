@@ -71,7 +71,8 @@ impl Crossing {
             idempotency_key: None,
         };
         let get = |path: String| Self { method: "GET", ..post(path, "") };
-        match rng.random_range(0..16) {
+        let order = format!("/api/workflows/wait/by-key/order-{}", rng.random_range(0..RUNS));
+        match rng.random_range(0..19) {
             0 => get(format!("/api/executions/{run}")),
             1 => get(format!("/api/executions/{run}/why")),
             2 => get(format!("/api/executions/{run}/history")),
@@ -87,6 +88,9 @@ impl Crossing {
             12 => get("/api/keys".into()),
             13 => get(format!("/api/executions/{run}/stream")),
             14 => get("/api/stream?cursor=start".into()),
+            15 => get(order),
+            16 => post(format!("{order}/cancel"), ""),
+            17 => post(format!("{order}/signals/go"), "\"from elsewhere\""),
             // The same idempotency key leads to a run of its own.
             _ => Self {
                 idempotency_key: Some(format!("order-{}", rng.random_range(0..RUNS))),

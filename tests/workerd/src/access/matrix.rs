@@ -151,7 +151,7 @@ impl Callers {
             (Kind::OtherNamespace, Subject::Run, _) => {
                 target.expect_as_if_never(&self.other, &answer).await?;
             }
-            (Kind::OtherNamespace, Subject::Whole, _) if target.names_a_key => {
+            (Kind::OtherNamespace, Subject::Whole | Subject::Workflow, _) if target.names_a_key => {
                 target.expect_as_if_never(&self.other, &answer).await?;
             }
             (Kind::OtherNamespace, Subject::Whole | Subject::Workflow | Subject::Selected, _) => {
@@ -216,7 +216,17 @@ impl Target {
             run = Some(id);
         }
         let names_a_key = ["{key}", "{session}"].iter().any(|name| route.entry().path.contains(name));
-        if route.entry().path.contains("{key}") {
+        if route.entry().path.contains("/by-key/{key}") {
+            let key = format!("order-{}", rand::random::<u64>());
+            let started = callers.admin.start("wait", &json!(600_000), Some(&key), 0).await?.json()?;
+            let id = text(&started["id"])?.to_owned();
+            callers.admin.until(&id, "waiting").await?;
+            put("{workflow}", "wait", "wait");
+            put("{key}", &key, "order-that-never-was");
+            canaries.push(id.clone());
+            run = Some(id);
+        }
+        if route.entry().path.contains("/keys/{key}") {
             let (id, _) = make_key(&callers.admin, &["read"]).await?;
             put("{key}", &id, "00000000");
             canaries.push(id);

@@ -70,6 +70,7 @@ pub fn make(_: &Bench) -> Vec<Case> {
         ensure!(run_id(&one)? != run_id(&other)?, "they lead to the same run");
         Ok(())
     }));
+    cases.extend(by_key());
     cases.push(Case::new(Kind::Accepted, "all-at-once", |bench| async move { all_at_once(bench).await }));
     cases.push(Case::new(Kind::Refused, "in-flight", |bench| async move { in_flight(bench).await }));
     cases.push(Case::new(Kind::Refused, "signal-id-not-text", |bench| async move {
@@ -81,6 +82,70 @@ pub fn make(_: &Bench) -> Vec<Case> {
         }
         ensure!(bench.admin.history(&run).await?.is_empty(), "something was recorded");
         Ok(())
+    }));
+    cases
+}
+
+/// Keys in paths.
+fn by_key() -> Vec<Case> {
+    const NO_ROUTE: &[Code] = &[Code::RouteNotFound];
+    const NO_RUN: &[Code] = &[Code::RunNotFound];
+    let long = "k".repeat(10_000);
+    let mut cases = Vec::new();
+    for (name, key, codes) in [
+        ("nothing", "", NO_ROUTE),
+        ("a-slash", "/", NO_ROUTE),
+        ("slashes", "acme/2026/order-7", NO_ROUTE),
+        ("encoded-slashes", "acme%2F2026%2Forder-7", NO_RUN),
+        ("encoded-signal", "order-7%2Fsignals%2Fgo", NO_RUN),
+        ("dots", "..", NO_ROUTE),
+        ("encoded-dots", "%2e%2E", NO_ROUTE),
+        ("dots-and-a-slash", "..%2F..%2Fkeys", NO_RUN),
+        ("too-long", long.as_str(), INVALID),
+        ("nul", "%00", INVALID),
+        ("nul-inside", "order%00-7", INVALID),
+        ("line-feed", "order%0A7", INVALID),
+        ("delete", "order%7F7", INVALID),
+        ("not-ascii", "%C3%A9", INVALID),
+        ("not-text", "%FF%FE", INVALID),
+        ("overlong", "%C0%AF", INVALID),
+        ("half-a-percent", "order%", NO_RUN),
+        ("percent-twice", "order%252F7", NO_RUN),
+        ("plus", "order+7", NO_RUN),
+        ("canary", "CANARY", NO_RUN),
+    ] {
+        let path = format!("/api/workflows/wait/by-key/{key}");
+        cases.push(Case::refused(format!("by-key-{name}"), codes, Request::get(path.as_str())));
+        let cancel = Request::post(format!("{path}/cancel"), "");
+        cases.push(Case::refused(format!("by-key-cancel-{name}"), codes, cancel));
+        let signal = Request::post(format!("{path}/signals/go"), "\"CANARY\"");
+        cases.push(Case::refused(format!("by-key-signal-{name}"), codes, signal));
+    }
+    let to = |path: &str| Request::post(format!("/api/workflows/{path}"), "1");
+    cases.extend([
+        Case::refused("by-key-no-workflow", NO_ROUTE, to("/by-key/k/cancel")),
+        Case::refused("by-key-bad-workflow", INVALID, to("a%0Ab/by-key/k/cancel")),
+        Case::refused("by-key-long-workflow", INVALID, to(&format!("{long}/by-key/k/cancel"))),
+        Case::refused("by-key-no-signal", NO_ROUTE, to("wait/by-key/k/signals/")),
+        Case::refused("by-key-bad-signal", INVALID, to("wait/by-key/k/signals/%00")),
+        Case::refused(
+            "by-key-bad-wait",
+            INVALID,
+            Request::get("/api/workflows/wait/by-key/k").header("Prefer", "wait=x"),
+        ),
+    ]);
+    // The key of one workflow cannot be made to look like that of another.
+    cases.push(Case::new(Kind::Refused, "by-key-joined", |bench| async move {
+        let start = Request::post("/api/workflows/echo/start", "1").header("Idempotency-Key", "idem-joined");
+        expect_success(&bench.ask(&start).await?)?;
+        for path in
+            ["echo/by-key/idem-joined%0A", "ech/by-key/o%0Aidem-joined", "echo%0Aidem-joined/by-key/x"]
+        {
+            let answer = bench.ask(&Request::get(format!("/api/workflows/{path}"))).await?;
+            expect_refusal(&answer, INVALID)?;
+        }
+        let found = bench.ask(&Request::get("/api/workflows/echo/by-key/idem-joined")).await?;
+        expect_success(&found)
     }));
     cases
 }

@@ -13,6 +13,8 @@ use crate::server;
 pub struct Entry {
     /// The run's id.
     pub run: String,
+    /// What the step is called there.
+    pub step: String,
     /// The idempotency key that the step was given.
     pub key: String,
     /// The attempt that it was told it is.

@@ -7,8 +7,8 @@
 mod found;
 pub mod ledger;
 mod plan;
-mod report;
-mod target;
+pub(crate) mod report;
+pub(crate) mod target;
 mod verify;
 
 use std::{
@@ -164,7 +164,7 @@ async fn one_run(
 }
 
 /// Asks until there is an answer other than 'not now'.
-async fn repeat<F>(patience: Duration, ask: impl Fn() -> F) -> Result<String>
+pub(crate) async fn repeat<F>(patience: Duration, ask: impl Fn() -> F) -> Result<String>
 where
     F: Future<Output = Result<crate::Answer>>,
 {
@@ -184,7 +184,7 @@ where
 }
 
 /// Kills and restarts.
-async fn kill_repeatedly(engine: &Mutex<Target>, plan: &Plan) -> Result<report::Kills> {
+pub(crate) async fn kill_repeatedly(engine: &Mutex<Target>, plan: &Plan) -> Result<report::Kills> {
     let mut random = StdRng::seed_from_u64(plan.seed);
     let mut kills = report::Kills::default();
     for _ in 0..plan.kills {

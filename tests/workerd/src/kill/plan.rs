@@ -86,7 +86,7 @@ impl Plan {
 
 impl Plan {
     /// How long a client goes on trying: for as long as somebody is killed, and then until all has healed.
-    pub(super) fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         HEALED_WITHIN + self.kills * RESTART_MAX
     }
 

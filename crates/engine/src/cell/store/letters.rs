@@ -2,15 +2,19 @@
 //!
 //! Their table is created by the first letter of a cell: the others pay nothing for it.
 
-use stepwell_core::object::{Address, Letter, Letters, Slip};
+use stepwell_core::object::{Envelope, Letter, Letters, Slip};
+use stepwell_protocol::{
+    Place, Timestamp,
+    outbox::{MessageHead, OutboxList, OutboxMessage},
+};
 
 use super::{Store, json, parse};
 use crate::object::{Row, StoreError, number, time};
 
-/// Like the other tables, it only ever grows. The addresses stand beside the messages, which may be large: whoever looks
-/// for what is left to be sent reads only them.
+/// Like the other tables, it only ever grows. What each message is about stands beside them, since they may be large:
+/// whoever looks for what is left to be sent reads only that.
 const SCHEMA: &str = "CREATE TABLE outbox(id INTEGER PRIMARY KEY, posted_at INTEGER NOT NULL,
-   dead INTEGER NOT NULL, peers TEXT NOT NULL, messages TEXT NOT NULL)";
+   dead INTEGER NOT NULL, heads TEXT NOT NULL, messages TEXT NOT NULL)";
 
 impl Store {
     /// Whether there is a table of letters.
@@ -33,16 +37,42 @@ impl Store {
     }
 
     pub(super) fn insert_letter(&self, letter: &Letter) -> Result<(), StoreError> {
-        let peers: Vec<_> = letter.envelopes.iter().map(|envelope| &envelope.to).collect();
+        let heads: Vec<_> =
+            letter.envelopes.iter().map(|Envelope { to, message }| message.head(to)).collect();
         self.tables.execute(
             "INSERT INTO outbox VALUES(?, ?, 0, ?, ?)",
             &[
                 number(letter.id),
                 time(Some(letter.posted_at)),
-                json(&peers).into(),
+                json(&heads).into(),
                 json(&letter.envelopes).into(),
             ],
         )
+    }
+
+    /// What has not arrived, or only what nobody sends any more.
+    pub(in crate::cell) fn show_outbox(
+        &self,
+        place: &Place,
+        only_dead: bool,
+        limit: u32,
+    ) -> Result<OutboxList, StoreError> {
+        let mut list = OutboxList { messages: Vec::new(), complete: true };
+        if !self.has_outbox()? {
+            return Ok(list);
+        }
+        let query = "SELECT id, posted_at, dead, heads FROM outbox WHERE dead >= ? ORDER BY id LIMIT ?";
+        let rows = self.tables.rows(query, &[u32::from(only_dead).into(), (limit + 1).into()])?;
+        list.complete = rows.len() <= limit as usize;
+        for row in rows.iter().take(limit as usize) {
+            let (letter, posted_at) = (format!("{place}-{}", row.number(0, "letter")?), row.time(1)?);
+            let dead = row.number(2, "letter")? > 0;
+            list.messages.extend(heads(row, 3).into_iter().map(|head| {
+                let letter = letter.clone();
+                OutboxMessage { letter, posted_at, dead, head }
+            }));
+        }
+        Ok(list)
     }
 
     pub(super) fn delete_letter(&self, id: u64) -> Result<(), StoreError> {
@@ -65,7 +95,7 @@ impl Letters for Store {
         if !self.has_outbox()? {
             return Ok(Vec::new());
         }
-        let query = "SELECT id, posted_at, peers FROM outbox WHERE id > ? AND dead = 0 ORDER BY id LIMIT ?";
+        let query = "SELECT id, posted_at, heads FROM outbox WHERE id > ? AND dead = 0 ORDER BY id LIMIT ?";
         self.tables.rows(query, &[number(after), number(limit as u64)])?.iter().map(slip).collect()
     }
 
@@ -82,13 +112,31 @@ impl Letters for Store {
         self.delete_letter(id)
     }
 
+    fn revive_letter(&self, id: u64, now: Timestamp) -> Result<Option<bool>, StoreError> {
+        if !self.has_outbox()? {
+            return Ok(None);
+        }
+        let rows = self.tables.rows("SELECT dead FROM outbox WHERE id = ?", &[number(id)])?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let was_dead = row.number(0, "letter")? > 0;
+        if was_dead {
+            let query = "UPDATE outbox SET dead = 0, posted_at = ? WHERE id = ?";
+            self.tables.execute(query, &[time(Some(now)), number(id)])?;
+        }
+        Ok(Some(was_dead))
+    }
+
     fn bury_letter(&self, id: u64) -> Result<(), StoreError> {
         self.tables.execute("UPDATE outbox SET dead = 1 WHERE id = ?", &[number(id)])
     }
 }
 
+/// What the messages of a letter are about; nothing if that cannot be read.
+fn heads(row: &Row, column: u32) -> Vec<MessageHead> {
+    row.optional_text(column).and_then(|text| parse(&text, "heads").ok()).unwrap_or_default()
+}
+
 fn slip(row: &Row) -> Result<Slip, StoreError> {
-    let to: Vec<Address> =
-        row.optional_text(2).and_then(|text| parse(&text, "addresses").ok()).unwrap_or_default();
+    let to = heads(row, 2).iter().filter_map(|head| head.to.parse().ok()).collect();
     Ok(Slip { id: row.number(0, "letter")?, posted_at: row.time(1)?, to })
 }

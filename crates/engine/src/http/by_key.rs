@@ -1,0 +1,75 @@
+//! The routes of runs that their callers know by their own keys.
+//!
+//! A key is looked for where a start with it would ask ([`Search`]), and the cell that has its run does the rest in the
+//! same call. Nothing is started, and no row is written for a key that has no run. That a key was never used, was used
+//! for another workflow, or that its run was deleted is all the same to the caller.
+
+use stepwell_core::{
+    cell::{Action, scoped_key},
+    pools::Search,
+};
+use stepwell_protocol::Code;
+
+use super::{
+    error::Refusal,
+    front::Front,
+    request::{Headers, check_key, check_name, idempotency_key, payload, wait_ms},
+    response::Response,
+    starts::{MOVED, misled, moved_to, nonce, spread},
+};
+use crate::{
+    calls::cell::{ByKey, Operation},
+    runtime,
+};
+
+/// `GET /api/workflows/{workflow}/by-key/{key}`
+pub async fn show(front: &Front, workflow: &str, key: &str, headers: &Headers) -> Result<Response, Refusal> {
+    let wait_ms = wait_ms(headers)?;
+    ask(front, workflow, key, ByKey::Get { wait_ms }).await
+}
+
+/// `POST /api/workflows/{workflow}/by-key/{key}/cancel`
+pub async fn cancel(front: &Front, workflow: &str, key: &str) -> Result<Response, Refusal> {
+    ask(front, workflow, key, ByKey::Act { action: Action::Cancel }).await
+}
+
+/// `POST /api/workflows/{workflow}/by-key/{key}/signals/{name}`
+pub async fn signal(
+    front: &Front,
+    workflow: &str,
+    key: &str,
+    name: String,
+    headers: &Headers,
+    body: String,
+) -> Result<Response, Refusal> {
+    check_name("signal", &name)?;
+    let payload = payload(body)?;
+    let id = idempotency_key(headers)?;
+    ask(front, workflow, key, ByKey::Signal { name, id, nonce: Some(nonce()), payload }).await
+}
+
+/// Asks one cell after the other, until one has the run.
+async fn ask(front: &Front, workflow: &str, key: &str, ask: ByKey) -> Result<Response, Refusal> {
+    check_name("workflow", workflow)?;
+    check_key(key)?;
+    let deployment = front.deployment();
+    let hash = spread(&scoped_key(workflow, key));
+    let mut search = Search::new(&deployment.pool, hash, runtime::clock(), deployment.key_days);
+    loop {
+        let (workflow, key, ask) = (workflow.to_owned(), key.to_owned(), ask.clone());
+        let response = front.ask(search.at(), Operation::ByKey { workflow, key, ask }).await?;
+        let goes_on = if response.status == MOVED {
+            moved_to(response).and_then(|to| search.sent_on(to)).ok_or_else(misled)?
+        } else if response.status == Code::RunNotFound.status() {
+            search.not_here()
+        } else {
+            // The answer is what stands at the run's own address.
+            return Ok(response.renamed("location", "content-location"));
+        };
+        if !goes_on {
+            let detail = "No run of this workflow is known by this key. Check both, and that the run was started with \
+                          this key as its Idempotency-Key; it may have been deleted since.";
+            return Err(Refusal::new(Code::RunNotFound, detail));
+        }
+    }
+}

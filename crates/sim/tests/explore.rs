@@ -3,9 +3,9 @@
 use stepwell_sim::{
     Sabotage,
     explore::{
-        Bounds,
+        Bounds, Family,
         Kind::{self, Alarm, Crash, Late, Lost, Second, Storage, Twice},
-        Family, OneRun, Report, Start, explore,
+        OneRun, Report, Start, explore,
     },
 };
 

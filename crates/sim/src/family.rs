@@ -160,8 +160,9 @@ impl Member {
             return (Vec::new(), Then::Anew { input, keeps: Vec::new(), keeps_bytes: 0 });
         }
         let given = |child| match self.finished.get(&child) {
-            Some(Outcome::Ok(output)) => output.text().to_owned(),
-            Some(Outcome::Err(_)) | None => "null".to_owned(),
+            // Whoever does not wait may hear of it or not.
+            Some(Outcome::Ok(output)) if !goes_on => output.text().to_owned(),
+            Some(_) | None => "null".to_owned(),
         };
         let output = format!("[{}]", all.map(given).collect::<Vec<_>>().join(","));
         (Vec::new(), Then::Complete { output: Payload::from_text(output).expect("it is JSON") })
@@ -177,7 +178,7 @@ impl Member {
             on_close: if manner == Manner::Abandoned { OnClose::Abandon } else { OnClose::Cancel },
             timeout_ms: None,
             // Some are deleted while messages about them may still be under way.
-            retention_ms: ms.is_multiple_of(4).then_some(900),
+            retention_ms: (ms % 4 == 2).then_some(900),
             dispatch: Dispatch::Direct,
         };
         Command::ChildInvoked { op: op(child), invocation: Box::new(invocation) }

@@ -3,7 +3,7 @@
 use stepwell_sim::{
     Sabotage,
     explore::{
-        Bounds,
+        Bounds, Family,
         Kind::{self, Alarm, Crash, Late, Lost, Second, Storage, Twice},
         OneRun, Report, Start, explore,
     },
@@ -24,6 +24,72 @@ fn breaks(rule: &str, sabotage: Sabotage, start: Start, faults: &[Kind]) {
     let found = one_run(start, Bounds::only(faults), Some(sabotage)).found;
     let found = found.unwrap_or_else(|| panic!("{sabotage:?} is not noticed"));
     assert!(found.rule.starts_with(rule), "it breaks '{}': {found:#?}", found.rule);
+}
+
+/// A planted bug breaks the rule that begins like this in a family, with these faults besides.
+#[track_caller]
+fn breaks_family(
+    rule: &str,
+    sabotage: Sabotage,
+    model: fn(Bounds, Option<Sabotage>) -> Family,
+    faults: &[Kind],
+) {
+    let report = explore(&model(Bounds::only(faults), Some(sabotage)), STATES_MAX);
+    let found = report.found.unwrap_or_else(|| panic!("{sabotage:?} is not noticed"));
+    assert!(found.rule.starts_with(rule), "it breaks '{}': {found:#?}", found.rule);
+}
+
+#[test]
+fn no_state_of_a_family_with_one_fault_breaks_a_rule() {
+    let models: [fn(Bounds, Option<Sabotage>) -> Family; 3] =
+        [Family::waiting, Family::impatient, Family::message];
+    for model in models {
+        for fault in [Crash, Lost] {
+            let report = explore(&model(Bounds::only(&[fault]), None), STATES_MAX);
+            assert!(report.found.is_none(), "{fault:?}: {:#?}", report.found);
+            assert!(report.states > 100 && report.at_rest > 0, "it has seen too little: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn a_letter_that_is_deleted_before_it_has_arrived_is_found() {
+    breaks_family("27 ", Sabotage::LetterGoneEarly, Family::message, &[]);
+}
+
+#[test]
+fn a_message_that_is_answered_and_has_no_effect_is_found() {
+    breaks_family("27 ", Sabotage::AnsweredWithoutEffect, Family::message, &[]);
+}
+
+#[test]
+fn a_message_whose_key_is_not_stored_is_found() {
+    breaks_family("2", Sabotage::MessageKeyless, Family::message, &[Twice]);
+}
+
+#[test]
+fn a_fresh_instance_that_looks_for_no_letters_is_found() {
+    breaks_family("1", Sabotage::LettersForgotten, Family::message, &[Crash]);
+}
+
+#[test]
+fn a_parent_that_is_told_twice_is_found() {
+    breaks_family("2", Sabotage::ParentToldTwice, Family::waiting, &[Twice]);
+}
+
+#[test]
+fn a_childs_end_that_is_recorded_after_the_wait_is_found() {
+    breaks_family("2", Sabotage::ToldAfterTheWait, Family::impatient, &[]);
+}
+
+#[test]
+fn a_cancel_that_is_not_sent_is_found() {
+    breaks_family("2", Sabotage::CancelNotSent, Family::impatient, &[]);
+}
+
+#[test]
+fn an_object_that_does_not_store_its_address_is_found() {
+    breaks_family("11 ", Sabotage::IdentityLost, Family::waiting, &[Crash]);
 }
 
 /// Only some of the faults, because these searches are slow where nothing is optimized: `just explore` has all of them.

@@ -280,7 +280,12 @@ impl Cell {
                 self.start_child(rows, clock, place, chance, parent, *invocation)
             }
             Message::Ended { parent, run: child, outcome } => {
-                let Some(run) = self.kept(rows, parent.run.number)?.filter(|run| run.id == parent.run) else {
+                let run = self.kept(rows, parent.run.number)?.filter(|run| run.id == parent.run);
+                let Some(run) = run.filter(|run| parent.invoked <= run.head) else {
+                    // It was deleted; or this instance was superseded before it came to that, and does not know. The
+                    // answer lets the sender forget its letter, so it has to wait for a write, which only the instance
+                    // that has the name can make.
+                    self.object.arm_anew(now);
                     return Ok(Receipt::Gone);
                 };
                 if !run.children.contains(parent.invoked) {
@@ -325,12 +330,15 @@ impl Cell {
     ) -> Result<Receipt, Fault<R::Error>> {
         let key = child_key(&parent.run, parent.invoked);
         if let Some(known) = rows.key(&key).map_err(Fault::Storage)? {
-            // Whatever has become of it since, it was started.
-            let run = match known {
-                StoredKey::Run(run) => Self::load(rows, run.number)?,
-                StoredKey::Moved(_) => None,
-            };
-            return Ok(run.map_or(Receipt::Gone, |run| Receipt::Started { run: run.id }));
+            // Whatever has become of it since, it was started. It may be deleted by now, and its parent still waits for
+            // this answer: so the key says its whole id.
+            return Ok(match known {
+                StoredKey::Run(run) => {
+                    let suffix = run.fingerprint;
+                    Receipt::Started { run: RunId { place, number: run.number, suffix } }
+                }
+                StoredKey::Moved(_) => Receipt::Gone,
+            });
         }
         let Invocation { workflow, input, timeout_ms, retention_ms, dispatch, .. } = invocation;
         let retention_ms = match retention_ms {
@@ -340,7 +348,7 @@ impl Cell {
         };
         let new = NewRun {
             place,
-            suffix: chance.suffix,
+            suffix: chance.suffix.clone(),
             seed: chance.seed,
             workflow,
             input,
@@ -349,7 +357,7 @@ impl Cell {
             retention_ms,
             tags: Vec::new(),
             // The same invocation is the same start, whatever is in it.
-            key: Some(KeyRow { key, fingerprint: String::new() }),
+            key: Some(KeyRow { key, fingerprint: chance.suffix }),
             by: Some(started_by(&parent.run)),
             parent: Some(parent),
         };

@@ -49,6 +49,16 @@ impl Alarm {
         }
     }
 
+    /// Sets it once more, at another time that is not later: a platform does nothing about the same one.
+    pub fn anew(&mut self, now: Timestamp) {
+        let at = match self.armed {
+            Some(armed) => Timestamp::from_millis(armed.as_millis().saturating_sub(1)),
+            None => now.plus_millis(DEAD_MAN_MS),
+        };
+        self.armed = None;
+        self.by(now, at);
+    }
+
     /// What the host has to set it for.
     pub fn take(&mut self) -> Option<Timestamp> {
         self.ordered.take()

@@ -211,6 +211,11 @@ impl<O> Object<O> {
         self.alarm.by(now, at);
     }
 
+    /// Sets the alarm once more, at another time that is not later. What is answered in this turn then waits for a write.
+    pub fn arm_anew(&mut self, now: Timestamp) {
+        self.alarm.anew(now);
+    }
+
     /// What it has written to others.
     pub fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox

@@ -618,3 +618,38 @@ fn the_end_of_an_end_is_no_end() {
     assert_eq!(two.letters(), 0);
     assert_eq!(Mail::default(), Mail { post: Vec::new(), done: None });
 }
+
+#[test]
+fn an_end_that_an_instance_knows_nothing_of_is_answered_only_with_a_write() {
+    let (mut two, parent, sends) = waiting(invocation());
+    two.post(sends, 0);
+    let (cell, child) = two.child(&parent.id, 1).expect("it is started");
+    let ended = two.report(cell, child.id.number, vec![], done(1));
+    // An instance that was superseded before the invocation: its answer would let the child's cell forget the letter.
+    let (mut older, rows) = (fresh(), Memory::default());
+    let chance = Chance { suffix: RunId::suffix_from(9), seed: 9 };
+    let (clock, message) = (two.clock(), ended[0].message.clone());
+    let receipt = older.receive(&rows, clock, place(0), chance, message).expect("it is answered");
+    assert_eq!(receipt, Receipt::Gone);
+    assert!(older.take_orders().arm.is_some(), "the answer waits for a write");
+    // Whoever has heard of it knows that, and need not write.
+    assert_eq!(two.arrive(&ended[0]), Receipt::Taken);
+    drop(two.cells[0].take_orders());
+    assert_eq!(two.arrive(&ended[0]), Receipt::Gone);
+    assert_eq!(two.cells[0].take_orders().arm, None);
+}
+
+#[test]
+fn a_start_that_comes_again_after_its_child_was_deleted_is_answered_with_its_id() {
+    let mut two = Two::new();
+    let parent = two.parent();
+    let invocation = Invocation { detached: true, on_close: OnClose::Abandon, ..invocation() };
+    let sends = two.report(0, 1, vec![invoke(0, invocation)], Then::Continue { open: None });
+    let first = two.arrive(&sends[0]);
+    let (cell, child) = two.child(&parent.id, 1).expect("it is started");
+    assert_eq!(first, Receipt::Started { run: child.id.clone() });
+    two.report(cell, child.id.number, vec![], done(1));
+    two.rows[cell].lose_run(child.id.number);
+    two.crash(cell);
+    assert_eq!(two.arrive(&sends[0]), first, "its parent waits for this answer");
+}

@@ -91,6 +91,14 @@ impl Memory {
         self.rows.borrow().get(&number).map(|stored| stored.result.clone()).unwrap_or_default()
     }
 
+    /// Deletes a run and leaves its key, as is done with children.
+    pub fn lose_run(&self, number: u64) {
+        let stored = self.rows.borrow_mut().remove(&number).expect("it was inserted");
+        if let Some(at) = stored.row.wake_at {
+            self.by_wake.borrow_mut().remove(&(at, number));
+        }
+    }
+
     /// How many runs there are.
     pub fn runs(&self) -> usize {
         self.rows.borrow().len()

@@ -29,8 +29,10 @@ pub struct Family {
     app: Rc<App>,
 }
 
-/// The parent's seed: it gives its child to the other cell.
+/// The parent's seed, and its cell: by that seed, its child goes to the other one.
 const SEED: u64 = 1;
+const PARENT: usize = 1;
+const CHILD: usize = 0;
 
 impl Family {
     /// A parent that waits for its child.
@@ -61,13 +63,13 @@ impl Model for Family {
     fn initial(&self, traced: bool) -> World {
         let job = family::job("f", 1, 1, self.ms, self.manner);
         let start = Ask::Start {
-            key: Some("k1".to_owned()),
+            key: None,
             nonce: RunId::suffix_from(1),
             workflow: FAMILY,
             input: Payload::encode(&job).expect("a job is JSON"),
             seed: SEED,
         };
-        let task = Task { cell: 0, ask: Rc::new(start), after: None, stands: Stands::Unsent, run: None };
+        let task = Task { cell: PARENT, ask: Rc::new(start), after: None, stands: Stands::Unsent, run: None };
         // As many events as there are: how a journal is paged is the first model's.
         let setting = Setting { app: self.app.clone(), page_events: 16, sabotage: self.sabotage };
         World::new(setting, 2, vec![task], self.bounds, traced)
@@ -95,7 +97,7 @@ impl Model for Family {
             return Ok(false);
         }
         let Some(parent) = state.tasks[0].run.clone() else { return Ok(true) };
-        let children = &state.sites[1].disk;
+        let children = &state.sites[CHILD].disk;
         let Some((number, child)) = children.runs.first_key_value() else {
             return Err(("23 no child is lost", "there is none".into()));
         };
@@ -104,7 +106,7 @@ impl Model for Family {
             let keys = children.keys.keys().filter(|key| key.starts_with(CHILD_KEYS)).count();
             return Err(("23 a child is known by its key", format!("{keys} keys")));
         }
-        let row = &state.sites[0].disk.runs[&parent.number];
+        let row = &state.sites[PARENT].disk.runs[&parent.number];
         let given = format!("[{}]", child.result.as_deref().unwrap_or("null"));
         let is_right = match self.manner {
             Manner::Plain => row.result.as_deref() == Some(&given) && child.status == "completed",

@@ -88,6 +88,10 @@ pub enum Code {
     TooManySignals,
     /// What is stored of the run cannot be read.
     RunUnreadable,
+    /// A person has paused the workflow.
+    WorkflowPaused,
+    /// What the app declares has mistakes.
+    InvalidManifest,
     /// Something is wrong in Stepwell itself.
     Internal,
     /// A code of a newer release. Codes are stored with runs: one that is not known must not make a run unreadable.
@@ -99,7 +103,7 @@ pub enum Code {
 
 impl Code {
     /// Every code that this release knows.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 42] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -140,6 +144,8 @@ impl Code {
         Self::ActivationUnverified,
         Self::IdempotencyKeyMissing,
         Self::IdempotencyKeyInFlight,
+        Self::WorkflowPaused,
+        Self::InvalidManifest,
     ];
 
     /// The HTTP status that goes with it.
@@ -163,10 +169,11 @@ impl Code {
             | Self::IdempotencyKeyInFlight
             | Self::NamespaceExists
             | Self::RunUnreadable
+            | Self::WorkflowPaused
             | Self::TooMany => 409,
             Self::PayloadTooLarge => 413,
             Self::HostNotAllowed => 421,
-            Self::IdempotencyKeyReused | Self::SignalMismatch => 422,
+            Self::IdempotencyKeyReused | Self::SignalMismatch | Self::InvalidManifest => 422,
             Self::LimitReached | Self::TooManySignals => 429,
             Self::ProgramDied
             | Self::RunTimedOut
@@ -229,6 +236,8 @@ impl Code {
             Self::HostNotAllowed => "host_not_allowed",
             Self::TooManySignals => "too_many_signals",
             Self::RunUnreadable => "run_unreadable",
+            Self::WorkflowPaused => "workflow_paused",
+            Self::InvalidManifest => "invalid_manifest",
             Self::Internal => "internal",
             Self::Unknown => "unknown",
         }
@@ -281,6 +290,8 @@ impl Code {
             Self::HostNotAllowed => "This development server does not answer to that host",
             Self::TooManySignals => "The run has too many signals",
             Self::RunUnreadable => "The stored run cannot be read",
+            Self::WorkflowPaused => "The workflow is paused",
+            Self::InvalidManifest => "What the app declares has mistakes",
             Self::Internal => "Something is wrong in Stepwell",
             Self::Unknown => "A problem that this release does not know",
         }

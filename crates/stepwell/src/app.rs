@@ -3,17 +3,22 @@
 use std::{collections::BTreeMap, marker::PhantomData, pin::Pin, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use stepwell_protocol::{
-    PROTOCOL, Payload,
-    program::{Description, Dispatch, WorkflowDescription, is_reserved},
+    Payload,
+    manifest::{Manifest, WorkerVersion},
+    program::{Dispatch, WorkflowDescription, is_reserved},
 };
 
-use crate::{Ctx, Error, Result, ops::millis};
+use crate::{Ctx, Error, Result, ops::millis, shape::shape_of};
 
 /// A workflow's future, whatever its types.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Payload>>>>;
 
 type Start = Box<dyn Fn(Ctx, &Payload) -> Result<Running>>;
+
+/// The JSON Schema of a workflow's input. Asked for only when the app describes itself.
+type Schema = Box<dyn Fn() -> Option<Value>>;
 
 /// A workflow with its name and the type of its input. `#[workflow]` makes one of an `async fn`.
 pub struct Workflow<I> {
@@ -22,6 +27,7 @@ pub struct Workflow<I> {
     retention: Option<Duration>,
     dispatch: Dispatch,
     key_required: bool,
+    schema: Schema,
     start: Start,
     input: PhantomData<fn(I)>,
 }
@@ -45,6 +51,7 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
             retention: None,
             dispatch: Dispatch::default(),
             key_required: false,
+            schema: Box::new(|| shape_of::<I>().schema()),
             start,
             input: PhantomData,
         }
@@ -74,6 +81,13 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
         Self { key_required: true, ..self }
     }
 
+    /// The JSON Schema of its input, in place of what Stepwell finds out about the type by itself: what `schemars` makes
+    /// of it, say. It stands in the app's manifest, for clients to check inputs by; the engine does not.
+    #[must_use]
+    pub fn input_schema<S: Serialize + 'static>(self, schema: fn() -> S) -> Self {
+        Self { schema: Box::new(move || serde_json::to_value(schema()).ok()), ..self }
+    }
+
     /// Its name, by which runs are started.
     pub fn name(&self) -> &'static str {
         self.name
@@ -87,6 +101,7 @@ struct Defined {
     retention: Option<Duration>,
     dispatch: Dispatch,
     key_required: bool,
+    schema: Schema,
 }
 
 /// The workflows that a program has.
@@ -107,9 +122,9 @@ impl App {
     /// If there is one of that name already, or the name begins with `stepwell.`: both are mistakes in the program.
     #[must_use]
     pub fn workflow<I>(mut self, define: fn() -> Workflow<I>) -> Self {
-        let Workflow { name, timeout, retention, dispatch, key_required, start, .. } = define();
-        let before =
-            self.workflows.insert(name, Defined { start, timeout, retention, dispatch, key_required });
+        let Workflow { name, timeout, retention, dispatch, key_required, schema, start, .. } = define();
+        let defined = Defined { start, timeout, retention, dispatch, key_required, schema };
+        let before = self.workflows.insert(name, defined);
         assert!(!is_reserved(name), "the name '{name}' is the engine's own: begin it with another word");
         assert!(before.is_none(), "there are two workflows named '{name}'");
         self
@@ -120,17 +135,22 @@ impl App {
         self.workflows.keys().copied()
     }
 
-    /// What the engine asks an app about itself, as JSON.
-    pub fn describe(&self) -> String {
+    /// What it declares.
+    pub fn manifest(&self) -> Manifest {
+        self.manifest_of(None)
+    }
+
+    /// What a version of a Worker declares that has it.
+    pub(crate) fn manifest_of(&self, version: Option<WorkerVersion>) -> Manifest {
         let workflows = self.workflows.iter().map(|(name, defined)| WorkflowDescription {
             name: (*name).to_owned(),
             timeout_ms: defined.timeout.map(millis),
             retention_ms: defined.retention.map(millis),
             dispatch: defined.dispatch,
             key_required: defined.key_required,
+            input_schema: (defined.schema)(),
         });
-        let description = Description { protocol: PROTOCOL, workflows: workflows.collect() };
-        serde_json::to_string(&description).expect("a description holds only what JSON can say")
+        Manifest::new(workflows.collect(), version)
     }
 
     /// How long a run of this workflow may take.

@@ -14,6 +14,7 @@ mod list;
 mod logs;
 mod namespaces;
 mod new;
+mod plan;
 mod replay;
 mod restart;
 mod session;
@@ -23,6 +24,7 @@ mod signal;
 mod start;
 mod watch;
 mod why;
+mod workflows;
 
 use clap::Subcommand;
 
@@ -37,6 +39,8 @@ pub enum Command {
     Dev(dev::Dev),
     /// Put a project on Cloudflare.
     Deploy(deploy::Deploy),
+    /// Show what a deploy of this folder would change, and which live runs would diverge.
+    Plan(plan::Plan),
     /// Look at tools, configuration and deployment, and say how to mend what is wrong.
     Doctor(doctor::Doctor),
     /// Start a run.
@@ -67,6 +71,9 @@ pub enum Command {
     Export(export::Export),
     /// Replay an exported journal on the code of this folder: does it still do the same?
     Replay(replay::Replay),
+    /// List the app's workflows; pause and resume them.
+    #[command(subcommand)]
+    Workflows(workflows::Workflows),
     /// Make, list, rotate and revoke the keys of a namespace.
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -98,6 +105,7 @@ impl Command {
             Self::New(command) => command.run(global),
             Self::Dev(command) => command.run(global),
             Self::Deploy(command) => command.run(global),
+            Self::Plan(command) => command.run(global),
             Self::Doctor(command) => command.run(global),
             Self::Start(command) => command.run(global),
             Self::List(command) => command.run(global),
@@ -113,6 +121,7 @@ impl Command {
             Self::Restart(command) => command.run(global),
             Self::Export(command) => command.run(global),
             Self::Replay(command) => command.run(global),
+            Self::Workflows(command) => command.run(global),
             Self::Keys(command) => command.run(global),
             Self::Namespaces(command) => command.run(global),
             Self::Settings(command) => command.run(global),

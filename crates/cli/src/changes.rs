@@ -59,8 +59,8 @@ mod tests {
             retired: vec![Item::workflow("c")],
             kept_paused: vec![Item::workflow("b")],
         };
-        let plain = |line: &String| anstream::adapter::strip_str(line).to_string();
-        let told: Vec<_> = lines(&plan).iter().map(plain).collect();
+        let uncoloured = |line: &String| anstream::adapter::strip_str(line).to_string();
+        let told: Vec<_> = lines(&plan).iter().map(uncoloured).collect();
         let expected = [
             "+ workflow a",
             "~ workflow b: timeout_ms: none -> 1000",

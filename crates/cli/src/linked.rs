@@ -8,6 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use stepwell_protocol::{Payload, export::ReplayReport};
@@ -18,14 +19,24 @@ use crate::{
     tools,
 };
 
+/// Which features of the project's crate it is built with.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Features {
+    /// Features of the project's crate to build with.
+    #[arg(long, value_name = "FEATURES", value_delimiter = ',')]
+    features: Vec<String>,
+    /// Build without the default features of the project's crate.
+    #[arg(long)]
+    no_default_features: bool,
+}
+
 /// What the lines of the small program begin with: the workflows' own code may print, too.
 const MARK: &str = "stepwell says: ";
 
 /// The crate with the workflows, and what it is linked with.
 pub struct Linked {
     package: String,
-    /// The features that it is built with, besides its default ones.
-    features: Vec<String>,
+    features: Features,
     root: PathBuf,
     workspace: PathBuf,
     target: PathBuf,
@@ -34,8 +45,8 @@ pub struct Linked {
 }
 
 impl Linked {
-    /// The project in this folder, built with these features besides its default ones.
-    pub fn find(project: &Path, features: &[String]) -> Result<Self> {
+    /// The project in this folder, built with these features.
+    pub fn find(project: &Path, features: &Features) -> Result<Self> {
         let manifest = project.join("Cargo.toml");
         if !manifest.is_file() {
             return Err(Failure::usage(format!("{} has no Cargo.toml", project.display()))
@@ -59,7 +70,7 @@ impl Linked {
             .ok_or_else(|| Failure::usage("the project has no library that depends on stepwell"))
     }
 
-    fn of(metadata: &Value, root: PathBuf, features: &[String]) -> Option<Self> {
+    fn of(metadata: &Value, root: PathBuf, features: &Features) -> Option<Self> {
         let text = |value: &Value, name: &str| value.get(name)?.as_str().map(str::to_owned);
         let packages = metadata.get("packages")?.as_array()?;
         let manifest = root.join("Cargo.toml");
@@ -76,7 +87,7 @@ impl Linked {
         let sdk = packages.iter().find(|package| text(package, "name").as_deref() == Some("stepwell"))?;
         Some(Self {
             package: text(package, "name")?,
-            features: features.to_vec(),
+            features: features.clone(),
             root,
             workspace: text(metadata, "workspace_root")?.into(),
             target: text(metadata, "target_directory")?.into(),
@@ -127,10 +138,13 @@ impl Linked {
         let Self { package, root, sdk, features, .. } = self;
         let name = toml::Value::String(package.clone());
         let path = toml::Value::String(root.to_string_lossy().into_owned());
+        let Features { features, no_default_features } = features;
         let features = toml::Value::from(features.clone());
+        let default = !no_default_features;
         let manifest = format!(
             "[package]\nname = \"stepwell-replay\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
-             [dependencies]\nreplayed = {{ package = {name}, path = {path}, features = {features} }}\n\
+             [dependencies]\nreplayed = {{ package = {name}, path = {path}, default-features = {default}, \
+             features = {features} }}\n\
              stepwell = {{ {sdk}, features = [\"testing\"] }}\nserde_json = \"1\"\n"
         );
         // What is the same is left alone, so that cargo has nothing to do.

@@ -19,7 +19,7 @@ use crate::{
     changes,
     client::{Answer, Ask, Client},
     failure::{Exit, Failure, Result},
-    linked::Linked,
+    linked::{Features, Linked},
     private, words,
 };
 
@@ -32,9 +32,8 @@ pub struct Plan {
     /// The project, if it is not the one of this folder.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     project: PathBuf,
-    /// Features of the project's crate to build with, besides its default ones.
-    #[arg(long, value_name = "FEATURES", value_delimiter = ',')]
-    features: Vec<String>,
+    #[command(flatten)]
+    features: Features,
     /// Replay at most so many live runs. If there are more, a random sample of them is replayed.
     #[arg(long, value_name = "RUNS", default_value_t = 1_000)]
     sample: usize,

@@ -12,7 +12,7 @@ use stepwell_protocol::export::{Export, FORMAT, ReplayReport};
 use crate::{
     Global,
     failure::{Exit, Failure, Result},
-    linked::Linked,
+    linked::{Features, Linked},
     words,
 };
 
@@ -24,9 +24,8 @@ pub struct Replay {
     /// The project, if it is not the one of this folder.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     project: PathBuf,
-    /// Features of the project's crate to build with, besides its default ones.
-    #[arg(long, value_name = "FEATURES", value_delimiter = ',')]
-    features: Vec<String>,
+    #[command(flatten)]
+    features: Features,
 }
 
 impl Replay {

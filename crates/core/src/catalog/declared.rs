@@ -190,9 +190,8 @@ impl Declared {
             _ if is_same => Age::Same,
             // Who does not know its version comes before all who do; among themselves, the last one counts.
             (Some(_), None) => Age::Older,
-            (None, None | Some(_)) => Age::Newer,
             (Some(held), Some(came)) if came < held => Age::Older,
-            (Some(_), Some(_)) => Age::Newer,
+            (None, None | Some(_)) | (Some(_), Some(_)) => Age::Newer,
         }
     }
 

@@ -116,7 +116,7 @@ impl Live {
         Ok(live)
     }
 
-    /// A run that changes its status while they are listed is counted once.
+    /// Takes a run in, unless the sample is full of others. One that changes its status while they are listed comes twice.
     fn add(&mut self, run: RunView, sample: usize) {
         let key = (run.id.suffix.clone(), run.id.to_string());
         self.count += usize::from(!self.sample.contains_key(&key));

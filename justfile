@@ -114,6 +114,11 @@ streams *ARGUMENTS: test-bundles
 size WHAT *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin size -- {{WHAT}} {{ARGUMENTS}}
 
+# Lets `stepwell plan` look at RUNS live runs of which a change diverges three, and checks that it names those.
+plan RUNS: test-bundles
+    cargo build --locked -p stepwell-cli
+    source scripts/env.sh && STEPWELL_PLAN_RUNS={{RUNS}} cargo nextest run --locked -p stepwell-workerd-tests --test plan --no-capture
+
 # Runs the findings of hostile reviews on workerd, a line for each with its figure; `--full` at their full sizes.
 hardening *ARGUMENTS:
     scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt

@@ -314,6 +314,9 @@ impl Client {
             }
             "run_not_found" => failure.next("`stepwell list` shows the runs that there are."),
             "wrong_status" | "run_ended" => failure.next("`stepwell why RUN` says where the run stands."),
+            "workflow_paused" => failure.next(
+                "`stepwell workflows list` says who paused it, and `stepwell workflows resume NAME` resumes it.",
+            ),
             "signal_not_found" => failure.next("`stepwell history RUN` has the positions of its signals."),
             "step_not_found" => failure.next("`stepwell show RUN` has the steps of the run."),
             "internal" => failure.next("Try again. If it stays, look into the Worker's log."),

@@ -62,6 +62,14 @@ pub struct Target {
     pub key_is_in_file: bool,
 }
 
+impl Target {
+    /// What `stepwell dev` serves.
+    pub fn of_dev(address: impl Into<String>, key: Option<Key>) -> Self {
+        let source = "`stepwell dev`".to_owned();
+        Self { address: address.into(), key, key_source: source.clone(), source, key_is_in_file: false }
+    }
+}
+
 /// What the command line and the environment say about it.
 #[derive(Clone, Debug, Default)]
 pub struct Given {

@@ -4,17 +4,20 @@
 //! JSON; everything else goes to standard error. [`failure`] has the exit codes.
 
 mod bars;
+mod changes;
 mod client;
 mod commands;
 mod config;
 mod events;
 mod failure;
 mod feed;
+mod linked;
 mod local;
 mod lock;
 mod naming;
 mod private;
 mod project;
+mod schema;
 mod serving;
 mod sources;
 mod table;
@@ -88,6 +91,12 @@ impl Global {
             insecure: self.insecure,
             local: local::find(),
         })
+    }
+
+    /// Whether a person has said which deployment is meant.
+    fn names_a_deployment(&self) -> bool {
+        let variable = std::env::var_os("STEPWELL_ADDRESS").is_some_and(|value| !value.is_empty());
+        self.address.is_some() || self.profile.is_some() || variable
     }
 
     fn client(&self) -> Result<Client> {

@@ -3,9 +3,12 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Output},
+    thread::{self, JoinHandle},
 };
 
 use tempfile::TempDir;
@@ -47,6 +50,9 @@ impl Project {
             .current_dir(folder)
             .env("PATH", format!("{}:{path}", self.folder.path().join("bin").display()))
             .env("ROOT", self.folder.path())
+            .env("STEPWELL_CONFIG", self.folder.path().join("config.toml"))
+            .env_remove("STEPWELL_ADDRESS")
+            .env_remove("STEPWELL_KEY")
             // Whether the compiler has the target is not asked here.
             .env("RUSTC", "/nonexistent")
             .output()
@@ -68,6 +74,66 @@ impl Project {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A deployment that answers one request with this; gives its address, and what it was asked.
+fn answering(status: &'static str, body: &'static str) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = format!("http://{}", listener.local_addr().expect("it listens"));
+    let asked = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("somebody asks");
+        let reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        let lines = reader.lines().map(|line| line.expect("text"));
+        let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+        let length = body.len();
+        write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
+            .expect("it is read");
+        head.join("\n")
+    });
+    (address, asked)
+}
+
+#[test]
+fn a_deploy_lets_the_engine_read_what_the_app_declares_and_prints_what_that_changes() {
+    let project = Project::new(&[]);
+    project.write("secrets", r#"[{"name": "STEPWELL_KEY"}]"#);
+    let plan = r#"{"outcome":"applied","hash":"00","added":[{"kind":"workflow","name":"refund"}],
+        "changed":[{"kind":"workflow","name":"order","changes":["timeout_ms: none -> 60000"]}],
+        "retired":[],"kept_paused":[{"kind":"workflow","name":"order"}]}"#;
+    let (address, asked) = answering("200 OK", plan);
+    let output = project.deploy(&["--address", &address, "--key", "the-key-of-the-deployment"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let asked = asked.join().expect("it was asked");
+    assert!(asked.starts_with("POST /api/sync HTTP/1.1"), "{asked}");
+    assert!(asked.contains("Bearer the-key-of-the-deployment"), "{asked}");
+    for line in
+        ["+ workflow refund", "~ workflow order: timeout_ms: none -> 60000", "= workflow order stays paused"]
+    {
+        assert!(text(&output.stdout).contains(line), "{}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn a_deploy_whose_manifest_is_refused_fails_in_ci() {
+    let project = Project::new(&[]);
+    project.write("secrets", r#"[{"name": "STEPWELL_KEY"}]"#);
+    let problem =
+        r#"{"code":"invalid_manifest","title":"Mistakes","detail":"1 mistake: it is wrong.","status":422}"#;
+    let (address, asked) = answering("422 Unprocessable", problem);
+    let output = project.deploy(&["--address", &address, "--key", "the-key-of-the-deployment"]);
+    asked.join().expect("it was asked");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("it is wrong"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_deploy_without_an_address_leaves_the_manifest_to_the_engine() {
+    let project = Project::new(&[]);
+    project.write("secrets", r#"[{"name": "STEPWELL_KEY"}]"#);
+    let output = project.deploy(&[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert!(said.contains("The engine reads what the app declares by itself"), "{said}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! An object wakes by its alarm. Should the platform ever lose one, the next request to the object arms it again; a cell
 //! that only holds sleeping runs may get none for a year. So the deployment's cron trigger touches them, a bounded
 //! number each time (`stepwell_core::sweep`). Where one invocation does not reach all of them, the first cell of the
-//! default namespace keeps the cursor.
+//! default namespace keeps the cursor. What the app declares is read too, for apps whose runs nobody starts.
 
 use futures::stream::{self, StreamExt as _};
 use stepwell_core::sweep::{Part, Target, part};
@@ -12,7 +12,7 @@ use worker::Env;
 
 use crate::{
     calls::{catalog::Request, cell::Operation},
-    http::Front,
+    http::{Front, pull},
     settings::DEFAULT_NAMESPACE,
 };
 
@@ -42,6 +42,9 @@ pub async fn sweep(env: Env) {
     let failed = touched.buffer_unordered(AT_ONCE).filter(|ok| std::future::ready(!ok)).count().await;
     if failed > 0 {
         worker::console_error!("stepwell: {failed} objects could not be touched");
+    }
+    if front.has_catalog() {
+        pull(&front).await;
     }
     if let (Some(next), Some(keeper)) = (next, places.first()) {
         let kept = front.ask(keeper, Operation::KeepSweep { cursor: next.to_string() }).await;

@@ -52,10 +52,10 @@ pub fn expand(attributes: &TokenStream, item: TokenStream) -> syn::Result<TokenS
                 ::stepwell::__private::activate(app, &activation, session)
             }
 
-            /// Says which workflows there are.
+            /// Says what the app declares.
             #[wasm_bindgen(wasm_bindgen = ::stepwell::__private::wasm_bindgen, js_name = describe)]
             pub fn __stepwell_describe() -> ::std::string::String {
-                APP.with(|app| app.describe())
+                APP.with(|app| ::stepwell::__private::describe(app))
             }
         };
     })

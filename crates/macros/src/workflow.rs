@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 use syn::{
-    Error, ExprMethodCall, FnArg, Item, ItemFn, LitStr, ReturnType, TypeImplTrait,
+    Error, ExprMethodCall, ExprPath, FnArg, Item, ItemFn, LitStr, ReturnType, TypeImplTrait,
     parse::Parser,
     parse_quote_spanned,
     spanned::Spanned,
@@ -12,11 +12,13 @@ use syn::{
 
 pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let function: ItemFn = syn::parse2(item)?;
-    let Attributes { name, timeout_ms, retention_ms, dispatch, key_required } = attributes_of(attributes)?;
+    let Attributes { name, timeout_ms, retention_ms, dispatch, key_required, input_schema } =
+        attributes_of(attributes)?;
     let name = name.unwrap_or_else(|| function.sig.ident.to_string());
     let timeout = timeout_ms.map(|ms| quote!(.timeout(::std::time::Duration::from_millis(#ms))));
     let retention = retention_ms.map(|ms| quote!(.retention(::std::time::Duration::from_millis(#ms))));
     let idempotency = key_required.then(|| quote!(.requires_key()));
+    let schema = input_schema.map(|path| quote!(.input_schema(#path)));
     let dispatch = dispatch.map(|variant| quote!(.dispatch(::stepwell::Dispatch::#variant)));
     if name.is_empty() || name.len() > 128 {
         return Err(Error::new(function.sig.ident.span(), "a workflow's name has 1 to 128 bytes"));
@@ -60,6 +62,7 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
             #retention
             #dispatch
             #idempotency
+            #schema
         }
     })
 }
@@ -107,6 +110,8 @@ struct Attributes {
     /// The variant of `stepwell::Dispatch`.
     dispatch: Option<Ident>,
     key_required: bool,
+    /// The function that gives the schema of its input.
+    input_schema: Option<ExprPath>,
 }
 
 fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
@@ -152,10 +157,13 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
                 _ => return Err(Error::new(text.span(), "an idempotency is \"required\" or \"optional\"")),
             };
             Ok(())
+        } else if meta.path.is_ident("input_schema") {
+            found.input_schema = Some(meta.value()?.parse::<LitStr>()?.parse()?);
+            Ok(())
         } else {
             Err(meta.error(
-                "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"`, `dispatch = \"…\"` or \
-                 `idempotency = \"…\"`",
+                "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"`, `dispatch = \"…\"`, \
+                 `idempotency = \"…\"` or `input_schema = \"…\"`",
             ))
         }
     });

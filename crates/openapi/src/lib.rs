@@ -11,8 +11,9 @@ use stepwell_protocol::{
         AuditPage, CreatedKey, CreatedNamespace, Issuer, IssuerList, KeyList, KeyView, Limits, NamespaceList,
         NewKey, NewNamespace, OpenedSession, Rotation, RunSettings, SessionList, SessionView, Settings,
     },
+    manifest::{Manifest, PausedWorkflow, Plan, WorkflowView},
     outbox::{OutboxList, Redelivery},
-    program::{Attributes, WorkflowDescription},
+    program::Attributes,
     rest::{
         Bulk, Health, History, Metrics, Restart, RunList, RunView, SignalReceipt, Status, Why, WorkflowList,
     },
@@ -147,7 +148,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
     };
     match route {
         Route::ListWorkflows => Parts::of(vec![ok::<WorkflowList>(schemas, "The app's workflows.")]),
-        Route::ShowWorkflow => Parts::of(vec![ok::<WorkflowDescription>(schemas, "The workflow.")]),
+        Route::ShowWorkflow => Parts::of(vec![ok::<WorkflowView>(schemas, "The workflow.")]),
         Route::ShowMetrics => Parts::of(vec![ok::<Metrics>(schemas, "How many runs there are.")])
             .with(vec![query("workflow", "Counts the runs of this workflow.", json!({ "type": "string" }))]),
         Route::StartRun => Parts::of(started(schemas)).with(vec![tags(), key(), prefer()]).taking(
@@ -155,6 +156,20 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             "The workflow's input; no body is `null`.",
             false,
         ),
+        Route::PauseWorkflow | Route::ResumeWorkflow => {
+            Parts::of(vec![ok::<PausedWorkflow>(schemas, "Whether the workflow is paused.")])
+        }
+        Route::Sync => Parts::of(vec![ok::<Plan>(schemas, "What it changes.")])
+            .with(vec![query(
+                "dry_run",
+                "`true` stores nothing: it only says what would change.",
+                json!({ "type": "boolean" }),
+            )])
+            .taking(
+                schema::<Manifest>(schemas),
+                "With `dry_run=true`, the manifest to look at; no body is the app's own.",
+                false,
+            ),
         Route::StartBulk => Parts::of(started(schemas)).with(vec![key(), prefer()]).taking(
             schema::<Bulk>(schemas),
             "What is done, and to which runs.",

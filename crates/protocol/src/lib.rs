@@ -1,8 +1,9 @@
 //! Every message of Stepwell that crosses a wire.
 //!
 //! Owns: the words that engine, SDKs and clients share: ids and times, the [`journal`] as it is stored
-//! and as programs read it, the [`program`] protocol (activate, commit, answer), the [`rest`] bodies and
-//! their [`routes`], [`child`] runs, the [`outbox`], what a [`stream`] shows, the [`signature`] of an activation, and the [`problem`] codes.
+//! and as programs read it, the [`program`] protocol (activate, commit, answer), an app's [`manifest`], the
+//! [`rest`] bodies and their [`routes`], [`child`] runs, the [`outbox`], what a [`stream`] shows, the [`signature`] of an
+//! activation, and the [`problem`] codes.
 //! Does not own: any decision. Nothing here reads a clock or does I/O.
 //!
 //! Stored and sent enums are externally tagged with explicit names; a name is never reused, a field is
@@ -15,6 +16,7 @@ pub mod ids;
 pub mod journal;
 pub mod key;
 pub mod life;
+pub mod manifest;
 pub mod outbox;
 pub mod payload;
 pub mod problem;

@@ -96,6 +96,10 @@ pub enum Code {
     TooManyChildren,
     /// What is stored of the run cannot be read.
     RunUnreadable,
+    /// A person has paused the workflow.
+    WorkflowPaused,
+    /// What the app declares has mistakes.
+    InvalidManifest,
     /// Something is wrong in Stepwell itself.
     Internal,
     /// A code of a newer release. Codes are stored with runs: one that is not known must not make a run unreadable.
@@ -107,7 +111,7 @@ pub enum Code {
 
 impl Code {
     /// Every code that this release knows.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 46] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -152,6 +156,8 @@ impl Code {
         Self::ActivationUnverified,
         Self::IdempotencyKeyMissing,
         Self::IdempotencyKeyInFlight,
+        Self::WorkflowPaused,
+        Self::InvalidManifest,
     ];
 
     /// The HTTP status that goes with it.
@@ -176,10 +182,11 @@ impl Code {
             | Self::IdempotencyKeyInFlight
             | Self::NamespaceExists
             | Self::RunUnreadable
+            | Self::WorkflowPaused
             | Self::TooMany => 409,
             Self::PayloadTooLarge => 413,
             Self::HostNotAllowed => 421,
-            Self::IdempotencyKeyReused | Self::SignalMismatch => 422,
+            Self::IdempotencyKeyReused | Self::SignalMismatch | Self::InvalidManifest => 422,
             Self::LimitReached | Self::TooManySignals => 429,
             Self::ProgramDied
             | Self::RunTimedOut
@@ -249,6 +256,8 @@ impl Code {
             Self::ChildTimedOut => "child_timed_out",
             Self::TooManyChildren => "too_many_children",
             Self::RunUnreadable => "run_unreadable",
+            Self::WorkflowPaused => "workflow_paused",
+            Self::InvalidManifest => "invalid_manifest",
             Self::Internal => "internal",
             Self::Unknown => "unknown",
         }
@@ -305,6 +314,8 @@ impl Code {
             Self::ChildTimedOut => "The child run took too long",
             Self::TooManyChildren => "There are too many child runs",
             Self::RunUnreadable => "The stored run cannot be read",
+            Self::WorkflowPaused => "The workflow is paused",
+            Self::InvalidManifest => "What the app declares has mistakes",
             Self::Internal => "Something is wrong in Stepwell",
             Self::Unknown => "A problem that this release does not know",
         }

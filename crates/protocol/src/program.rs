@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     Awaits, Epoch, Failure, Invocation, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
@@ -121,15 +122,6 @@ pub enum CutShort {
     Refused(Problem),
 }
 
-/// What an app says about itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Description {
-    /// The protocol's version: [`crate::PROTOCOL`].
-    pub protocol: u32,
-    /// Its workflows.
-    pub workflows: Vec<WorkflowDescription>,
-}
-
 /// What an app says about one of its workflows.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,6 +140,23 @@ pub struct WorkflowDescription {
     /// Whether a run of it is started only with an idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub key_required: bool,
+    /// The JSON Schema of its input, if its type says one. Clients may check inputs by it; the engine does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
+}
+
+impl WorkflowDescription {
+    /// A workflow that says nothing but its name.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            timeout_ms: None,
+            retention_ms: None,
+            dispatch: Dispatch::default(),
+            key_required: false,
+            input_schema: None,
+        }
+    }
 }
 
 /// What the names of the engine's own workflows begin with: no app's are called so.

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Code, Failure, Life, Payload, Problem, RunId, Seq, Timestamp,
-    export::ReplayFacts,
-    program::{Progress, WorkflowDescription},
+    Code, Failure, Life, Payload, Problem, RunId, Seq, Timestamp, export::ReplayFacts,
+    manifest::WorkflowView, program::Progress,
 };
 
 /// Where a run stands, as people see it.
@@ -356,12 +355,12 @@ pub struct Metrics {
 /// How many runs are in which status.
 pub type Counts = BTreeMap<Status, u64>;
 
-/// The app's workflows, as `GET /api/workflows` shows them.
+/// The app's workflows, and those that it has no more, as `GET /api/workflows` shows them.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowList {
     /// By name.
-    pub workflows: Vec<WorkflowDescription>,
+    pub workflows: Vec<WorkflowView>,
 }
 
 /// Why a run is where it is, as `GET /api/executions/{id}/why` shows it.

@@ -4,7 +4,7 @@
 //! handler of a request by this table, and whatever is said about routes elsewhere (who is let in, the description for
 //! clients, the tests of both) goes through it, so that a route without an entry cannot be.
 
-use crate::{Code, program::PAYLOAD_BYTES_MAX};
+use crate::{Code, manifest::MANIFEST_BYTES_MAX, program::PAYLOAD_BYTES_MAX};
 
 /// A method of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,8 +152,15 @@ routes! {
     ShowMetrics: Get "/api/metrics" Read Selected [InvalidRequest],
     /// Starts a run of a workflow.
     StartRun: Post "/api/workflows/{workflow}/start" Write Workflow
-        [InvalidRequest IdempotencyKeyMissing WorkflowNotFound IdempotencyKeyInFlight
+        [InvalidRequest IdempotencyKeyMissing WorkflowNotFound WorkflowPaused IdempotencyKeyInFlight
             IdempotencyKeyReused CellFull],
+    /// Refuses starts of a workflow until it is resumed.
+    PauseWorkflow: Post "/api/workflows/{workflow}/pause" Admin Workflow
+        [InvalidRequest WorkflowNotFound TooMany],
+    /// Lets runs of a paused workflow be started again.
+    ResumeWorkflow: Post "/api/workflows/{workflow}/resume" Admin Workflow [InvalidRequest],
+    /// Reads what the app declares, lets it hold, and says what that changes; or only says it.
+    Sync: Post "/api/sync" Write Whole [InvalidRequest InvalidManifest AppUnreachable],
     /// Lists and finds runs, newest first.
     ListRuns: Get "/api/executions" Read Visible [InvalidRequest],
     /// Cancels, retries or restarts all runs that fit a filter, as a run of its own.
@@ -263,8 +270,12 @@ impl Route {
 
     /// The largest body that it reads, in bytes.
     pub fn body_bytes_max(self) -> usize {
-        let takes_payload = matches!(self, Self::StartRun | Self::SendSignal | Self::SendSignalByKey);
-        if takes_payload { PAYLOAD_BODY_BYTES_MAX } else { BODY_BYTES_MAX }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "a route that takes much says so")]
+        match self {
+            Self::StartRun | Self::SendSignal | Self::SendSignalByKey => PAYLOAD_BODY_BYTES_MAX,
+            Self::Sync => MANIFEST_BYTES_MAX,
+            _ => BODY_BYTES_MAX,
+        }
     }
 
     /// The methods that a path takes; none, if no route has it.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Payload;
 
@@ -126,6 +126,34 @@ impl Shape {
             ) => false,
         };
         if fits { Ok(()) } else { Err(format!("is {} instead of {}", kind_of(value), self.describe())) }
+    }
+
+    /// The same as JSON Schema; nothing, if it takes anything.
+    pub fn schema(&self) -> Option<Value> {
+        let of = |kind: &str| Some(json!({ "type": kind }));
+        match self {
+            Self::Any => None,
+            Self::Null => of("null"),
+            Self::Bool => of("boolean"),
+            Self::Number => of("number"),
+            Self::Text => of("string"),
+            Self::List => of("array"),
+            Self::Maybe(inner) => Some(json!({ "anyOf": [{ "type": "null" }, inner.schema()?] })),
+            Self::OneOf { names } => {
+                let known: BTreeMap<_, _> = names.iter().map(|name| (name, json!({}))).collect();
+                let variant = json!({
+                    "type": "object", "properties": known, "additionalProperties": false,
+                    "minProperties": 1, "maxProperties": 1
+                });
+                Some(json!({ "anyOf": [{ "enum": names }, variant] }))
+            }
+            Self::Object { required } => {
+                let field = |(name, shape): (_, &Self)| (name, shape.schema().unwrap_or_else(|| json!({})));
+                let properties: BTreeMap<_, _> = required.iter().map(field).collect();
+                let names: Vec<_> = required.keys().collect();
+                Some(json!({ "type": "object", "properties": properties, "required": names }))
+            }
+        }
     }
 
     /// In words, for people.

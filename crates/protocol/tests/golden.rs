@@ -6,7 +6,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
     Code, Event, Problem, Record,
     export::{Export, FORMAT, ReplayReport},
-    program::{Activation, Answer, Commit, Description, Then},
+    manifest::Manifest,
+    program::{Activation, Answer, Commit, Then},
     rest::{History, RunView, Status},
     stream::{Kind, StreamEvent},
 };
@@ -84,7 +85,7 @@ fn every_form_of_an_answer_reads_as_it_was_written() {
 #[test]
 fn an_activation_reads_as_it_was_written() {
     golden::<Activation>("activation");
-    golden::<Description>("description");
+    golden::<Manifest>("manifest");
 }
 
 #[test]

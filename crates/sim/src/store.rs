@@ -277,7 +277,7 @@ impl Rows for Store {
             row.input = input;
         }
         let (entries, mail) = (entries.to_vec(), self.posted(mail));
-        self.view.write(Write { number, row, records, signal_ids, entries, mail, ..Write::default() })
+        self.view.write(Write { number, row, records, signal_ids, mail, entries, ..Write::default() })
     }
 
     fn key(&self, key: &str) -> Result<Option<StoredKey>, Refused> {

@@ -3,22 +3,28 @@
 use std::{collections::BTreeMap, marker::PhantomData, pin::Pin, rc::Rc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use stepwell_protocol::{
-    PROTOCOL, Payload,
-    program::{Description, Dispatch, WorkflowDescription, is_reserved},
+    Payload,
+    manifest::{Manifest, WorkerVersion},
+    program::{Dispatch, WorkflowDescription, is_reserved},
 };
 
-use crate::{Ctx, Error, Result, ops::millis};
+use crate::{Ctx, Error, Result, ops::millis, shape::shape_of};
 
 /// A workflow's future, whatever its types.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Payload>>>>;
 
 type Start = Box<dyn Fn(Ctx, &Payload) -> Result<Running>>;
 
+/// The JSON Schema of a workflow's input. Asked for only when the app describes itself.
+type Schema = Box<dyn Fn() -> Option<Value>>;
+
 /// A workflow with its name and the types of its input and output. `#[workflow]` makes one of an `async fn`.
 pub struct Workflow<I, O = Payload> {
     name: &'static str,
     terms: Terms,
+    schema: Schema,
     start: Start,
     types: PhantomData<fn(I) -> O>,
 }
@@ -48,7 +54,8 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
                 .map_err(|error| Error::msg(format!("the input does not fit workflow '{name}': {error}")))?;
             Ok(Box::pin(code(ctx, input)))
         });
-        Self { name, terms: Terms::default(), start, types: PhantomData }
+        let schema: Schema = Box::new(|| shape_of::<I>().schema());
+        Self { name, terms: Terms::default(), schema, start, types: PhantomData }
     }
 
     /// How long a run of it may take; after that it is failed.
@@ -78,6 +85,13 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
         self.terms.key_required = true;
         self
     }
+
+    /// The JSON Schema of its input, in place of what Stepwell finds out about the type by itself: what `schemars` makes
+    /// of it, say. It stands in the app's manifest, for clients to check inputs by; the engine does not.
+    #[must_use]
+    pub fn input_schema<S: Serialize + 'static>(self, schema: fn() -> S) -> Self {
+        Self { schema: Box::new(move || serde_json::to_value(schema()).ok()), ..self }
+    }
 }
 
 impl<O> Workflow<(), O> {
@@ -88,7 +102,7 @@ impl<O> Workflow<(), O> {
         R: Future<Output = Result<Payload>> + 'static,
     {
         let start: Start = Box::new(move |ctx, _| Ok(Box::pin(code(ctx))));
-        Self { name, terms: Terms::default(), start, types: PhantomData }
+        Self { name, terms: Terms::default(), schema: Box::new(|| None), start, types: PhantomData }
     }
 }
 
@@ -117,6 +131,7 @@ impl<T, E> Returns for Result<T, E> {
 #[derive(Default)]
 pub struct App {
     starters: BTreeMap<&'static str, Start>,
+    schemas: BTreeMap<&'static str, Schema>,
     terms: AllTerms,
 }
 
@@ -132,8 +147,9 @@ impl App {
     /// If there is one of that name already, or the name begins with `stepwell.`: both are mistakes in the program.
     #[must_use]
     pub fn workflow<I, O>(mut self, define: fn() -> Workflow<I, O>) -> Self {
-        let Workflow { name, terms, start, .. } = define();
+        let Workflow { name, terms, schema, start, .. } = define();
         let before = self.starters.insert(name, start);
+        self.schemas.insert(name, schema);
         Rc::make_mut(&mut self.terms).insert(name, terms);
         assert!(!is_reserved(name), "the name '{name}' is the engine's own: begin it with another word");
         assert!(before.is_none(), "there are two workflows named '{name}'");
@@ -145,17 +161,22 @@ impl App {
         self.starters.keys().copied()
     }
 
-    /// What the engine asks an app about itself, as JSON.
-    pub fn describe(&self) -> String {
+    /// What it declares.
+    pub fn manifest(&self) -> Manifest {
+        self.manifest_of(None)
+    }
+
+    /// What a version of a Worker declares that has it.
+    pub(crate) fn manifest_of(&self, version: Option<WorkerVersion>) -> Manifest {
         let workflows = self.terms.iter().map(|(name, terms)| WorkflowDescription {
             name: (*name).to_owned(),
             timeout_ms: terms.timeout_ms,
             retention_ms: terms.retention_ms,
             dispatch: terms.dispatch,
             key_required: terms.key_required,
+            input_schema: self.schemas.get(name).and_then(|schema| schema()),
         });
-        let description = Description { protocol: PROTOCOL, workflows: workflows.collect() };
-        serde_json::to_string(&description).expect("a description holds only what JSON can say")
+        Manifest::new(workflows.collect(), version)
     }
 
     /// How long a run of this workflow may take.

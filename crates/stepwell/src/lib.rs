@@ -77,7 +77,7 @@ pub mod __private {
 
     pub use crate::app::{Returns, encode_output};
     #[cfg(target_arch = "wasm32")]
-    pub use crate::workers::activate;
+    pub use crate::workers::{activate, describe};
 }
 
 /// The examples of the page on workflows, run as tests.

@@ -19,6 +19,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use stepwell_promises as promises;
 use stepwell_protocol::{
     Seq, Timestamp,
+    manifest::VERSION_BINDING,
     program::{Activation, Answer, Beat, Commit, CutShort, Page},
     signature::{self, Key},
     stream::Published,
@@ -74,6 +75,12 @@ export function ownSecret(name) {
   return typeof value === "string" ? value : undefined;
 }
 
+export function ownVersion(name) {
+  const { id, timestamp } = env[name] ?? {};
+  const at = Date.parse(timestamp);
+  return id && at >= 0 ? JSON.stringify({ id: String(id), at }) : undefined;
+}
+
 const LAST_WORDS_MAX = 1000;
 const live = new Map();
 const lastWords = new Map();
@@ -123,6 +130,10 @@ extern "C" {
     /// A secret or a variable of this Worker.
     #[wasm_bindgen(js_name = ownSecret)]
     fn own_secret(name: &str) -> Option<String>;
+
+    /// The version of this Worker, as JSON, if it is bound to it.
+    #[wasm_bindgen(js_name = ownVersion)]
+    fn own_version(name: &str) -> Option<String>;
 
     /// An activation of this run begins; gives it a number.
     fn begin(run: &str) -> u32;
@@ -224,6 +235,12 @@ impl drive::Session for RpcSession {
             })
         }))
     }
+}
+
+/// What the exported `describe` does: what the app declares, as JSON.
+pub fn describe(app: &App) -> String {
+    let version = own_version(VERSION_BINDING).and_then(|text| serde_json::from_str(&text).ok());
+    serde_json::to_string(&app.manifest_of(version)).expect("a manifest holds only what JSON can say")
 }
 
 /// What the exported `activate` does. The activation is a text; but a text would be copied into the instance before

@@ -16,7 +16,8 @@ use stepwell_protocol::{
     Payload, Record, RunId, Seq, Timestamp,
     export::{Export, FORMAT, ReplayFacts, ReplayReport},
     journal::Event,
-    program::{Activation, Answer, Commit, CutShort, Description, News, Page, is_reserved},
+    manifest::Manifest,
+    program::{Activation, Answer, Commit, CutShort, News, Page, is_reserved},
     rest::{Meter, RunView, Status},
 };
 
@@ -116,8 +117,10 @@ pub fn answer(data: &[u8]) {
 pub fn description(data: &[u8]) {
     let Some(text) = text(data) else { return };
     assert_eq!(is_reserved(text), text.starts_with("stepwell."));
-    let Some(Description { workflows, .. }) = json::read_back(text) else { return };
-    for workflow in workflows {
+    let Some(manifest) = json::read_back::<Manifest>(text) else { return };
+    let sealed = manifest.clone().sealed();
+    assert_eq!(json::read_back::<Manifest>(&json::write(&sealed)).map(Manifest::sealed), Some(sealed));
+    for workflow in manifest.workflows {
         assert_eq!(json::read_back(&json::write(&workflow)), Some(workflow));
     }
 }

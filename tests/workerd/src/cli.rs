@@ -101,8 +101,13 @@ impl Terminal {
 
     /// Runs a command.
     pub async fn quietly(&self, arguments: &[&str]) -> Result<Ran> {
+        self.within(COMMAND_TIMEOUT, arguments).await
+    }
+
+    /// Runs a command that may take longer than others.
+    pub async fn within(&self, time: Duration, arguments: &[&str]) -> Result<Ran> {
         let child = self.command(arguments)?.output();
-        let output = timeout(COMMAND_TIMEOUT, child)
+        let output = timeout(time, child)
             .await
             .with_context(|| format!("`stepwell {}` does not end", arguments.join(" ")))??;
         Ok(Ran {

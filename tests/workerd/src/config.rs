@@ -45,6 +45,7 @@ enum Code {
 #[derive(Clone, Debug)]
 enum Binding {
     Text(String),
+    Json(String),
     Service(String),
     Entrypoint { service: String, class: String },
     Objects(String),
@@ -202,6 +203,12 @@ impl Worker {
         self.bind(binding, Binding::Text(value.into()))
     }
 
+    /// Binds a JSON value, as the platform does with a Worker's version.
+    #[must_use]
+    pub fn json(self, binding: &str, value: &str) -> Self {
+        self.bind(binding, Binding::Json(value.into()))
+    }
+
     /// Binds another service of the process, or an external one.
     #[must_use]
     pub fn service(self, binding: &str, service: &str) -> Self {
@@ -276,6 +283,7 @@ impl Worker {
         for (name, binding) in &self.bindings {
             let (kind, value) = match binding {
                 Binding::Text(value) => ("text", quote(value)),
+                Binding::Json(value) => ("json", quote(value)),
                 Binding::Service(value) => ("service", quote(value)),
                 Binding::Entrypoint { service, class } => {
                     ("service", format!("(name = {}, entrypoint = {})", quote(service), quote(class)))

@@ -199,7 +199,9 @@ impl Engine {
         called: &str,
         around: &(dyn Fn(Config) -> Config + Sync),
     ) -> Result<Self> {
-        let app = Worker::bundle("app", &build.bundle("test-app")?).text("STEPWELL_APP_KEY", app_key);
+        let app = Worker::bundle("app", &build.bundle("test-app")?)
+            .text("STEPWELL_APP_KEY", app_key)
+            .json("CF_VERSION_METADATA", &version(FIRST_VERSION));
         let app = Workerd::start(&Config::serving("app").worker(app)).await?;
         let worker = Self::worker(build, "engine", variables)?.text("STEPWELL_APP_KEY", APP_KEY);
         let config =
@@ -232,6 +234,18 @@ impl Engine {
         app.restart().await
     }
 
+    /// The same, as another version of the Worker: one that was uploaded on this day of 2026, from 1 on.
+    pub async fn deploy_version(&mut self, name: &str, day: u32) -> Result<()> {
+        let app = self.app.as_mut().context("only the split form has an app to deploy")?;
+        let path = app.folder().join("config.capnp");
+        let text = std::fs::read_to_string(&path)?;
+        let (before, rest) = text.split_once("\"CF_VERSION_METADATA\", json = \"").context("it has one")?;
+        let (_, after) = rest.split_once("}\"").context("a text ends")?;
+        let json = version(day).replace('"', "\\\"");
+        std::fs::write(&path, format!("{before}\"CF_VERSION_METADATA\", json = \"{json}\"{after}"))?;
+        self.deploy_app(name).await
+    }
+
     /// Lets the clock strike, as the deployment's cron trigger does.
     pub async fn strike(&self) -> Result<()> {
         let answer = self.engine.http().post(STRIKE, "").await?;
@@ -243,6 +257,14 @@ impl Engine {
     pub fn client(&self) -> Client {
         Client::new(self.engine.http())
     }
+}
+
+/// The day of 2026 on which the first version of an app was uploaded.
+const FIRST_VERSION: u32 = 10;
+
+/// What the platform tells a Worker about its version.
+fn version(day: u32) -> String {
+    format!(r#"{{"id":"version-{day}","tag":"","timestamp":"2026-01-{day:02}T08:00:00.000000Z"}}"#)
 }
 
 /// Puts a Worker before the engine that passes everything on, and lets the clock strike when it is told: workerd

@@ -176,6 +176,7 @@ async fn every_route_answers_as_it_is_described() -> Result<()> {
     api.get("/api/workflows", 200).await?;
     api.get("/api/workflows/mixed", 200).await?;
     api.get("/api/workflows/nothing", 404).await?;
+    declared(&mut api).await?;
     let runs = starts(&mut api).await?;
     reads(&mut api, &runs).await?;
     acts(&mut api, &runs).await?;
@@ -189,6 +190,22 @@ async fn every_route_answers_as_it_is_described() -> Result<()> {
         api.seen.len(),
         api.codes.len()
     );
+    Ok(())
+}
+
+/// What the app declares, and a workflow that is paused for a moment.
+async fn declared(api: &mut Described) -> Result<()> {
+    api.post("/api/sync?dry_run=true", "", 200).await?;
+    api.post("/api/sync", "", 200).await?;
+    api.post("/api/sync?dry_run=perhaps", "", 400).await?;
+    let twice = r#"{"protocol":1,"workflows":[{"name":"a"},{"name":"a"}]}"#;
+    api.post("/api/sync?dry_run=true", twice, 422).await?;
+    api.post("/api/sync", twice, 400).await?;
+    api.post("/api/workflows/ten/pause", "", 200).await?;
+    api.post("/api/workflows/ten/start", "", 409).await?;
+    api.get("/api/workflows/ten", 200).await?;
+    api.post("/api/workflows/nothing/pause", "", 404).await?;
+    api.post("/api/workflows/ten/resume", "", 200).await?;
     Ok(())
 }
 

@@ -164,7 +164,10 @@ async fn the_workflows_are_those_of_the_app() -> Result<()> {
             workflows["workflows"].as_array().context("a list")?.iter().map(|one| &one["name"]).collect();
         assert!(names.len() > 20 && names.is_sorted_by_key(|name| name.as_str()), "{names:?}");
         let mixed = client.get("/api/workflows/mixed").await?.json()?;
-        assert_eq!(mixed, json!({"name": "mixed", "timeout_ms": 600_000}));
+        assert_eq!((&mixed["timeout_ms"], &mixed["status"]), (&json!(600_000), &json!("active")));
+        assert_eq!(mixed["effective"], json!({"timeout_ms": 600_000}));
+        let schema = &mixed["input_schema"];
+        assert_eq!(schema["properties"]["ledger"], json!({"type": "string"}), "{schema}");
         let none = client.get("/api/workflows/nothing").await?;
         assert_eq!(none.problem()?, (404, "workflow_not_found".into()));
         let reserved = client.start("stepwell.bulk", &Value::Null, None, 0).await?;

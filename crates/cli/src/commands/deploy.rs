@@ -5,16 +5,21 @@ use std::{
     io::Write as _,
     path::PathBuf,
     process::{Command, Stdio},
+    thread,
+    time::Duration,
 };
 
 use anstyle::Style;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::json;
+use stepwell_protocol::manifest::Plan;
 
 use crate::{
-    Global,
-    failure::{Failure, Result},
+    Global, changes,
+    client::{Answer, Client},
+    config::Key,
+    failure::{Exit, Failure, Result},
     local::{self, APP_KEY_VARIABLE, KEY_VARIABLE},
     project::{Project, Worker},
     tools,
@@ -29,6 +34,10 @@ const NEVER_PLAIN: [(&str, &str); 3] = [
     (APP_KEY_VARIABLE, "everyone who reads the file has the key. `stepwell deploy` sets it as a secret"),
     ("STEPWELL_DEV", "it is for development servers: the engine would take any key"),
 ];
+
+/// How often a deployment is asked that does not answer yet, and how long apart.
+const SYNC_TRIES: u32 = 5;
+const SYNC_PAUSE: Duration = Duration::from_secs(2);
 
 /// What it takes.
 #[derive(Debug, Args)]
@@ -73,9 +82,13 @@ impl Deploy {
             return Ok(());
         }
         let key = set_secrets(&wrangler, &project)?;
+        // The key is shown whatever becomes of the rest: it is shown this once.
+        let synced = sync(global, &key);
         if global.json {
-            anstream::println!("{}", json!({ "name": name, "dry_run": false, "key": key.made() }));
-            return Ok(());
+            let plan = synced.as_ref().ok().and_then(Option::as_ref).map(Answer::raw);
+            let deployed = json!({ "name": name, "dry_run": false, "key": key.made(), "plan": plan });
+            anstream::println!("{deployed}");
+            return synced.map(drop);
         }
         let bold = Style::new().bold();
         anstream::println!("{name} is deployed.");
@@ -90,6 +103,7 @@ impl Deploy {
                  set, every request is refused: `openssl rand -hex 32 | npx wrangler secret put {KEY_VARIABLE}`."
             ),
         }
+        tell(synced?.as_ref());
         anstream::eprintln!("{bold}next:{bold:#} stepwell doctor --address https://…");
         Ok(())
     }
@@ -180,6 +194,48 @@ fn set_secrets(wrangler: &Wrangler, project: &Project) -> Result<Secrets> {
     let key = local::random()?;
     wrangler.put(&project.front, KEY_VARIABLE, &key)?;
     Ok(Secrets::Made(key))
+}
+
+/// Lets the deployment read what its app declares, if it is known where it is and by which key.
+fn sync(global: &Global, secrets: &Secrets) -> Result<Option<Answer<Plan>>> {
+    if !global.names_a_deployment() {
+        return Ok(None);
+    }
+    let mut target = global.target()?;
+    target.key = target.key.or_else(|| secrets.made().map(|key| Key::from(key.to_owned())));
+    if target.key.is_none() {
+        return Ok(None);
+    }
+    let client = Client::new(target);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match changes::sync(&client) {
+            // A name that is new takes a moment to be known everywhere.
+            Err(failure) if failure.exit == Exit::Unreachable && tries < SYNC_TRIES => {
+                thread::sleep(SYNC_PAUSE);
+            }
+            synced => return synced.map(Some),
+        }
+    }
+}
+
+/// Says what the deploy has changed.
+fn tell(synced: Option<&Answer<Plan>>) {
+    let Some(plan) = synced else {
+        anstream::eprintln!(
+            "The engine reads what the app declares by itself, with the next start or within 15 minutes. To see here what \
+             that changes, set STEPWELL_ADDRESS and STEPWELL_KEY."
+        );
+        return;
+    };
+    let lines = changes::lines(&plan.value);
+    if lines.is_empty() {
+        anstream::println!("What the app declares is the same as before.");
+    }
+    for line in lines {
+        anstream::println!("{line}");
+    }
 }
 
 /// Cloudflare's tool, and the environment that is meant.

@@ -19,8 +19,9 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
-    Global,
-    config::Key,
+    Global, changes,
+    client::Client,
+    config::{Key, Target},
     failure::{Failure, Result},
     local::{self, KEY_VARIABLE},
     lock::Lock,
@@ -167,6 +168,7 @@ impl Session<'_> {
 
     fn start(&self) -> Result<Server> {
         let server = self.serving.start()?;
+        self.sync();
         let address = self.serving.address();
         if self.global.json {
             anstream::println!("{}", json!({ "event": "ready", "address": address }));
@@ -186,6 +188,23 @@ impl Session<'_> {
         anstream::println!("       {dim}export STEPWELL_ADDRESS={address} {KEY_VARIABLE}={key}{dim:#}");
         anstream::println!("       Ctrl-C ends it; the data stays.");
         Ok(server)
+    }
+
+    /// Lets the engine read what the app declares, and says what has changed.
+    fn sync(&self) {
+        let key = Some(self.serving.key.clone());
+        let target = Target::of_dev(self.serving.address(), key);
+        match changes::sync(&Client::new(target)) {
+            Ok(plan) => {
+                for line in changes::lines(&plan.value) {
+                    say(self.global, &anstream::adapter::strip_str(&line).to_string());
+                }
+            }
+            // It is served all the same.
+            Err(failure) => {
+                failure.report(self.global.json);
+            }
+        }
     }
 
     /// Builds all Workers, and takes over what came out.

@@ -10,6 +10,7 @@ use stepwell_protocol::{Payload, export::FORMAT};
 use crate::{
     Global,
     bars::Spinner,
+    client::Client,
     failure::{Failure, Result},
     naming::RunName,
     words,
@@ -28,12 +29,20 @@ pub struct Export {
 
 /// The form of [`stepwell_protocol::export::Export`], as it came.
 #[derive(Serialize)]
-struct Whole {
+pub struct Whole {
     format: u32,
     run: Payload,
     input: Option<Payload>,
     replay: Option<Payload>,
     events: Vec<Payload>,
+}
+
+impl Whole {
+    /// Reads all of a run.
+    pub fn read(client: &Client, run: Payload, id: &str) -> Result<Self> {
+        let journal = client.journal(id, true)?;
+        Ok(Self { format: FORMAT, run, input: journal.input, replay: journal.replay, events: journal.raw })
+    }
 }
 
 impl Export {
@@ -42,16 +51,9 @@ impl Export {
         let client = global.client()?;
         let spinner = Spinner::new("reading the journal");
         let run = self.run.show(&client)?;
-        let journal = client.journal(&run.value.id.to_string(), true)?;
+        let whole = Whole::read(&client, run.raw(), &run.value.id.to_string())?;
         drop(spinner);
-        let events = journal.raw.len();
-        let whole = Whole {
-            format: FORMAT,
-            run: run.raw(),
-            input: journal.input,
-            replay: journal.replay,
-            events: journal.raw,
-        };
+        let events = whole.events.len();
         let text = serde_json::to_string_pretty(&whole).expect("it was read as JSON");
         let path = self.output.unwrap_or_else(|| format!("{}.json", run.value.id).into());
         if path.as_os_str() == "-" {

@@ -15,6 +15,7 @@ mod logs;
 mod namespaces;
 mod new;
 mod outbox;
+mod plan;
 mod replay;
 mod restart;
 mod session;
@@ -24,6 +25,7 @@ mod signal;
 mod start;
 mod watch;
 mod why;
+mod workflows;
 
 use clap::Subcommand;
 
@@ -38,6 +40,8 @@ pub enum Command {
     Dev(dev::Dev),
     /// Put a project on Cloudflare.
     Deploy(deploy::Deploy),
+    /// Show what a deploy of this folder would change, and which live runs would diverge.
+    Plan(plan::Plan),
     /// Look at tools, configuration and deployment, and say how to mend what is wrong.
     Doctor(doctor::Doctor),
     /// Start a run.
@@ -68,6 +72,9 @@ pub enum Command {
     Export(export::Export),
     /// Replay an exported journal on the code of this folder: does it still do the same?
     Replay(replay::Replay),
+    /// List the app's workflows; pause and resume them.
+    #[command(subcommand)]
+    Workflows(workflows::Workflows),
     /// Make, list, rotate and revoke the keys of a namespace.
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -101,6 +108,7 @@ impl Command {
             Self::New(command) => command.run(global),
             Self::Dev(command) => command.run(global),
             Self::Deploy(command) => command.run(global),
+            Self::Plan(command) => command.run(global),
             Self::Doctor(command) => command.run(global),
             Self::Start(command) => command.run(global),
             Self::List(command) => command.run(global),
@@ -116,6 +124,7 @@ impl Command {
             Self::Restart(command) => command.run(global),
             Self::Export(command) => command.run(global),
             Self::Replay(command) => command.run(global),
+            Self::Workflows(command) => command.run(global),
             Self::Keys(command) => command.run(global),
             Self::Namespaces(command) => command.run(global),
             Self::Settings(command) => command.run(global),

@@ -11,7 +11,7 @@ use crate::{
     Global,
     client::{Answer, Ask},
     failure::{Failure, Result},
-    words,
+    schema, words,
 };
 
 /// What it takes.
@@ -27,6 +27,9 @@ pub struct Start {
     /// The same key with the same workflow and input gives the same run again.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+    /// Start the run even if the input does not fit the workflow's schema.
+    #[arg(long)]
+    no_check: bool,
     /// Follow the run until it ends, as `stepwell watch` does.
     #[arg(long)]
     watch: bool,
@@ -82,9 +85,13 @@ impl Start {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
         let client = global.client()?;
+        let input = self.input.json()?;
+        if !self.no_check {
+            schema::check(&client, &self.workflow, input.as_deref())?;
+        }
         let ask = Ask {
             query: self.tags.into_iter().map(|tag| ("tag", tag)).collect(),
-            body: self.input.json()?,
+            body: input,
             idempotency_key: self.idempotency_key,
             ..Ask::default()
         };

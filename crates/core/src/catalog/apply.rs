@@ -40,6 +40,7 @@ impl Catalog {
             Entry::WorkflowSet { workflow, settings: None } => {
                 self.workflows.remove(workflow);
             }
+            Entry::Declared(changed) => self.declared.apply(changed),
             Entry::NamespaceAdded(namespace) => {
                 self.namespaces.insert(namespace.name.clone(), Rc::new(namespace.clone()));
             }

@@ -6,7 +6,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{AUDIT_MS, Catalog, DETAIL_LENGTH_MAX, Decision, Entry, Key, Line, Log, Trim, decide::numbers};
+use super::{
+    AUDIT_MS, Catalog, Changed, DETAIL_LENGTH_MAX, Decision, Entry, Key, Line, Log, Trim, decide::numbers,
+};
 
 /// A line of the audit log: its part, the action, the subject, and what was changed.
 type Said = (Log, &'static str, String, Option<String>);
@@ -41,7 +43,7 @@ impl Catalog {
                     (Some(_), None) => "key_rotated",
                 };
                 let before = self.keys.get(&key.id).map(|key| shown(key)).unwrap_or_default();
-                change(action, format!("key:{}", key.id), changed(&before, &shown(key)))
+                change(action, format!("key:{}", key.id), in_a_line(&before, &shown(key)))
             }
             Entry::SessionOpened(session) => {
                 Some((Log::SignIns, "session_opened", format!("session:{}", session.id), None))
@@ -53,27 +55,38 @@ impl Catalog {
             }
             Entry::SessionRevoked(id) => change("session_revoked", format!("session:{id}"), None),
             Entry::LimitsSet(limits) => {
-                change("limits_set", "namespace".into(), changed(&value(&self.limits), &value(limits)))
+                change("limits_set", "namespace".into(), in_a_line(&value(&self.limits), &value(limits)))
             }
             Entry::RunsSet(settings) => {
-                change("settings_set", "namespace".into(), changed(&value(&self.runs), &value(settings)))
+                change("settings_set", "namespace".into(), in_a_line(&value(&self.runs), &value(settings)))
             }
             Entry::WorkflowSet { workflow, settings } => {
                 let before = self.workflows.get(workflow).map(value).unwrap_or_default();
-                let detail = changed(&before, &settings.as_ref().map(value).unwrap_or_default());
+                let detail = in_a_line(&before, &settings.as_ref().map(value).unwrap_or_default());
                 change("settings_set", format!("workflow:{workflow}"), detail)
+            }
+            Entry::Declared(Changed::Holds(_, said)) => {
+                let detail = said.as_ref()?.chars().take(DETAIL_LENGTH_MAX).collect();
+                change("manifest_synced", "manifest".into(), Some(detail))
+            }
+            Entry::Declared(Changed::Paused(workflow, _)) => {
+                change("workflow_paused", format!("workflow:{workflow}"), None)
+            }
+            Entry::Declared(Changed::Resumed(workflow)) => {
+                change("workflow_resumed", format!("workflow:{workflow}"), None)
             }
             Entry::NamespaceAdded(namespace) => {
                 registry("namespace_created", format!("namespace:{}", namespace.name), None)
             }
             Entry::IssuerSet(issuer) => {
                 let before = self.issuers.get(&issuer.issuer).map(|known| value(&known.issuer));
-                let detail = changed(&before.unwrap_or_default(), &value(issuer));
+                let detail = in_a_line(&before.unwrap_or_default(), &value(issuer));
                 registry("issuer_set", format!("issuer:{}", issuer.issuer), detail)
             }
             Entry::IssuerRemoved(issuer) => registry("issuer_removed", format!("issuer:{issuer}"), None),
             Entry::PoolGrown(cells) => registry("pool_grown", format!("pool:{}", numbers(cells)), None),
             Entry::KeyForgotten(_)
+            | Entry::Declared(Changed::Retired(_) | Changed::Unretired(_))
             | Entry::SessionExtended { .. }
             | Entry::RefusalsCounted(_)
             | Entry::RevisionRaised
@@ -104,12 +117,18 @@ fn shown(key: &Key) -> Value {
     json!({ "name": name, "environment": environment, "scopes": scopes, "expires_at": expires_at })
 }
 
-fn value<T: Serialize>(of: &T) -> Value {
+pub(super) fn value<T: Serialize>(of: &T) -> Value {
     serde_json::to_value(of).expect("settings hold only what JSON can say")
 }
 
+/// Which fields were changed, from what to what, in one line.
+fn in_a_line(before: &Value, after: &Value) -> Option<String> {
+    let text: String = changed(before, after).join(", ").chars().take(DETAIL_LENGTH_MAX).collect();
+    (!text.is_empty()).then_some(text)
+}
+
 /// Which fields were changed, from what to what.
-fn changed(before: &Value, after: &Value) -> Option<String> {
+pub(super) fn changed(before: &Value, after: &Value) -> Vec<String> {
     let objects = [before, after].into_iter().filter_map(Value::as_object);
     let names: BTreeSet<_> = objects.flat_map(Map::keys).collect();
     let shown = |value: &Value| match value {
@@ -121,7 +140,5 @@ fn changed(before: &Value, after: &Value) -> Option<String> {
         let [before, after] = [before, after].map(|all| all.get(name).unwrap_or(&Value::Null));
         (before != after).then(|| format!("{name}: {} -> {}", shown(before), shown(after)))
     };
-    let fields: Vec<_> = names.into_iter().filter_map(field).collect();
-    let text: String = fields.join(", ").chars().take(DETAIL_LENGTH_MAX).collect();
-    (!text.is_empty()).then_some(text)
+    names.into_iter().filter_map(field).collect()
 }

@@ -13,12 +13,9 @@ use super::{
     Catalog, Decision, Entry, ISSUER_NAMESPACES_MAX, ISSUERS_MAX, Input, KEYS_MAX, Key, NAME_LENGTH_MAX,
     NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, Relation, SCOPES_MAX, SESSION_EXTENDED_MS_MIN,
     SESSION_LIFE_MS_MAX, SESSION_MS, SESSIONS_MAX, SESSIONS_PER_KEY_MAX, STALE_VERSIONS_MAX, Session,
-    WORKFLOWS_MAX, audit,
+    TIME_MS_MAX, WORKFLOWS_MAX, audit,
 };
 use crate::access::Credential;
-
-/// The longest time of any setting: a hundred years.
-const TIME_MS_MAX: u64 = 36_500 * 86_400_000;
 
 /// Whether a text has the form of a web address without a user name. Whether the address may be used, the Worker knows:
 /// it depends on whether this is a development server.
@@ -76,6 +73,10 @@ impl Catalog {
                 }
             }
             Input::SetWorkflow { workflow, settings } => self.set_workflow(workflow, settings)?,
+            Input::Declared(change) => {
+                let changed = self.declared.decide(now, actor, change)?;
+                changed.into_iter().map(Entry::Declared).collect()
+            }
             Input::AddNamespace { name } => self.add_namespace(now, name)?,
             Input::SetIssuer(issuer) => self.set_issuer(issuer)?,
             Input::RemoveIssuer { issuer } => match self.issuers.get(&issuer) {
@@ -348,6 +349,7 @@ impl Catalog {
 
     fn tidy(&self, now: Timestamp) -> Decision {
         let mut decision = self.ended_sessions(now);
+        decision.extend(self.declared.tidy(now).map(Entry::Declared));
         // By the time that comes here, nobody grants anything for them: a cell looks at the end itself.
         decision.extend(self.audit.lines.iter().map(|(log, last)| audit::trimmed(now, *log, *last)));
         decision

@@ -1,7 +1,8 @@
 //! The catalog of a namespace: its keys, sessions, settings and limits, and who has to be told when they change.
 //!
-//! Owns: which keys are good and what they grant, and the audit log's order. The catalog of the default namespace
-//! also keeps what belongs to the deployment: the list of namespaces, the issuers of tokens, and the cells of its pool.
+//! Owns: which keys are good and what they grant, which workflows are paused, and the audit log's order. The catalog of
+//! the default namespace also keeps what belongs to the deployment: the list of namespaces, the issuers of tokens, the
+//! cells of its pool, and what the app declares.
 //! Does not own: keys as texts ([`stepwell_protocol::key`]) and their hashing; raw keys never come here.
 //!
 //! A cell that was told that a key is good answers for it without asking again. So each such cell is remembered, and
@@ -15,6 +16,7 @@
 mod apply;
 mod audit;
 mod decide;
+pub mod declared;
 mod drive;
 mod grants;
 mod rows;
@@ -30,6 +32,7 @@ use stepwell_protocol::{
 };
 
 use crate::{access::Credential, token::Vouched};
+pub use declared::{Change, Changed, Declared, Layers};
 pub use drive::{Confirmation, Desk, Order, TELL_AGAIN_MS, Word};
 pub use rows::{Corrupt, Row, Rows, Trim};
 
@@ -56,6 +59,9 @@ pub const STALE_IDS_MAX: usize = 1_024;
 
 /// The most workflows with settings of their own.
 pub const WORKFLOWS_MAX: usize = 200;
+
+/// The longest time of any setting: a hundred years.
+pub(crate) const TIME_MS_MAX: u64 = 36_500 * 86_400_000;
 
 /// The most namespaces of a deployment.
 pub const NAMESPACES_MAX: usize = 10_000;
@@ -119,6 +125,8 @@ pub struct Catalog {
     refused: Refusals,
     /// What each cell that remembers keys has heard of.
     watchers: BTreeMap<String, u64>,
+    /// What the app declares, and what was done to it.
+    declared: Declared,
     namespaces: BTreeMap<String, Rc<Namespace>>,
     issuers: BTreeMap<String, Rc<KnownIssuer>>,
     /// How often the deployment's issuers were changed.
@@ -341,6 +349,8 @@ pub enum Input {
         /// What holds.
         settings: Option<RunSettings>,
     },
+    /// Change what is declared, or what is done to it.
+    Declared(Change),
     /// Add a namespace to the deployment's list.
     AddNamespace {
         /// Its name.
@@ -430,6 +440,8 @@ pub enum Entry {
         /// What holds.
         settings: Option<RunSettings>,
     },
+    /// What is declared, or what is done to it, has changed.
+    Declared(Changed),
     /// A namespace was added.
     NamespaceAdded(Namespace),
     /// The deployment's issuers are about to change.
@@ -502,6 +514,16 @@ impl Catalog {
             runs: self.runs,
             workflows: self.workflows.clone(),
         }
+    }
+
+    /// What the app declares, and what was done to it.
+    pub fn declared(&self) -> &Declared {
+        &self.declared
+    }
+
+    /// What is around what the code declares.
+    pub fn layers(&self) -> Layers {
+        self.declared.layers(self.settings())
     }
 
     /// The deployment's namespaces, by name.

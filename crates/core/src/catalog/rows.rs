@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{Catalog, Entry, Line, Log, Numbers, Relation};
+use super::{Catalog, Changed, Entry, Line, Log, Numbers, Relation};
 
 /// One stored thing: its kind, its name among them, and what is known of it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +62,9 @@ const LIMITS: &str = "limits";
 const REFUSED: &str = "refused";
 const RUNS: &str = "runs";
 const WORKFLOW: &str = "workflow";
+const MANIFEST: &str = "manifest";
+const RETIRED: &str = "retired";
+const PAUSED: &str = "paused";
 const NAMESPACE: &str = "namespace";
 const ISSUER: &str = "issuer";
 const REVISION: &str = "issuer_revision";
@@ -72,16 +75,20 @@ const VERSION: &str = "version";
 const STALE: &str = "stale";
 const WATCHER: &str = "watcher";
 
+/// What can be left out if it cannot be read.
+const LEFT_OUT: [&str; 6] = [KEY, SESSION, ISSUER, NAMESPACE, MANIFEST, RETIRED];
+
 impl Catalog {
     /// The state that rows stand for. Kinds that this release does not know are left alone.
     ///
-    /// A key, session, issuer or namespace that cannot be read grants nothing, and the others stay good. Without one of
+    /// A key, session, issuer or namespace that cannot be read grants nothing, and the others stay good; what is declared
+    /// comes again with the next sync. Without one of
     /// the other rows, something could be granted that must not be: then nothing is.
     pub fn from_rows(rows: &[Row], audit: Numbers) -> Result<Self, Corrupt> {
         let mut catalog = Self { audit, ..Self::default() };
         for row in rows {
             match catalog.take(row) {
-                Err(corrupt) if [KEY, SESSION, ISSUER, NAMESPACE].contains(&row.kind.as_str()) => {
+                Err(corrupt) if LEFT_OUT.contains(&row.kind.as_str()) => {
                     catalog.unreadable.push(corrupt);
                 }
                 taken => taken?,
@@ -99,6 +106,9 @@ impl Catalog {
             REFUSED => self.refused = read(row)?,
             RUNS => self.runs = read(row)?,
             WORKFLOW => drop(self.workflows.insert(name, read(row)?)),
+            MANIFEST => self.declared.holds = Some(Rc::new(read(row)?)),
+            RETIRED => drop(self.declared.retired.insert(name, Rc::new(read(row)?))),
+            PAUSED => drop(self.declared.paused.insert(name, read(row)?)),
             NAMESPACE => drop(self.namespaces.insert(name, Rc::new(read(row)?))),
             ISSUER => drop(self.issuers.insert(name, Rc::new(read(row)?))),
             REVISION => self.issuer_revision = read(row)?,
@@ -136,6 +146,7 @@ impl Catalog {
             Entry::WorkflowSet { workflow, .. } => {
                 Some(write(WORKFLOW, workflow, self.workflows.get(workflow)))
             }
+            Entry::Declared(changed) => Some(self.row_of_declared(changed)),
             Entry::NamespaceAdded(namespace) => {
                 Some(write(NAMESPACE, &namespace.name, self.namespaces.get(&namespace.name).map(Rc::as_ref)))
             }
@@ -163,6 +174,19 @@ impl Catalog {
                 Some(write(STALE, &version.to_string(), self.stale.get(version)))
             }
             Entry::Audited(_) | Entry::AuditTrimmed(_) => None,
+        }
+    }
+
+    fn row_of_declared(&self, changed: &Changed) -> Row {
+        let declared = &self.declared;
+        let retired = |name: &str| write(RETIRED, name, declared.retired.get(name).map(Rc::as_ref));
+        match changed {
+            Changed::Holds(..) => write(MANIFEST, "", declared.holds.as_deref()),
+            Changed::Retired(gone) => retired(&gone.workflow.name),
+            Changed::Unretired(name) => retired(name),
+            Changed::Paused(workflow, _) | Changed::Resumed(workflow) => {
+                write(PAUSED, workflow, declared.paused.get(workflow))
+            }
         }
     }
 }

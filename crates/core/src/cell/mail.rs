@@ -93,7 +93,7 @@ impl Cell {
             envelopes.push(Envelope { to, message: Message::Start { parent, invocation } });
         }
         let mut let_go = Vec::new();
-        for (seq, to, on_close) in self.find_invocations(rows, run, entries, &leaves)? {
+        for Left { seq, to, on_close } in find_invocations(rows, run, entries, &leaves)? {
             if on_close == OnClose::Cancel {
                 let_go.push(seq);
                 let message = Message::Cancel { parent: run.id.clone(), invoked: seq };
@@ -111,32 +111,6 @@ impl Cell {
         }
         let first = self.object.outbox().next_id(rows).map_err(Fault::Storage)?;
         Ok(Letter::pack(first, now, envelopes))
-    }
-
-    /// Where the children of these invocations are, and what becomes of them. What cannot be read is left out: nobody could
-    /// end the run otherwise, and its child goes on by itself.
-    fn find_invocations<R: Rows>(
-        &self,
-        rows: &R,
-        run: &Run,
-        entries: &[Entry],
-        invoked: &BTreeSet<Seq>,
-    ) -> Result<Vec<(Seq, Place, OnClose)>, Fault<R::Error>> {
-        let mut found: Vec<_> = entries.iter().filter_map(Entry::record).filter_map(close_at).collect();
-        found.retain(|(seq, ..)| invoked.contains(seq));
-        let (Some(first), Some(last)) = (invoked.first(), invoked.last()) else { return Ok(found) };
-        let mut after = Seq(first.0.saturating_sub(1));
-        while after < *last && after < run.head {
-            let page = match rows.find(run.id.number, &Sought::Children, after) {
-                Ok(page) => page,
-                Err(error) if R::is_unreadable(&error) => break,
-                Err(error) => return Err(Fault::Storage(error)),
-            };
-            let Some(end) = page.last().map(|record| record.seq) else { break };
-            found.extend(page.iter().filter_map(close_at).filter(|(seq, ..)| invoked.contains(seq)));
-            after = end;
-        }
-        Ok(found)
     }
 
     /// After a commit: what it has written goes out.
@@ -431,12 +405,49 @@ fn invoked_at(entry: &Entry, seq: Seq) -> Option<(Op, Place)> {
     if let Event::ChildInvoked { op, to, .. } = &record.event { Some((op.clone(), to.clone())) } else { None }
 }
 
-fn close_at(record: &Record) -> Option<(Seq, Place, OnClose)> {
-    if let Event::ChildInvoked { to, on_close, .. } = &record.event {
-        Some((record.seq, to.clone(), *on_close))
-    } else {
-        None
+/// A child that a run does not wait for any more.
+struct Left {
+    /// Where its invocation is.
+    seq: Seq,
+    /// The cell that got it.
+    to: Place,
+    /// What becomes of it.
+    on_close: OnClose,
+}
+
+impl Left {
+    fn of(record: &Record) -> Option<Self> {
+        if let Event::ChildInvoked { to, on_close, .. } = &record.event {
+            Some(Self { seq: record.seq, to: to.clone(), on_close: *on_close })
+        } else {
+            None
+        }
     }
+}
+
+/// The children of these invocations. What cannot be read is left out: nobody could end the run otherwise, and its child
+/// goes on by itself.
+fn find_invocations<R: Rows>(
+    rows: &R,
+    run: &Run,
+    entries: &[Entry],
+    invoked: &BTreeSet<Seq>,
+) -> Result<Vec<Left>, Fault<R::Error>> {
+    let mut found: Vec<_> = entries.iter().filter_map(Entry::record).filter_map(Left::of).collect();
+    found.retain(|left| invoked.contains(&left.seq));
+    let (Some(first), Some(last)) = (invoked.first(), invoked.last()) else { return Ok(found) };
+    let mut after = Seq(first.0.saturating_sub(1));
+    while after < *last && after < run.head {
+        let page = match rows.find(run.id.number, &Sought::Children, after) {
+            Ok(page) => page,
+            Err(error) if R::is_unreadable(&error) => break,
+            Err(error) => return Err(Fault::Storage(error)),
+        };
+        let Some(end) = page.last().map(|record| record.seq) else { break };
+        found.extend(page.iter().filter_map(Left::of).filter(|left| invoked.contains(&left.seq)));
+        after = end;
+    }
+    Ok(found)
 }
 
 /// Whether a run does not wait for the child of an invocation.

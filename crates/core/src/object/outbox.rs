@@ -257,7 +257,9 @@ impl Outbox {
             let mut bury = |id| self.left_out |= rows.bury_letter(id).is_err();
             let (dead, alive): (Vec<_>, Vec<_>) =
                 slips.into_iter().partition(|slip| slip.to.is_empty() || is_dead(slip.posted_at, now));
-            dead.iter().for_each(|slip| bury(slip.id));
+            for slip in dead {
+                bury(slip.id);
+            }
             let slips = alive;
             for slip in slips {
                 if let Some(known) = self.letters.get(&slip.id) {

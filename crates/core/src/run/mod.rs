@@ -94,6 +94,7 @@ pub const OPEN_MAX: usize = 10_000;
 pub type Rejection = Problem;
 
 /// A run as its cell keeps it in memory: the run row and what the journal's tail says.
+#[expect(clippy::struct_excessive_bools, reason = "each can be so whatever the others are")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// Its id.

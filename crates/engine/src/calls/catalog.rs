@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use stepwell_core::{access::Credential, object::Address, token::Vouched};
-use stepwell_protocol::access::{Issuer, Limits, NewKey, RunSettings};
+use stepwell_protocol::{
+    access::{Issuer, Limits, NewKey, RunSettings},
+    manifest::Manifest,
+};
 use wasm_bindgen::JsValue;
 use worker::Env;
 
@@ -91,6 +94,29 @@ pub enum Request {
         /// What holds.
         settings: Option<RunSettings>,
     },
+    /// Reconcile what the app declares, or only say what that would change.
+    Sync {
+        /// What it declares.
+        manifest: Box<Manifest>,
+        /// Whether a person has asked for it: then an older one counts too.
+        is_explicit: bool,
+        /// Whether nothing shall be stored.
+        dry_run: bool,
+    },
+    /// Refuse starts of a workflow.
+    PauseWorkflow {
+        /// Its name.
+        workflow: String,
+    },
+    /// Refuse them no more.
+    ResumeWorkflow {
+        /// Its name.
+        workflow: String,
+    },
+    /// Say which workflows are paused.
+    PausedWorkflows,
+    /// Say what is around what the code declares: settings, pauses, what was retired.
+    ShowLayers,
     /// Set what the namespace may use.
     SetLimits {
         /// What.

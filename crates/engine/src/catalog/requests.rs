@@ -4,13 +4,14 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use stepwell_core::{
     access::{Credential, ROOT, not_good},
-    catalog::{Catalog as Machine, Desk, Input, Key},
+    catalog::{Catalog as Machine, Change, Desk, Input, Key},
     object::{Fault as MachineFault, Hosted as _},
     token::Vouched,
 };
 use stepwell_protocol::{
     Code, Problem, Timestamp,
     access::{AuditPage, IssuerList, KeyList, NamespaceList, NamespaceView, NewKey, SessionList},
+    manifest::{Manifest, PausedWorkflow},
 };
 use wasm_bindgen::JsValue;
 
@@ -115,6 +116,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    #[expect(clippy::too_many_lines, reason = "one arm for each request")]
     fn answer(mut self, request: Request) -> Said<Answered> {
         match request {
             Request::Check => Ok(Answered::new(200, &())),
@@ -167,6 +169,20 @@ impl Asked<'_> {
                 self.drive(Input::SetWorkflow { workflow, settings })?;
                 self.show_settings()
             }
+            Request::Sync { manifest, is_explicit, dry_run } => self.sync(manifest, is_explicit, dry_run),
+            Request::PauseWorkflow { workflow } => {
+                self.drive(Input::Declared(Change::Pause { workflow: workflow.clone() }))?;
+                self.show_paused(workflow)
+            }
+            Request::ResumeWorkflow { workflow } => {
+                self.drive(Input::Declared(Change::Resume { workflow: workflow.clone() }))?;
+                self.show_paused(workflow)
+            }
+            Request::PausedWorkflows => {
+                let paused: Vec<_> = self.catalog()?.declared().paused().map(|(name, _)| name).collect();
+                Ok(Answered::new(200, &paused))
+            }
+            Request::ShowLayers => Ok(Answered::new(200, &self.catalog()?.layers())),
             Request::SetLimits { limits } => {
                 self.drive(Input::SetLimits(limits))?;
                 self.show_settings()
@@ -215,6 +231,21 @@ impl Asked<'_> {
                 Ok(Answered::new(200, &()))
             }
         }
+    }
+
+    fn sync(mut self, manifest: Box<Manifest>, is_explicit: bool, dry_run: bool) -> Said<Answered> {
+        let now = self.desk.now(self.clock);
+        let plan = self.catalog()?.declared().preview(now, &manifest, is_explicit, dry_run)?;
+        if !dry_run {
+            self.drive(Input::Declared(Change::Sync { manifest, is_explicit }))?;
+        }
+        Ok(Answered::new(200, &plan))
+    }
+
+    fn show_paused(mut self, workflow: String) -> Said<Answered> {
+        let mut paused = self.catalog()?.declared().paused();
+        let paused = paused.find(|(name, _)| *name == workflow).map(|(_, paused)| paused.clone());
+        Ok(Answered::new(200, &PausedWorkflow { name: workflow, paused }))
     }
 
     fn audit(self, below: u64, limit: u32) -> Said<Answered> {

@@ -4,8 +4,9 @@
 use stepwell_protocol::routes::Route;
 
 use super::{
-    audit, by_key, described, error::Refusal, front::Front, issuers, keys, list, namespaces, outbox,
-    overview, request::Incoming, response::Response, runs, sessions, settings, starts, streams,
+    audit, by_key, described, error::Refusal, front::Front, issuers, keys, list, manifest, namespaces,
+    outbox, overview, pauses, request::Incoming, response::Response, runs, sessions, settings, starts,
+    streams,
 };
 
 /// Answers a request by its route.
@@ -17,6 +18,9 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::ShowWorkflow => overview::workflow(front, &name("workflow")).await,
         Route::ShowMetrics => overview::metrics(front, &query).await,
         Route::StartRun => starts::run(front, name("workflow"), &query, &headers, body).await,
+        Route::PauseWorkflow => pauses::pause(front, name("workflow")).await,
+        Route::ResumeWorkflow => pauses::resume(front, name("workflow")).await,
+        Route::Sync => manifest::sync(front, &query, &body).await,
         Route::ListRuns => list::list(front, &query).await,
         Route::StartBulk => starts::bulk(front, &headers, &body).await,
         Route::ShowRun => runs::show(front, &name("id"), &headers).await,

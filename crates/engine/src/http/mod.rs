@@ -21,10 +21,12 @@ mod issuers;
 mod keys;
 mod known_namespaces;
 mod list;
+mod manifest;
 mod namespaces;
 mod need;
 mod outbox;
 mod overview;
+mod pauses;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod reading;
 mod ready;
@@ -53,7 +55,7 @@ use self::{
     request::{Headers, Incoming, Names},
     response::Response,
 };
-pub use self::{front::Front, generations::has_cell};
+pub use self::{front::Front, generations::has_cell, manifest::pull};
 use crate::settings::Deployment;
 
 /// The longest address, without scheme and host, in bytes.

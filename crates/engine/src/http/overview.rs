@@ -1,26 +1,34 @@
 //! What there is, over all cells: the app's workflows, and how many runs are in which status.
 
 use futures::future::join_all;
+use stepwell_core::catalog::Layers;
 use stepwell_protocol::{
     Code, Place,
     rest::{Metrics, WorkflowList},
 };
 
 use super::{error::Refusal, front::Front, request::pairs, response::Response, workflows::described};
-use crate::calls::cell::{CountedRuns, Operation};
+use crate::{
+    calls::{
+        catalog::Request,
+        cell::{CountedRuns, Operation},
+    },
+    settings::DEFAULT_NAMESPACE,
+};
 
 /// How often a cell is asked for one answer. Each time it counts a slice of its runs.
 const ROUNDS_MAX: usize = 20;
 
 /// `GET /api/workflows`
 pub async fn workflows(front: &Front) -> Result<Response, Refusal> {
-    Ok(Response::of(200, &WorkflowList { workflows: described(front).await? }))
+    let (declared, layers) = futures::try_join!(described(front), layers(front))?;
+    Ok(Response::of(200, &WorkflowList { workflows: layers.views(declared) }))
 }
 
 /// `GET /api/workflows/{workflow}`
 pub async fn workflow(front: &Front, name: &str) -> Result<Response, Refusal> {
-    let workflows = described(front).await?;
-    match workflows.iter().find(|workflow| workflow.name == name) {
+    let (declared, layers) = futures::try_join!(described(front), layers(front))?;
+    match layers.views(declared).iter().find(|workflow| workflow.declared.name == name) {
         Some(workflow) => Ok(Response::of(200, workflow)),
         None => {
             let detail =
@@ -28,6 +36,19 @@ pub async fn workflow(front: &Front, name: &str) -> Result<Response, Refusal> {
             Err(Refusal::new(Code::WorkflowNotFound, detail))
         }
     }
+}
+
+/// What is around what the code declares: the namespace's own settings and pauses, and what the deployment has retired.
+async fn layers(front: &Front) -> Result<Layers, Refusal> {
+    if !front.has_catalog() {
+        return Ok(Layers::default());
+    }
+    let own: Layers = front.itself().ask_catalog(Request::ShowLayers).await?;
+    if front.namespace() == DEFAULT_NAMESPACE {
+        return Ok(own);
+    }
+    let Layers { retired, .. } = front.registry().ask_catalog(Request::ShowLayers).await?;
+    Ok(Layers { retired, ..own })
 }
 
 /// `GET /api/metrics`

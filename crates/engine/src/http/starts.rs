@@ -22,7 +22,7 @@ use super::{
     body,
     error::Refusal,
     front::Front,
-    generations,
+    generations, pauses,
     request::{Headers, check_name, idempotency_key, payload, tags, wait_ms},
     response::Response,
     workflows::{self, Terms},
@@ -54,7 +54,10 @@ pub async fn run(
     let tags = tags(query)?;
     let input = payload(body)?;
     let key = idempotency_key(headers)?;
-    let terms = workflows::terms(front, &workflow).await?;
+    let (terms, may_start) =
+        futures::join!(workflows::terms(front, &workflow), pauses::check(front, &workflow));
+    let terms = terms?;
+    may_start?;
     let wait_ms = wait_ms(headers)?;
     begin(front, Start { tags, wait_ms, ..new(workflow, input, key, terms) }).await
 }

@@ -1,7 +1,8 @@
 //! The app's workflows, and how their runs are treated, as this isolate remembers them.
 //!
 //! Starts are served from here without a call of the app; what is older than [`FRESH_MS`] is served as it is and read
-//! again behind the answer, so a deployment of the app is noticed.
+//! again behind the answer, so a deployment of the app is noticed. What it declares is then passed on to the catalog
+//! ([`manifest`](super::manifest)).
 
 use std::{
     cell::RefCell,
@@ -15,7 +16,7 @@ use stepwell_protocol::{
 };
 use wasm_bindgen::JsValue;
 
-use super::{error::Refusal, front::Front};
+use super::{error::Refusal, front::Front, manifest::saw};
 use crate::{calls::catalog::Request, runtime, settings::Deployment};
 
 /// How long what the app said is taken for what it would say.
@@ -102,10 +103,7 @@ pub async fn terms(front: &Front, name: &str) -> Result<Terms, Refusal> {
 
 /// What the app says about its workflows, by name.
 pub async fn described(front: &Front) -> Result<Vec<WorkflowDescription>, Refusal> {
-    let description = front.describe().await.ok_or_else(|| {
-        Refusal::new(Code::AppUnreachable, "The app did not say which workflows it has. Try again.")
-    })?;
-    let mut workflows = description.workflows;
+    let mut workflows = front.manifest().await?.workflows;
     workflows.retain(|workflow| !is_reserved(&workflow.name));
     workflows.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(workflows)
@@ -146,8 +144,8 @@ fn read_again(front: &Front) {
 }
 
 async fn read(front: &Front) -> Option<Workflows> {
-    let workflows = front.describe().await?.workflows.into_iter();
-    Some(
-        workflows.map(|workflow| (workflow.name.clone(), Terms::of(&workflow, front.deployment()))).collect(),
-    )
+    let manifest = front.describe().await?;
+    saw(front, &manifest);
+    let terms = |workflow: &WorkflowDescription| Terms::of(workflow, front.deployment());
+    Some(manifest.workflows.iter().map(|workflow| (workflow.name.clone(), terms(workflow))).collect())
 }

@@ -87,13 +87,13 @@ impl Checker {
             }
             for number in disk.runs.keys() {
                 let Some(run) = disk.run(place, *number) else { continue };
-                self.family_at_end(disks, disk, &run)?;
+                Self::family_at_end(disks, disk, &run)?;
             }
         }
         Ok(())
     }
 
-    fn family_at_end(&self, disks: &Disks<'_>, disk: &Tables, run: &Run) -> Checked {
+    fn family_at_end(disks: &Disks<'_>, disk: &Tables, run: &Run) -> Checked {
         let has_dead = disks.0.values().flat_map(|disk| disk.letters.values()).any(|(_, is_dead)| *is_dead);
         if run.workflow == FAMILY && run.phase == Phase::Suspended && !has_dead {
             return Err(("11 every run comes to rest", format!("run {} waits for {:?}", run.id, run.open)));
@@ -123,9 +123,14 @@ impl Checker {
             if is_let_go && *on_close == OnClose::Cancel && !has_ended {
                 return Err(("23 no child is left alone", format!("{about} goes on without its parent")));
             }
-            let given = journal.iter().find_map(|other| match &other.event {
-                Event::ChildFinished { invoked, outcome, .. } if *invoked == record.seq => Some(outcome),
-                _ => None,
+            let given = journal.iter().find_map(|other| {
+                if let Event::ChildFinished { invoked, outcome, .. } = &other.event
+                    && *invoked == record.seq
+                {
+                    Some(outcome)
+                } else {
+                    None
+                }
             });
             if let (Some(Outcome::Ok(given)), Some(child), false) = (given, child, *detached) {
                 let place = &child.id.place;

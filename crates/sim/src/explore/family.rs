@@ -110,7 +110,9 @@ impl Model for Family {
         let given = format!("[{}]", child.result.as_deref().unwrap_or("null"));
         let is_right = match self.manner {
             Manner::Plain => row.result.as_deref() == Some(&given) && child.status == "completed",
-            _ => row.status == "completed",
+            Manner::Detached | Manner::Abandoned | Manner::Anew | Manner::Failing | Manner::Impatient => {
+                row.status == "completed"
+            }
         };
         if is_right {
             Ok(true)

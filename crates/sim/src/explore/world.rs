@@ -63,7 +63,7 @@ impl World {
                 self.arrive(message);
             }
             What::Copy(index) => self.arrive(self.wire[index].clone()),
-            What::ToOld(index) => self.to_old(index),
+            What::ToOld(index) => self.ask_old(index),
             What::Lose(index) => {
                 let message = self.wire.remove(index);
                 self.lose(&message);
@@ -144,7 +144,7 @@ impl World {
     }
 
     /// A message arrives at the instance that has lost the name.
-    fn to_old(&mut self, index: usize) {
+    fn ask_old(&mut self, index: usize) {
         let message = self.wire.remove(index);
         self.note(|| "it reaches the instance that has lost the name".into());
         let stale_of = |cell: usize| self.sites[cell].stale.as_ref().map(|stale| stale.id);

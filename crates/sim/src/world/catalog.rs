@@ -341,8 +341,8 @@ impl World {
     }
 
     /// The catalog's word arrives at a cell: at the instance that has the name.
-    pub(super) fn on_telling(&mut self, telling: Telling) {
-        let Telling { cell, word, .. } = &telling;
+    pub(super) fn on_telling(&mut self, telling: &Telling) {
+        let Telling { cell, word, .. } = telling;
         let id = self.load(*cell);
         if self.repair(*cell, id).is_err() || self.sites[*cell].instance(id).is_none() {
             return;

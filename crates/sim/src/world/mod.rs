@@ -229,7 +229,7 @@ impl World {
             Event::Kill(program, end) => self.kill(program, end),
             Event::Question(question) => self.on_question(question),
             Event::Told(question, answer) => self.on_told(question, *answer),
-            Event::Telling(telling) => self.on_telling(telling),
+            Event::Telling(telling) => self.on_telling(&telling),
             Event::Forgot(telling) => self.on_forgot(telling),
             Event::Letter(post) => self.on_letter(&post),
             Event::Receipt(post, delivery) => self.on_receipt(&post, delivery),

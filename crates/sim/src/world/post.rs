@@ -107,7 +107,7 @@ impl World {
         self.tell_again(cell, id, message, &received);
         match received {
             Ok(receipt) => Delivery::Arrived(receipt),
-            Err(Fault::Rejected(problem)) if !self.sites[cell].is_stale(id) => Delivery::Refused(problem),
+            Err(Fault::Rejected(problem)) if !self.sites[cell].is_stale(id) => Delivery::refused(problem),
             Err(Fault::Rejected(_) | Fault::Storage(Refused) | Fault::Moved(_)) => Delivery::Failed,
         }
     }

@@ -128,7 +128,8 @@ impl Callers {
             Kind::Revoked => &self.revoked,
             Kind::WrongScope => wrong_scope,
             Kind::OtherNamespace => &self.other,
-            Kind::Right if scope == Scope::Root => &self.root,
+            // What the app declares belongs to the namespace `default`.
+            Kind::Right if scope == Scope::Root || route == Route::Sync => &self.root,
             Kind::Right => &self.admin,
         };
         let answer = target.ask(caller).await?;

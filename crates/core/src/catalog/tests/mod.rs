@@ -1,3 +1,4 @@
+mod declared;
 mod life;
 mod sessions;
 mod trust;

@@ -1,21 +1,29 @@
 //! Asks the app what it has, and calls its programs.
 
 use serde::Deserialize;
-use stepwell_protocol::{Payload, program::Description};
+use stepwell_protocol::{Code, Payload, manifest::Manifest};
 use wasm_bindgen::JsValue;
 
 use super::Front;
 use crate::{
+    http::error::Refusal,
     program::{activate, app},
     runtime,
 };
 
 impl Front {
-    /// What the app says about itself; nothing, if there is none or it does not answer.
-    pub async fn describe(&self) -> Option<Description> {
+    /// What the app declares; nothing, if there is none or it does not answer.
+    pub async fn describe(&self) -> Option<Manifest> {
         let answer = app(&self.env, runtime::own_entrypoint())?.describe().ok()?;
         let text = runtime::settle(answer).await.ok()?.as_string()?;
         serde_json::from_str(&text).ok()
+    }
+
+    /// What the app declares, for whoever can do nothing without it.
+    pub async fn manifest(&self) -> Result<Manifest, Refusal> {
+        self.describe().await.ok_or_else(|| {
+            Refusal::new(Code::AppUnreachable, "The app did not say which workflows it has. Try again.")
+        })
     }
 
     /// Calls the program that an activation is for; nothing, if there is none.

@@ -76,11 +76,16 @@ impl Front {
         }
     }
 
-    /// Stepwell itself, in the namespace whose catalog knows what belongs to the deployment.
-    pub fn registry(&self) -> Self {
+    /// Stepwell itself, in the same namespace.
+    pub fn itself(&self) -> Self {
         // What it is told says nothing about the caller's key.
         let is_vouched = Rc::new(Cell::new(true));
-        Self { namespace: DEFAULT_NAMESPACE.into(), access: None, is_vouched, ..self.clone() }
+        Self { access: None, is_vouched, ..self.clone() }
+    }
+
+    /// Stepwell itself, in the namespace whose catalog knows what belongs to the deployment.
+    pub fn registry(&self) -> Self {
+        Self { namespace: DEFAULT_NAMESPACE.into(), ..self.itself() }
     }
 
     /// What the deployment says.

@@ -1,0 +1,290 @@
+//! What an app declares in code, as one document, and what a change of it means for a deployment.
+//!
+//! Owns: the [`Manifest`] that an app answers to `describe`, its content hash, and the [`Plan`] that the engine makes of
+//! it. Each kind of thing that an app can declare is a list of its own: a later kind is one more list with a default.
+//! Does not own: which of two manifests counts. That is the catalog's decision.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::{PROTOCOL, Timestamp, access::RunSettings, program::WorkflowDescription};
+
+/// The binding that tells a Worker its own version: `[version_metadata]` in `wrangler.toml`.
+pub const VERSION_BINDING: &str = "CF_VERSION_METADATA";
+
+/// The largest manifest, in bytes of JSON: it is stored in one row.
+pub const MANIFEST_BYTES_MAX: usize = 1_000_000;
+
+/// What an app declares in code: its answer to `describe`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The version of this document's form: [`PROTOCOL`].
+    pub protocol: u32,
+    /// A hash of all that is declared. Two builds that declare the same have the same.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hash: String,
+    /// Which version of the Worker declares it; absent if the Worker does not know its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<WorkerVersion>,
+    /// Its workflows, by name.
+    pub workflows: Vec<WorkflowDescription>,
+}
+
+/// A version of a Worker, as Cloudflare knows it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerVersion {
+    /// Its id.
+    pub id: String,
+    /// When it was uploaded: a later one is newer.
+    pub at: Timestamp,
+}
+
+impl Manifest {
+    /// What an app declares that has these workflows.
+    pub fn new(mut workflows: Vec<WorkflowDescription>, version: Option<WorkerVersion>) -> Self {
+        workflows.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { protocol: PROTOCOL, hash: String::new(), version, workflows }.sealed()
+    }
+
+    /// The same with the hash of its content.
+    #[must_use]
+    pub fn sealed(self) -> Self {
+        Self { hash: self.content_hash(), ..self }
+    }
+
+    /// The hash that it says it has; that of its content, if it says none.
+    pub fn identity(&self) -> String {
+        if self.hash.is_empty() { self.content_hash() } else { self.hash.clone() }
+    }
+
+    /// SHA-256 of all that is declared, whichever Worker and version declares it.
+    fn content_hash(&self) -> String {
+        let Self { protocol: _, hash: _, version: _, workflows } = self;
+        let declared = serde_json::json!({ "workflows": workflows });
+        let mut text = String::new();
+        write_canonical(&declared, &mut text);
+        let mut hash = String::with_capacity(64);
+        for byte in Sha256::digest(text.as_bytes()) {
+            let _ = write!(hash, "{byte:02x}");
+        }
+        hash
+    }
+
+    /// Every item that is declared.
+    pub fn items(&self) -> impl Iterator<Item = Item> + '_ {
+        self.workflows.iter().map(|workflow| Item::workflow(&workflow.name))
+    }
+}
+
+/// Writes JSON with the fields of objects in order: what else is built along decides how `serde_json` orders them.
+fn write_canonical(value: &Value, text: &mut String) {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            text.push_str(&value.to_string());
+        }
+        Value::Array(values) => {
+            text.push('[');
+            for (index, value) in values.iter().enumerate() {
+                text.push_str(if index == 0 { "" } else { "," });
+                write_canonical(value, text);
+            }
+            text.push(']');
+        }
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            text.push('{');
+            for (index, (name, value)) in fields.into_iter().enumerate() {
+                text.push_str(if index == 0 { "" } else { "," });
+                text.push_str(&Value::from(name.as_str()).to_string());
+                text.push(':');
+                write_canonical(value, text);
+            }
+            text.push('}');
+        }
+    }
+}
+
+/// Something that an app declares.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Item {
+    /// What it is.
+    pub kind: ItemKind,
+    /// Its name among those of its kind.
+    pub name: String,
+}
+
+impl Item {
+    /// A workflow.
+    pub fn workflow(name: &str) -> Self {
+        Self { kind: ItemKind::Workflow, name: name.to_owned() }
+    }
+}
+
+/// What an app can declare.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemKind {
+    /// A workflow.
+    Workflow,
+}
+
+impl ItemKind {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Workflow => "workflow",
+        }
+    }
+}
+
+/// What a manifest changes in a deployment: the answer to `POST /api/sync`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What became of the manifest.
+    pub outcome: Outcome,
+    /// Its hash.
+    pub hash: String,
+    /// The version of the Worker that declares it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<WorkerVersion>,
+    /// What was not declared before; what was retired and has come back is among it.
+    pub added: Vec<Item>,
+    /// What is declared in another way.
+    pub changed: Vec<ChangedItem>,
+    /// What is not declared any more.
+    pub retired: Vec<Item>,
+    /// What is declared and stays paused, because a person has paused it.
+    pub kept_paused: Vec<Item>,
+}
+
+impl Plan {
+    /// Whether it changes anything that is declared.
+    pub fn changes_something(&self) -> bool {
+        !(self.added.is_empty() && self.changed.is_empty() && self.retired.is_empty())
+    }
+}
+
+/// What became of a manifest.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It holds from now on.
+    Applied,
+    /// It was only looked at; nothing was stored.
+    Planned,
+    /// It is older than the one that holds, which goes on holding.
+    Older,
+}
+
+/// Something that is declared in another way than before.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedItem {
+    /// What.
+    #[serde(flatten)]
+    pub item: Item,
+    /// Which of its fields have changed, from what to what: `timeout_ms: 60000 -> none`.
+    pub changes: Vec<String>,
+}
+
+/// A workflow as `GET /api/workflows` shows it: what the code declares, what an operator has changed, and what holds.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkflowView {
+    /// What the code declares.
+    #[serde(flatten)]
+    pub declared: WorkflowDescription,
+    /// Whether runs of it can be started.
+    pub status: WorkflowStatus,
+    /// Who has paused it, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
+    /// When it was found to be declared no more. It is forgotten 30 days later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retired_at: Option<Timestamp>,
+    /// What an operator has set for it, whatever the code declares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<RunSettings>,
+    /// What holds for runs that are started with a key of the namespace.
+    pub effective: RunSettings,
+}
+
+/// Whether runs of a workflow can be started.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkflowStatus {
+    /// They can.
+    Active,
+    /// A person has paused it: starts are refused until a person resumes it.
+    Paused,
+    /// The code does not declare it any more.
+    Retired,
+}
+
+/// Whether a workflow is paused: the answer to whoever pauses or resumes it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PausedWorkflow {
+    /// The workflow.
+    pub name: String,
+    /// Who has paused it, and when; absent if it is not paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
+}
+
+/// A person's word that nothing shall be started.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    /// Since when.
+    pub at: Timestamp,
+    /// By whom, as in the audit log.
+    pub by: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workflow(name: &str, schema: &str) -> WorkflowDescription {
+        let schema = serde_json::from_str(schema).expect("it is JSON");
+        WorkflowDescription { input_schema: schema, ..WorkflowDescription::named(name) }
+    }
+
+    #[test]
+    fn the_hash_is_that_of_what_is_declared_in_whatever_order() {
+        let (a, b) = (r#"{"type":"object","required":["x"]}"#, r#"{"required":["x"],"type":"object"}"#);
+        let one = Manifest::new(vec![workflow("a", a), workflow("b", "null")], None);
+        let version = WorkerVersion { id: "v".into(), at: Timestamp::from_millis(7) };
+        let other = Manifest::new(vec![workflow("b", "null"), workflow("a", b)], Some(version));
+        assert_eq!(one.hash, other.hash);
+        assert_eq!(one.hash.len(), 64);
+        let changed = Manifest::new(vec![workflow("a", a), workflow("b", "true")], None);
+        assert_ne!(one.hash, changed.hash);
+    }
+
+    #[test]
+    fn an_app_that_says_no_hash_gets_that_of_its_content() {
+        let sealed = Manifest::new(vec![workflow("a", "null")], None);
+        let unsealed = Manifest { hash: String::new(), ..sealed.clone() };
+        assert_eq!(unsealed.identity(), sealed.hash);
+    }
+
+    #[test]
+    fn the_hash_of_a_manifest_stays_the_same_over_releases() {
+        let manifest = Manifest::new(vec![workflow("greet", r#"{"type":"string"}"#)], None);
+        let hash = "514de952daa806af6620ae595cf35d706a6f7715d4da2747d1484caad64938e3";
+        assert_eq!(manifest.hash, hash);
+    }
+}

@@ -77,21 +77,6 @@ fn a_parent_that_is_told_twice_is_found() {
     breaks_family("2", Sabotage::ParentToldTwice, Family::waiting, &[Twice]);
 }
 
-#[test]
-fn a_childs_end_that_is_recorded_after_the_wait_is_found() {
-    breaks_family("2", Sabotage::ToldAfterTheWait, Family::impatient, &[]);
-}
-
-#[test]
-fn a_cancel_that_is_not_sent_is_found() {
-    breaks_family("2", Sabotage::CancelNotSent, Family::impatient, &[]);
-}
-
-#[test]
-fn an_object_that_does_not_store_its_address_is_found() {
-    breaks_family("11 ", Sabotage::IdentityLost, Family::waiting, &[Crash]);
-}
-
 /// Only some of the faults, because these searches are slow where nothing is optimized: `just explore` has all of them.
 #[test]
 fn no_state_of_one_run_with_one_fault_breaks_a_rule() {

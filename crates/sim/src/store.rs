@@ -276,6 +276,10 @@ impl Rows for Store {
         if let (Some(row), Some(input)) = (&mut row, anew) {
             row.input = input;
         }
+        if self.is(Sabotage::ChildKeyDropped) && entries.contains(&Entry::Emptied) {
+            let deleted = Some(Deleted::Removed);
+            return self.view.write(Write { number, deleted, ..Write::default() });
+        }
         let (entries, mail) = (entries.to_vec(), self.posted(mail));
         self.view.write(Write { number, row, records, signal_ids, mail, entries, ..Write::default() })
     }
@@ -334,7 +338,6 @@ impl Rows for Store {
         let removed = self.view.all().belongings(number) + 1 + usize::from(run.key.is_some());
         let deleted = match self.sabotage {
             Some(Sabotage::RemainsLeft) => Deleted::OnlyRow,
-            Some(Sabotage::ChildKeyDropped) => Deleted::WithChildKey,
             Some(_) | None => Deleted::Removed,
         };
         self.view.write(Write { number, deleted: Some(deleted), ..Write::default() })?;

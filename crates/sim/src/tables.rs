@@ -14,10 +14,7 @@ use stepwell_core::{
 };
 use stepwell_protocol::{Event, Payload, Place, Record, RunId, Seq, Timestamp};
 
-use crate::{
-    host::{self, Disk},
-    store::CHILD_KEYS,
-};
+use crate::host::{self, Disk};
 
 /// A run row.
 #[derive(Clone, Debug)]
@@ -72,8 +69,6 @@ pub enum Deleted {
     Removed,
     /// The run's row alone: what a planted bug does.
     OnlyRow,
-    /// The run, and the key of a child with it: what a planted bug does.
-    WithChildKey,
 }
 
 /// What becomes of a letter.
@@ -190,10 +185,6 @@ impl Disk for Tables {
             }
             Some(Deleted::Removed) => self.remove(write.number),
             Some(Deleted::OnlyRow) => self.remove_row(write.number),
-            Some(Deleted::WithChildKey) => {
-                self.remove(write.number);
-                self.keys.retain(|_, stored| stored.number != write.number);
-            }
             None => {}
         }
         for letter in &write.mail.post {
@@ -247,8 +238,7 @@ impl Tables {
         self.remove_row(number);
         self.journal.remove(&number);
         self.signals.retain(|(of, _)| *of != number);
-        // The key of a child stays: its start may come again.
-        self.keys.retain(|key, stored| stored.number != number || key.starts_with(CHILD_KEYS));
+        self.keys.retain(|_, stored| stored.number != number);
     }
 
     /// Whether a dead letter is about this invocation.

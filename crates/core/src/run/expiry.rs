@@ -28,7 +28,7 @@ impl Run {
     }
 
     /// When its cell has to delete something of it: all but its row, or that.
-    pub(super) fn deleted_at(&self) -> Option<Timestamp> {
+    pub fn deleted_at(&self) -> Option<Timestamp> {
         let expires_at = self.expires_at()?;
         if !self.emptied {
             return Some(expires_at);

@@ -2,10 +2,7 @@
 
 use stepwell_core::{
     cell::{Action, Cell, Chance, Mail, Rows as _, child_key},
-    object::{
-        DEAD_AFTER_MS, Delivery, Hosted as _, Letters as _, Machine as _, Message, Receipt,
-        SEND_AGAIN_MS_MAX, Sending,
-    },
+    object::{Delivery, Hosted as _, Machine as _, Message, Receipt, SEND_AGAIN_MS_MAX, Sending},
     pools::Pool,
     run::{CallEnd, End, INVOCATION_KEPT_MS, Phase, Run},
 };
@@ -19,14 +16,14 @@ use stepwell_protocol::{
 use super::{at, calls, memory::Memory, new_run, said};
 
 /// Two cells of a pool: the parent is in the first.
-struct Two {
-    now: u64,
-    rows: [Memory; 2],
-    cells: [Cell; 2],
+pub(super) struct Two {
+    pub(super) now: u64,
+    pub(super) rows: [Memory; 2],
+    pub(super) cells: [Cell; 2],
     drawn: u64,
 }
 
-fn place(cell: u32) -> Place {
+pub(super) fn place(cell: u32) -> Place {
     Place { pool: "default".into(), generation: 1, cell }
 }
 
@@ -38,7 +35,7 @@ fn op(occurrence: u32) -> Op {
     Op { kind: OpKind::Child, name: "c".into(), occurrence }
 }
 
-fn invocation() -> Invocation {
+pub(super) fn invocation() -> Invocation {
     Invocation {
         workflow: "child".into(),
         input: Payload::encode(&7).expect("JSON"),
@@ -50,7 +47,7 @@ fn invocation() -> Invocation {
     }
 }
 
-fn invoke(occurrence: u32, invocation: Invocation) -> Command {
+pub(super) fn invoke(occurrence: u32, invocation: Invocation) -> Command {
     Command::ChildInvoked { op: op(occurrence), invocation: Box::new(invocation) }
 }
 
@@ -59,16 +56,16 @@ fn waits(occurrence: u32, invoked: u32) -> Open {
 }
 
 impl Two {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { now: 0, rows: [Memory::default(), Memory::default()], cells: [fresh(), fresh()], drawn: 100 }
     }
 
-    fn clock(&self) -> Timestamp {
+    pub(super) fn clock(&self) -> Timestamp {
         at(self.now)
     }
 
     /// A parent whose program is at work.
-    fn parent(&mut self) -> Run {
+    pub(super) fn parent(&mut self) -> Run {
         let clock = self.clock();
         let run = self.cells[0].start(&self.rows[0], clock, new_run(None)).expect("it is accepted").run;
         assert_eq!(calls(&mut self.cells[0]), [(run.id.number, Epoch(1))]);
@@ -76,7 +73,13 @@ impl Two {
     }
 
     /// A program's report; the journal's head is its base.
-    fn report(&mut self, cell: usize, number: u64, commands: Vec<Command>, then: Then) -> Vec<Sending> {
+    pub(super) fn report(
+        &mut self,
+        cell: usize,
+        number: u64,
+        commands: Vec<Command>,
+        then: Then,
+    ) -> Vec<Sending> {
         self.now += 1;
         let (clock, run) = (self.clock(), self.rows[cell].get(number));
         let hash = self.now;
@@ -91,17 +94,17 @@ impl Two {
     }
 
     /// One more parent, which invokes a child.
-    fn invoke_in_another_run(&mut self) {
+    pub(super) fn invoke_in_another_run(&mut self) {
         let clock = self.clock();
         let run = self.cells[0].start(&self.rows[0], clock, new_run(None)).expect("it is accepted").run;
         self.report(0, run.id.number, vec![invoke(0, invocation())], Then::Continue { open: None });
     }
 
-    fn sends(&mut self, cell: usize) -> Vec<Sending> {
+    pub(super) fn sends(&mut self, cell: usize) -> Vec<Sending> {
         self.cells[cell].take_orders().send
     }
 
-    fn arrive(&mut self, sending: &Sending) -> Receipt {
+    pub(super) fn arrive(&mut self, sending: &Sending) -> Receipt {
         self.now += 1;
         self.drawn += 1;
         let place: Place = sending.to.name.parse().expect("a cell");
@@ -113,14 +116,14 @@ impl Two {
             .expect("it is taken")
     }
 
-    fn answer(&mut self, from: usize, sending: &Sending, delivery: Delivery) {
+    pub(super) fn answer(&mut self, from: usize, sending: &Sending, delivery: Delivery) {
         self.now += 1;
         let clock = self.clock();
         self.cells[from].delivered(&self.rows[from], clock, sending, delivery).expect("it is recorded");
     }
 
     /// Carries everything until nothing is left; the answers come, too.
-    fn post(&mut self, first: Vec<Sending>, from: usize) {
+    pub(super) fn post(&mut self, first: Vec<Sending>, from: usize) {
         let mut under_way: Vec<_> = first.into_iter().map(|sending| (from, sending)).collect();
         for _ in 0..1_000 {
             for cell in 0..2 {
@@ -137,11 +140,11 @@ impl Two {
     }
 
     /// The cell's instance dies.
-    fn crash(&mut self, cell: usize) {
+    pub(super) fn crash(&mut self, cell: usize) {
         self.cells[cell] = fresh();
     }
 
-    fn alarm(&mut self, cell: usize, after_ms: u64) -> Vec<Sending> {
+    pub(super) fn alarm(&mut self, cell: usize, after_ms: u64) -> Vec<Sending> {
         self.now += after_ms;
         let clock = self.clock();
         self.cells[cell].alarm(&self.rows[cell], clock).expect("the rows can be read");
@@ -149,7 +152,7 @@ impl Two {
     }
 
     /// Where the child of an invocation is.
-    fn child(&self, parent: &RunId, invoked: u32) -> Option<(usize, Run)> {
+    pub(super) fn child(&self, parent: &RunId, invoked: u32) -> Option<(usize, Run)> {
         let key = child_key(parent, Seq(invoked));
         (0..2).find_map(|cell| match self.rows[cell].key(&key).expect("readable")? {
             stepwell_core::cell::StoredKey::Run(run) => Some((cell, self.rows[cell].get(run.number))),
@@ -157,7 +160,7 @@ impl Two {
         })
     }
 
-    fn finished(&self, number: u64) -> Vec<(Seq, Outcome)> {
+    pub(super) fn finished(&self, number: u64) -> Vec<(Seq, Outcome)> {
         let history = self.rows[0].history(number).into_iter();
         history
             .filter_map(|record| {
@@ -170,11 +173,11 @@ impl Two {
             .collect()
     }
 
-    fn letters(&self) -> usize {
+    pub(super) fn letters(&self) -> usize {
         self.rows.iter().map(|rows| rows.letters.borrow().len()).sum()
     }
 
-    fn runs(&self) -> usize {
+    pub(super) fn runs(&self) -> usize {
         self.rows.iter().map(Memory::runs).sum()
     }
 }
@@ -184,7 +187,7 @@ fn done(value: u32) -> Then {
 }
 
 /// A parent that waits for one child, whose start is under way.
-fn waiting(invocation: Invocation) -> (Two, Run, Vec<Sending>) {
+pub(super) fn waiting(invocation: Invocation) -> (Two, Run, Vec<Sending>) {
     let mut two = Two::new();
     let parent = two.parent();
     let sends = two.report(0, parent.id.number, vec![invoke(0, invocation)], Then::Continue { open: None });
@@ -437,85 +440,6 @@ fn a_run_that_is_retried_waits_for_no_child_that_it_never_hears_of() {
 }
 
 #[test]
-fn a_message_that_its_receiver_cannot_take_holds_up_no_other_to_the_same_cell() {
-    let mut two = Two::new();
-    two.parent();
-    let commands = (0..12).map(|occurrence| invoke(occurrence, invocation())).collect();
-    let mut sends = two.report(0, 1, commands, Then::Continue { open: None });
-    let first =
-        sends.iter().position(|sending| sending.to.name == place(1).to_string()).expect("some go there");
-    let hopeless = sends.remove(first);
-    two.answer(0, &hopeless, Delivery::Declined);
-    while let Some(sending) = sends.pop() {
-        assert_ne!(sending, hopeless, "it is not sent again at once");
-        let receipt = two.arrive(&sending);
-        two.answer(0, &sending, Delivery::Arrived(receipt));
-        sends.extend(two.sends(0));
-    }
-    assert_eq!(two.letters(), 1);
-    assert_eq!(two.runs(), 1 + 11, "all others are started");
-    let again = two.alarm(0, SEND_AGAIN_MS_MAX);
-    assert_eq!(again.len(), 1);
-    two.post(again, 0);
-    assert_eq!((two.letters(), two.runs()), (0, 1 + 12));
-}
-
-#[test]
-fn a_storage_that_fails_is_not_asked_again_at_once_and_nothing_is_forgotten() {
-    let (mut two, _, sends) = waiting(invocation());
-    let receipt = two.arrive(&sends[0]);
-    two.rows[0].refuses_letters.set(true);
-    let clock = two.clock();
-    assert!(two.cells[0].delivered(&two.rows[0], clock, &sends[0], Delivery::Arrived(receipt)).is_err());
-    assert!(two.sends(0).is_empty(), "not in the same turn");
-    two.rows[0].refuses_letters.set(false);
-    let again = two.alarm(0, 1_000);
-    assert_eq!(again.len(), 1, "but soon");
-    two.post(again, 0);
-    assert_eq!((two.letters(), two.runs()), (0, 2));
-
-    // A letter that cannot be laid aside keeps nobody from being sent.
-    let (mut two, _, _) = waiting(invocation());
-    two.now += DEAD_AFTER_MS;
-    two.invoke_in_another_run();
-    two.crash(0);
-    two.rows[0].refuses_letters.set(true);
-    assert_eq!(two.alarm(0, 1).len(), 1, "the fresh one goes out");
-    two.rows[0].refuses_letters.set(false);
-    two.alarm(0, 6_000);
-    assert_eq!(
-        two.rows[0].letters(0, 10).expect("readable").len(),
-        1,
-        "and the dead one is laid aside later"
-    );
-}
-
-#[test]
-fn a_message_that_does_not_arrive_in_six_days_is_dead_and_visibly_there() {
-    let (mut two, _, mut sends) = waiting(invocation());
-    let mut tries = 0;
-    while !two.rows[0].letters.borrow().is_empty() && !two.rows[0].letters.borrow()[&1].1 {
-        for sending in std::mem::take(&mut sends) {
-            two.answer(0, &sending, Delivery::Failed);
-            tries += 1;
-        }
-        sends = two.alarm(0, SEND_AGAIN_MS_MAX);
-        assert!(two.now < 2 * DEAD_AFTER_MS, "it does not die");
-    }
-    assert!(two.now >= DEAD_AFTER_MS && tries > 1_000, "{tries} tries in {} ms", two.now);
-    assert_eq!(two.letters(), 1, "it is still there");
-    assert!(two.rows[0].letters(0, 10).expect("readable").is_empty());
-    assert!(two.alarm(0, 60_000).is_empty(), "and is not sent any more");
-    let clock = two.clock();
-    assert!(two.cells[0].redeliver(&two.rows[0], clock, 1).expect("it is there"), "it was dead");
-    let sends = two.sends(0);
-    assert_eq!(sends.len(), 1);
-    two.post(sends, 0);
-    assert_eq!((two.letters(), two.runs()), (0, 2));
-    assert!(two.cells[0].redeliver(&two.rows[0], clock, 1).is_err(), "it has arrived");
-}
-
-#[test]
 fn a_start_that_comes_after_its_child_was_deleted_starts_no_second_run() {
     let (mut two, parent, sends) = waiting(Invocation { retention_ms: Some(1_000), ..invocation() });
     let start = sends[0].clone();
@@ -568,33 +492,6 @@ fn a_child_too_many_fails_at_once_and_the_others_are_started() {
     assert_eq!(failed.iter().map(|(seq, _)| seq.0).collect::<Vec<_>>(), [count - 1, count]);
     assert_eq!(two.runs(), 1 + Invocation::OPEN_MAX as usize);
     assert_eq!(two.letters(), 0);
-}
-
-#[test]
-fn a_hung_cell_holds_up_nobody_else() {
-    let mut two = Two::new();
-    two.parent();
-    let commands = (0..200).map(|occurrence| invoke(occurrence, invocation())).collect();
-    let mut sends = two.report(0, 1, commands, Then::Continue { open: None });
-    let (mut hung, mut arrived) = (0, 0);
-    for _ in 0..200 {
-        for sending in std::mem::take(&mut sends) {
-            if sending.to.name == place(1).to_string() {
-                hung += 1;
-            } else {
-                let receipt = two.arrive(&sending);
-                two.answer(0, &sending, Delivery::Arrived(receipt));
-                arrived += 1;
-            }
-            sends.extend(two.sends(0));
-        }
-        if sends.is_empty() {
-            sends = two.alarm(0, 1);
-        }
-    }
-    assert_eq!(hung, 4, "only so many are under way to one cell");
-    assert!(arrived > 60, "{arrived}");
-    assert_eq!(two.rows[0].runs() - 1, arrived);
 }
 
 #[test]

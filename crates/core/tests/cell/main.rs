@@ -6,6 +6,7 @@ mod counts;
 mod dispatch;
 mod fences;
 mod growth;
+mod letters;
 mod lost;
 mod memory;
 mod queued;

@@ -4,10 +4,7 @@ use stepwell_core::run::Run;
 use stepwell_protocol::{RunId, Timestamp};
 
 use super::{AtEnd, Checked, Checker};
-use crate::{
-    store::CHILD_KEYS,
-    tables::{Deleted, Tables, Write},
-};
+use crate::tables::{Deleted, Tables, Write};
 
 /// How long after its time a run may still be there, when nothing is broken.
 const LATE_MS: u64 = 10_000;
@@ -37,11 +34,9 @@ impl Checker {
         if disk.runs.contains_key(&write.number) {
             return Ok(());
         }
-        // The key of a child stays: its start may come again.
-        let is_left = |key: &str| !key.starts_with(CHILD_KEYS);
         let left = disk.journal(write.number).len()
             + disk.signals.iter().filter(|(number, _)| *number == write.number).count()
-            + disk.keys.iter().filter(|(key, stored)| is_left(key) && stored.number == write.number).count();
+            + disk.keys.values().filter(|stored| stored.number == write.number).count();
         if left > 0 {
             return Err(("29 nothing of a deleted run is left", about(format!("{left} rows are"))));
         }
@@ -56,14 +51,16 @@ impl Checker {
     /// What was deleted stays so, and what is over is gone.
     pub(super) fn nothing_is_left(&self, at: &AtEnd<'_>) -> Checked {
         for ((cell, number), known) in &self.runs {
-            if *cell == at.cell && known.deleted && at.disk.runs.contains_key(number) {
+            // Of a child, the empty row stays for a while.
+            let is_emptied = at.disk.run(at.place, *number).is_some_and(|run| run.emptied);
+            if *cell == at.cell && known.deleted && at.disk.runs.contains_key(number) && !is_emptied {
                 let text = format!("cell {cell}, run {number}: it was deleted and is there");
                 return Err(("29 what is over is deleted", text));
             }
         }
         for number in at.disk.runs.keys() {
             let run = at.disk.run(at.place, *number).expect("it is on disk");
-            if run.expires_at().is_some_and(|over| over.plus_millis(LATE_MS) <= at.clock) {
+            if run.deleted_at().is_some_and(|over| over.plus_millis(LATE_MS) <= at.clock) {
                 let text = format!("cell {}, run {number}: its time was over long ago", at.cell);
                 return Err(("29 what is over is deleted", text));
             }

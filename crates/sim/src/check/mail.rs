@@ -132,6 +132,7 @@ impl Checker {
                     None
                 }
             });
+            let child = child.filter(|child| !child.emptied);
             if let (Some(Outcome::Ok(given)), Some(child), false) = (given, child, *detached) {
                 let place = &child.id.place;
                 let row = disks.0.get(place).and_then(|disk| disk.runs.get(&child.id.number));

@@ -215,7 +215,8 @@ impl World {
         let applied = site.apply(write);
         let after = site.disk.run(&site.place, write.number);
         let latest = site.platform.latest;
-        if write.deleted.is_some() || write.entries.contains(&Entry::Expired) {
+        let deletes = |entry: &Entry| matches!(entry, Entry::Expired | Entry::Emptied);
+        if write.deleted.is_some() || write.entries.iter().any(deletes) {
             let site = (cell, self.sites[cell].disk.as_ref());
             let checked = self.check.deleted(site, write, before.as_ref(), latest);
             self.must(checked);

@@ -170,5 +170,7 @@ bench-cpu *ARGUMENTS: bench-bundles
 soak:
     just sim 1000000
     just kill 100 2000
+    just kill-children 100 1000
+    just plan 500
     just hardening --full
     just bench

@@ -219,6 +219,7 @@ async fn every_command_that_takes_a_run_takes_its_workflow_and_key() -> Result<(
     let client = engine.client();
     let terminal = Terminal::open(&engine.engine.address())?;
     let id = waiting(&client, "acme/order 7").await?;
+    waiting(&client, "order 8").await?;
     let run = "wait/acme/order 7";
     for (arguments, said) in [
         (&["show", run][..], id.as_str()),
@@ -230,7 +231,7 @@ async fn every_command_that_takes_a_run_takes_its_workflow_and_key() -> Result<(
         (&["watch", run], "\"gone\""),
         (&["export", run], id.as_str()),
         (&["restart", run], id.as_str()),
-        (&["cancel", run], "is cancelled"),
+        (&["cancel", "wait/order 8"], "is cancelled"),
     ] {
         let ran = terminal.quietly(arguments).await?;
         assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.stderr);

@@ -241,6 +241,8 @@ impl Target {
         }
         put("{workflow}", "ten", "ten");
         put("{name}", "news", "news");
+        // Whatever it holds, it has arrived: whoever may ask is told that it is not there.
+        put("{letter}", "default-1-0-1", "default-1-0-2");
         put("{namespace}", "acme", "never");
         if route == Route::RemoveIssuer {
             put("/api/issuers", "/api/issuers?issuer=https://nobody.example", "");

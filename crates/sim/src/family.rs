@@ -60,6 +60,8 @@ pub struct Member {
     started: BTreeMap<u32, RunId>,
     finished: BTreeMap<u32, Outcome>,
     has_slept: bool,
+    /// The signals that came, and how many bytes each has.
+    signals: BTreeMap<Seq, u64>,
 }
 
 impl Member {
@@ -74,6 +76,7 @@ impl Member {
             started: BTreeMap::new(),
             finished: BTreeMap::new(),
             has_slept: false,
+            signals: BTreeMap::new(),
         };
         activation.journal.events.iter().for_each(|record| member.read(record));
         member
@@ -90,6 +93,8 @@ impl Member {
             self.finished.insert(op.occurrence, outcome.clone());
         } else if let Event::TimerFired { .. } = &record.event {
             self.has_slept = true;
+        } else if let Event::SignalReceived { payload, .. } = &record.event {
+            self.signals.insert(record.seq, payload.size() as u64);
         }
     }
 
@@ -157,7 +162,9 @@ impl Member {
         }
         if manner == Manner::Anew && self.life.is_none() {
             let input = Payload::encode(&self.job).expect("a job is JSON");
-            return (Vec::new(), Then::Anew { input, keeps: Vec::new(), keeps_bytes: 0 });
+            // Nobody in a family takes signals.
+            let (keeps, keeps_bytes) = (self.signals.keys().copied().collect(), self.signals.values().sum());
+            return (Vec::new(), Then::Anew { input, keeps, keeps_bytes });
         }
         let given = |child| match self.finished.get(&child) {
             // Whoever does not wait may hear of it or not.

@@ -149,7 +149,9 @@ impl World {
 
     /// Cancel, signal and whatever is due come at once.
     pub(super) fn all_at_once(&mut self, index: usize) {
-        let start = match &self.script.actions[index].1 {
+        // A smaller world has fewer of them.
+        let Some((_, action)) = self.script.actions.get(index) else { return };
+        let start = match action {
             Action::Start { .. } => index,
             Action::Signal { start, .. }
             | Action::Cancel { start }

@@ -251,7 +251,7 @@ fn lost_invocations<R: Rows>(rows: &R, run: &Run, cuts: &[Cut]) -> Result<Vec<Cu
 }
 
 /// Looks at each event of a kind that counts. For what people do by hand, not for the hot path.
-pub(super) fn each<R: Rows>(
+fn each<R: Rows>(
     rows: &R,
     run: &Run,
     what: Sought<'_>,

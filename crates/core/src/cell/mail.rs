@@ -14,7 +14,7 @@ use stepwell_protocol::{
     rest::{Act, Deed},
 };
 
-use super::{Cell, KeyRow, NewRun, Rows, Sought, StoredKey, acts::each};
+use super::{Cell, KeyRow, NewRun, Rows, Sought, StoredKey};
 use crate::{
     object::{Address, Arrival, Delivery, Envelope, Fault, Hosted as _, Letter, Message, Receipt, Sending},
     run::{Entry, Input, Phase, Run, Slot},
@@ -146,9 +146,8 @@ impl Cell {
                 let is_dead = self.object.outbox().early(now, to, *letter, *index);
                 self.bury_if(rows, *letter, is_dead)
             }
-            Delivery::Refused(problem) if !matches!(sent.message, Message::Start { .. }) => {
+            Delivery::Refused(_) if !matches!(sent.message, Message::Start { .. }) => {
                 // It would be refused again; a person has to look.
-                drop(problem);
                 self.bury_if(rows, *letter, true)
             }
             Delivery::Refused(problem) => {
@@ -229,7 +228,7 @@ impl Cell {
         let (op, invoked) = (parent.op.clone(), parent.invoked);
         if let Some(run) = self.kept(rows, parent.run.number)?.filter(|run| run.id == parent.run)
             && run.children.contains(invoked)
-            && !has_started(rows, &run, invoked)?
+            && !has_started(rows, &run, parent)?
         {
             self.drive_mail(rows, now, run, None, done, |slot| input((op, invoked), slot))?;
         } else if let Some(letter) = done {
@@ -459,11 +458,10 @@ pub(super) fn is_detached<R: Rows>(rows: &R, run: &Run, invoked: Seq) -> Result<
 }
 
 /// Whether it is on record that a child is started which a run does not wait for: its letter may hold other messages, and
-/// go out once more for them.
-fn has_started<R: Rows>(rows: &R, run: &Run, invoked: Seq) -> Result<bool, Fault<R::Error>> {
-    let mut found = false;
-    each(rows, run, Sought::Children, invoked, |record| {
-        found |= matches!(record.event, Event::ChildStarted { invoked: of, .. } if of == invoked);
-    })?;
-    Ok(found)
+/// go out once more for them. An invocation has two events after it at the most, so the first that are found are all.
+fn has_started<R: Rows>(rows: &R, run: &Run, parent: &Parent) -> Result<bool, Fault<R::Error>> {
+    let found = rows.find(run.id.number, &Sought::Of(&parent.op), parent.invoked).map_err(Fault::Storage)?;
+    let is_it =
+        |event: &Event| matches!(event, Event::ChildStarted { invoked, .. } if *invoked == parent.invoked);
+    Ok(found.iter().any(|record| is_it(&record.event)))
 }

@@ -224,11 +224,6 @@ impl Outbox {
         self.letters.is_empty() && self.unread_after.is_none()
     }
 
-    /// How many messages are under way.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
     fn take(&mut self, slip: Slip) {
         if self.known + slip.to.len() > KNOWN_MAX && !self.letters.is_empty() {
             let before = slip.id - 1;
@@ -260,8 +255,7 @@ impl Outbox {
             for slip in dead {
                 bury(slip.id);
             }
-            let slips = alive;
-            for slip in slips {
+            for slip in alive {
                 if let Some(known) = self.letters.get(&slip.id) {
                     self.left_out |= !known.is_whole;
                 } else {
@@ -311,7 +305,10 @@ impl Outbox {
         if self.is_empty() {
             return Ok(());
         }
-        self.give_up_late(now);
+        for letter in self.give_up_late(now) {
+            rows.bury_letter(letter)?;
+            self.drop_letter(letter);
+        }
         self.make_room(now);
         self.read_on(rows, now)?;
         while self.in_flight < IN_FLIGHT_MAX
@@ -362,15 +359,15 @@ impl Outbox {
         Some((to, waiting))
     }
 
-    /// Gives up on answers that have not come: their messages go out again.
-    fn give_up_late(&mut self, now: Timestamp) {
+    /// Gives up on answers that have not come: their messages go out again. Gives the letters that are dead by now.
+    fn give_up_late(&mut self, now: Timestamp) -> Vec<u64> {
         let late = self.peers.iter().flat_map(|(to, peer)| {
             let late = peer.in_flight.iter().filter(|(_, flight)| flight.until <= now);
             late.map(|(&(letter, index), _)| (to.clone(), letter, index))
         });
-        for (to, letter, index) in late.collect::<Vec<_>>() {
-            self.failed(now, &to, letter, index);
-        }
+        let late: Vec<_> = late.collect();
+        let dead = late.into_iter().filter(|(to, letter, index)| self.failed(now, to, *letter, *index));
+        dead.map(|(_, letter, _)| letter).collect()
     }
 
     /// What it means for its letter if this message has arrived: to be asked before that is stored.
@@ -385,24 +382,22 @@ impl Outbox {
     }
 
     /// A message has arrived, or was refused for good.
-    pub fn arrived(&mut self, to: &Address, letter: u64, index: usize) -> Arrival {
-        let Some(peer) = self.peers.get_mut(to) else { return Arrival::Unknown };
+    pub fn arrived(&mut self, to: &Address, letter: u64, index: usize) {
+        let Some(peer) = self.peers.get_mut(to) else { return };
         if peer.in_flight.remove(&(letter, index)).is_none() {
-            return Arrival::Unknown;
+            return;
         }
         peer.failures = 0;
         peer.not_before = Timestamp::default();
         self.in_flight -= 1;
         self.known -= 1;
         self.forget_idle(to);
-        let Some(known) = self.letters.get_mut(&letter) else { return Arrival::Unknown };
-        known.left -= 1;
-        if known.left > 0 {
-            return Arrival::Part;
+        if let Some(known) = self.letters.get_mut(&letter) {
+            known.left -= 1;
+            if known.left == 0 {
+                self.letters.remove(&letter);
+            }
         }
-        let is_whole = known.is_whole;
-        self.letters.remove(&letter);
-        if is_whole { Arrival::Whole } else { Arrival::Part }
     }
 
     /// Nobody knows whether a message has arrived, or its receiver cannot take it now. Says whether its letter is dead
@@ -511,4 +506,102 @@ fn pause_ms(tries: u32) -> u64 {
 
 fn is_dead(posted_at: Timestamp, now: Timestamp) -> bool {
     posted_at.plus_millis(DEAD_AFTER_MS) <= now
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, convert::Infallible};
+
+    use stepwell_protocol::{Place, RunId, Seq};
+
+    use super::*;
+    use crate::object::Envelope;
+
+    /// Letters in memory, of which all but one go to a cell that never answers.
+    struct Rows(RefCell<BTreeMap<u64, Letter>>);
+
+    fn cell(cell: u32) -> Place {
+        Place { pool: "default".into(), generation: 1, cell }
+    }
+
+    impl Rows {
+        fn with_one_behind(silent: u64) -> Self {
+            let parent = RunId { place: cell(0), number: 1, suffix: RunId::suffix_from(7) };
+            let letter = |id| {
+                let to = Address::cell("default", &cell(if id > silent { 2 } else { 1 }));
+                let message = Message::Cancel { parent: parent.clone(), invoked: Seq(1) };
+                (id, Letter { id, posted_at: at(0), envelopes: vec![Envelope { to, message }] })
+            };
+            Self(RefCell::new((1..=silent + 1).map(letter).collect()))
+        }
+    }
+
+    impl Letters for Rows {
+        type Error = Infallible;
+
+        fn last_letter(&self) -> Result<u64, Infallible> {
+            Ok(self.0.borrow().keys().last().copied().unwrap_or_default())
+        }
+
+        fn letters(&self, after: u64, limit: usize) -> Result<Vec<Slip>, Infallible> {
+            Ok(self.0.borrow().range(after + 1..).take(limit).map(|(_, letter)| letter.into()).collect())
+        }
+
+        fn letter(&self, id: u64) -> Result<Option<Letter>, Infallible> {
+            Ok(self.0.borrow().get(&id).cloned())
+        }
+
+        fn forget_letter(&self, id: u64) -> Result<(), Infallible> {
+            self.0.borrow_mut().remove(&id);
+            Ok(())
+        }
+
+        fn bury_letter(&self, id: u64) -> Result<(), Infallible> {
+            self.forget_letter(id)
+        }
+
+        fn revive_letter(&self, _: u64, _: Timestamp) -> Result<Option<bool>, Infallible> {
+            Ok(None)
+        }
+    }
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(1_700_000_000_000 + ms)
+    }
+
+    #[test]
+    fn ten_times_as_many_letters_as_memory_holds_keep_nobody_behind_them_waiting_for_ever() {
+        let silent = 10 * KNOWN_MAX as u64;
+        let (rows, mut outbox) = (Rows::with_one_behind(silent), Outbox::default());
+        let (mut arrived, mut now, mut sent) = (None, 0, Vec::new());
+        while arrived.is_none() {
+            assert!(now < 600_000, "it waits for ever");
+            outbox.begin();
+            let Ok(()) = outbox.send(&rows, at(now), &mut sent);
+            assert!(outbox.known <= KNOWN_MAX, "{}", outbox.known);
+            for Sending { letter, index, to, .. } in sent.drain(..) {
+                if letter > silent {
+                    outbox.arrived(&to, letter, index);
+                    arrived = Some(now);
+                } else {
+                    outbox.failed(at(now), &to, letter, index);
+                }
+            }
+            now += 5_000;
+        }
+        assert!(arrived.is_some_and(|ms| ms <= 200_000), "after {arrived:?} ms");
+        assert!(!outbox.is_empty(), "the others are not forgotten");
+        // A lap later they are known again.
+        let mut again = 0;
+        for _ in 0..40 {
+            outbox.begin();
+            let Ok(()) = outbox.send(&rows, at(now), &mut sent);
+            for Sending { letter, index, to, .. } in sent.drain(..) {
+                again += 1;
+                outbox.failed(at(now), &to, letter, index);
+            }
+            now += 60_000;
+        }
+        assert!(again >= 20, "{again}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Parents and children on two cells, with a post between them that loses, doubles and delays.
 
 use stepwell_core::{
-    cell::{Action, Cell, Chance, Mail, Rows as _, child_key},
+    cell::{Action, Cell, Chance, Rows as _, child_key},
     object::{Delivery, Hosted as _, Machine as _, Message, Receipt, SEND_AGAIN_MS_MAX, Sending},
     pools::Pool,
     run::{CallEnd, End, INVOCATION_KEPT_MS, Phase, Run},
@@ -513,7 +513,6 @@ fn the_end_of_an_end_is_no_end() {
     let (_, last) = two.child(&middle.id, 1).expect("it is there");
     assert!(matches!(last.phase, Phase::Ended { how: End::Cancelled, .. }));
     assert_eq!(two.letters(), 0);
-    assert_eq!(Mail::default(), Mail { post: Vec::new(), done: None });
 }
 
 #[test]

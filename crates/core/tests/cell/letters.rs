@@ -1,7 +1,7 @@
 //! Letters that are refused, that nobody answers, and that the storage does not take.
 
 use stepwell_core::object::{DEAD_AFTER_MS, Delivery, Letters as _, SEND_AGAIN_MS_MAX};
-use stepwell_protocol::program::Then;
+use stepwell_protocol::{Event, Invocation, program::Then};
 
 use super::children::{Two, invocation, invoke, place, waiting};
 
@@ -82,6 +82,36 @@ fn a_message_that_does_not_arrive_in_six_days_is_dead_and_visibly_there() {
     two.post(sends, 0);
     assert_eq!((two.letters(), two.runs()), (0, 2));
     assert!(two.cells[0].redeliver(&two.rows[0], clock, 1).is_err(), "it has arrived");
+}
+
+#[test]
+fn a_message_that_nobody_ever_answers_is_dead_after_six_days_too() {
+    let (mut two, _, first) = waiting(invocation());
+    let mut tries = first.len();
+    while !two.rows[0].letters.borrow()[&1].1 {
+        tries += two.alarm(0, SEND_AGAIN_MS_MAX).len();
+        assert!(two.now < 2 * DEAD_AFTER_MS, "it does not die");
+    }
+    assert!(two.now >= DEAD_AFTER_MS && tries > 1_000, "{tries} tries in {} ms", two.now);
+}
+
+#[test]
+fn what_has_arrived_of_a_letter_is_recorded_once_when_the_rest_goes_out_again() {
+    let mut two = Two::new();
+    let parent = two.parent();
+    // Their ends are heard of, so that only the journal tells that they are started.
+    let detached = || Invocation { detached: true, ..invocation() };
+    let commands = vec![invoke(0, detached()), invoke(1, detached())];
+    let sends = two.report(0, 1, commands, Then::Continue { open: None });
+    let receipt = two.arrive(&sends[0]);
+    two.answer(0, &sends[0], Delivery::Arrived(receipt));
+    two.crash(0);
+    let again = two.alarm(0, 1);
+    assert_eq!(again.len(), 2, "the row has both");
+    two.post(again, 0);
+    let history = two.rows[0].history(parent.id.number).into_iter();
+    let started = history.filter(|record| matches!(record.event, Event::ChildStarted { .. })).count();
+    assert_eq!((started, two.letters(), two.runs()), (2, 0, 3));
 }
 
 #[test]

@@ -42,6 +42,16 @@ impl Form {
             Self::Split => "split",
         }
     }
+
+    /// The forms that a command line names: one of them, or both.
+    pub fn named(name: &str) -> Result<&'static [Self]> {
+        match name {
+            "all-in-one" => Ok(&[Self::AllInOne]),
+            "split" => Ok(&[Self::Split]),
+            "both" => Ok(&[Self::AllInOne, Self::Split]),
+            other => bail!("there is no form '{other}': say all-in-one, split or both"),
+        }
+    }
 }
 
 /// What a panic does in the bundles.

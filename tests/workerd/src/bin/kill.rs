@@ -50,12 +50,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<()> {
-    let forms: &[Form] = match arguments.form.as_str() {
-        "all-in-one" => &[Form::AllInOne],
-        "split" => &[Form::Split],
-        "both" => &[Form::AllInOne, Form::Split],
-        other => bail!("there is no form '{other}': say all-in-one, split or both"),
-    };
+    let forms = Form::named(&arguments.form)?;
     let builds: &[Build] = match arguments.build.as_str() {
         "abort" => &[Build::Abort],
         "unwind" => &[Build::Unwind],

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use stepwell_workerd_tests::{
     engine::Form,
@@ -43,12 +43,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<()> {
-    let forms: &[Form] = match arguments.form.as_str() {
-        "all-in-one" => &[Form::AllInOne],
-        "split" => &[Form::Split],
-        "both" => &[Form::AllInOne, Form::Split],
-        other => bail!("there is no form '{other}': say all-in-one, split or both"),
-    };
+    let forms = Form::named(&arguments.form)?;
     let seed = arguments.seed.unwrap_or_else(rand::random);
     let families = arguments.parents.div_ceil(PARENTS);
     println!("seed {seed}");

@@ -168,6 +168,17 @@ impl Letters for Memory {
         }))
     }
 
+    fn discard_letter(&self, id: u64) -> Result<Option<Discarded>, Failed> {
+        let mut letters = self.letters.borrow_mut();
+        let Some((letter, is_dead)) = letters.get(&id).cloned() else { return Ok(None) };
+        if !is_dead {
+            return Ok(Some(Discarded::Alive));
+        }
+        letters.remove(&id);
+        let heads = letter.envelopes.iter().map(|envelope| envelope.message.head(&envelope.to));
+        Ok(Some(Discarded::Dead(heads.collect())))
+    }
+
     fn split_letter(&self, id: u64, dead: &Letter, rest: Option<&Letter>) -> Result<(), Failed> {
         self.forget_letter(id)?;
         let mut letters = self.letters.borrow_mut();

@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use stepwell_workerd_tests::{
     TestResult, Workerd,
+    cli::Terminal,
     engine::{Client, Engine, Form},
     sqlite::{change, databases, sql},
 };
@@ -52,13 +53,13 @@ async fn a_letter_that_nobody_takes_for_a_week_is_dead_until_a_person_sends_it_a
     let client = engine.client();
     client.post_json("/api/workflows/ward/pause", &json!(null)).await?;
     let mut parents = Vec::new();
-    for input in 1..=2 {
+    for input in 1..=3 {
         parents.push(client.start_id("guardian", json!({ "workflow": "ward", "input": input })).await?);
     }
-    let waiting = until(&client, "/api/outbox", |list| messages(list).len() == 2).await?;
+    let waiting = until(&client, "/api/outbox", |list| messages(list).len() == 3).await?;
     assert_eq!(waiting["complete"], true, "{waiting}");
     let counts = client.get("/api/metrics").await?.json()?;
-    assert_eq!(counts["letters"], json!({ "waiting": 2, "dead": 0 }), "{counts}");
+    assert_eq!(counts["letters"], json!({ "waiting": 3, "dead": 0 }), "{counts}");
     assert_eq!(counts["workflows"]["ward"], Value::Null, "children of a paused workflow wait: {counts}");
     let one = client.get("/api/metrics?workflow=guardian").await?.json()?;
     assert_eq!(one["letters"], Value::Null, "{one}");
@@ -68,8 +69,11 @@ async fn a_letter_that_nobody_takes_for_a_week_is_dead_until_a_person_sends_it_a
     assert_eq!((messages(&first).len(), &first["complete"]), (1, &json!(false)), "{first}");
     let cursor = first["cursor"].as_str().context("there is another page")?;
     let second = client.get(&format!("/api/outbox?limit=1&cursor={cursor}")).await?.json()?;
-    assert_eq!((messages(&second).len(), &second["complete"]), (1, &json!(true)), "{second}");
-    assert_eq!([messages(&first), messages(&second)].concat(), messages(&waiting));
+    assert_eq!((messages(&second).len(), &second["complete"]), (1, &json!(false)), "{second}");
+    let cursor = second["cursor"].as_str().context("there is another page")?;
+    let third = client.get(&format!("/api/outbox?limit=1&cursor={cursor}")).await?.json()?;
+    assert_eq!((messages(&third).len(), &third["complete"]), (1, &json!(true)), "{third}");
+    assert_eq!([messages(&first), messages(&second), messages(&third)].concat(), messages(&waiting));
 
     // What is on its way cannot be discarded.
     let on_its_way = format!("/api/outbox/{}", letter(&messages(&waiting)[0])?);
@@ -81,10 +85,10 @@ async fn a_letter_that_nobody_takes_for_a_week_is_dead_until_a_person_sends_it_a
     let script = format!("UPDATE outbox SET posted_at = posted_at - {WEEK_MS}");
     assert!(change_outboxes(&engine.engine, &script)? > 0);
     engine.engine.restart().await?;
-    let dead = until(&client, "/api/outbox?dead=true", |list| messages(list).len() == 2).await?;
+    let dead = until(&client, "/api/outbox?dead=true", |list| messages(list).len() == 3).await?;
     assert!(messages(&dead).iter().all(|message| message["dead"] == true), "{dead}");
     let counts = client.get("/api/metrics").await?.json()?;
-    assert_eq!(counts["letters"], json!({ "waiting": 0, "dead": 2 }), "{counts}");
+    assert_eq!(counts["letters"], json!({ "waiting": 0, "dead": 3 }), "{counts}");
 
     // Nobody sends them by themselves, not even when there is nothing in their way any more.
     client.post_json("/api/workflows/ward/resume", &json!(null)).await?;
@@ -110,6 +114,13 @@ async fn a_letter_that_nobody_takes_for_a_week_is_dead_until_a_person_sends_it_a
     assert_eq!(gone.json()?["messages"][0]["from"], parents[1].as_str(), "{}", gone.body);
     let twice = client.request("DELETE", &format!("/api/outbox/{given_up}"), "").await?;
     assert_eq!((twice.status, &twice.json()?["code"]), (404, &json!("letter_not_found")));
+    let terminal = Terminal::open(&engine.engine.address())?;
+    let shown = terminal.quietly(&["outbox", "--dead"]).await?;
+    assert!(shown.stdout.lines().count() == 1 && shown.stdout.contains(&parents[2]), "{shown:?}");
+    let all = terminal.quietly(&["outbox", "discard", "--all"]).await?;
+    assert_eq!((all.code, all.stdout), (Some(0), format!("{} is discarded.\n", of(&parents[2])?)));
+    let none = terminal.quietly(&["outbox", "discard", "--all"]).await?;
+    assert_eq!((none.code, none.stderr.as_str()), (Some(0), "No letter is dead.\n"));
     let empty = until(&client, "/api/outbox", |list| messages(list).is_empty()).await?;
     assert_eq!(empty, json!({ "messages": [], "complete": true }));
     assert_eq!(client.show(&parents[1], 0).await?.json()?["status"], "waiting", "nobody told it");
@@ -131,5 +142,7 @@ async fn a_list_says_which_cells_did_not_answer() -> TestResult {
     assert_eq!((messages(&list).len(), &list["complete"]), (0, &json!(false)), "{list}");
     assert_eq!(list["unanswered"].as_array().map(Vec::len), Some(1), "{list}");
     assert_eq!(list["cursor"], Value::Null, "no page would show it: {list}");
+    let shown = Terminal::open(&engine.engine.address())?.quietly(&["outbox"]).await?;
+    assert!(shown.stderr.contains("1 cell did not answer, and may have more: default-1-"), "{shown:?}");
     Ok(())
 }

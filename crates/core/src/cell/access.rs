@@ -11,7 +11,6 @@ use std::{collections::BTreeMap, rc::Rc};
 use stepwell_protocol::{
     Code, Invocation, Problem, Timestamp,
     access::{Limits, RunSettings},
-    program::is_reserved,
 };
 
 use super::{Cell, Rows};
@@ -140,10 +139,6 @@ impl Cell {
         invocation: &Invocation,
     ) -> Result<(Option<u64>, Option<u64>), Fault<R::Error>> {
         let Invocation { workflow, input, timeout_ms, retention_ms, .. } = invocation;
-        if is_reserved(workflow) {
-            let detail = format!("'{workflow}' is started by Stepwell itself, and is nobody's child.");
-            return Err(Problem::new(Code::InvalidRequest, detail).into());
-        }
         let is_default = retention_ms.is_none();
         let retention_ms = match *retention_ms {
             Some(0) => None,

@@ -25,6 +25,9 @@ pub const IN_FLIGHT_BYTES_MAX: usize = 8 << 20;
 /// How many of them go to the same object.
 pub const IN_FLIGHT_TO_ONE_MAX: usize = 4;
 
+/// How many bytes are under way to an object that gets no more: one that hangs must not take the room of all others.
+const IN_FLIGHT_TO_ONE_BYTES: usize = IN_FLIGHT_BYTES_MAX / 4;
+
 /// How many messages go out before the alarm has to go on with it: see [`crate::cell::CALLS_MAX`].
 pub const SENDS_MAX: u32 = 16;
 
@@ -557,13 +560,18 @@ impl Peer {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
+    /// Whether it gets nothing before it has answered.
+    fn is_busy(&self) -> bool {
+        let bytes: usize = self.in_flight.values().map(|flight| flight.bytes).sum();
+        self.in_flight.len() >= IN_FLIGHT_TO_ONE_MAX
+            || bytes >= IN_FLIGHT_TO_ONE_BYTES
+            // One that does not answer is asked once until it does.
+            || self.failures > 0 && !self.in_flight.is_empty()
+    }
+
     /// Which of its messages may go out.
     fn ready(&self, now: Timestamp) -> Option<usize> {
-        if self.not_before > now || self.in_flight.len() >= IN_FLIGHT_TO_ONE_MAX {
-            return None;
-        }
-        // One that does not answer is asked once until it does.
-        if self.failures > 0 && !self.in_flight.is_empty() {
+        if self.not_before > now || self.is_busy() {
             return None;
         }
         self.waiting.iter().position(|waiting| waiting.not_before <= now)
@@ -571,7 +579,7 @@ impl Peer {
 
     /// When the next of its messages may go out.
     fn next(&self) -> Option<Timestamp> {
-        if self.in_flight.len() >= IN_FLIGHT_TO_ONE_MAX || self.failures > 0 && !self.in_flight.is_empty() {
+        if self.is_busy() {
             return None;
         }
         self.waiting.iter().map(|waiting| waiting.not_before.max(self.not_before)).min()

@@ -8,7 +8,7 @@ use std::{
 
 use stepwell_core::{
     cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
-    object::{Letter, Letters, Slip},
+    object::{Discarded, Letter, Letters, Slip},
     run::{Cut, Entry, Run, RunRow, Tail, Trailer},
     stream::{Change, ToldMark, ToldPage, ToldRow, Walked},
 };

@@ -15,6 +15,8 @@ mod linked;
 mod local;
 mod lock;
 mod naming;
+#[cfg(test)]
+mod pages;
 mod private;
 mod project;
 mod schema;

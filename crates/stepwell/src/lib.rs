@@ -94,3 +94,23 @@ struct CallingPage;
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/streams.md")]
 struct StreamsPage;
+
+/// The examples of the page on concepts.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/concepts.md")]
+struct ConceptsPage;
+
+/// The examples of the guide to human approval.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/human-approval.md")]
+struct ApprovalPage;
+
+/// The examples of the guide to agents.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/agents.md")]
+struct AgentsPage;
+
+/// The example of the guide to moving from Cloudflare Workflows.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/from-cloudflare-workflows.md")]
+struct MovingPage;

@@ -19,7 +19,7 @@ impl Epoch {
     }
 }
 
-/// A position in a run's journal. The first event has 1; 0 is 'before all of it'.
+/// A position in a run's journal. The first event has position 1; 0 means before all events.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -10,7 +10,7 @@ use crate::{RunId, Timestamp};
 pub struct OutboxList {
     /// The messages, the oldest first in each cell.
     pub messages: Vec<OutboxMessage>,
-    /// Whether these are all.
+    /// Whether the list is complete.
     pub complete: bool,
 }
 
@@ -18,11 +18,11 @@ pub struct OutboxList {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutboxMessage {
-    /// The letter that it is of: what one commit has written is delivered again together.
+    /// Its letter: the messages of one commit, which are sent again together.
     pub letter: String,
     /// When it was written.
     pub posted_at: Timestamp,
-    /// Whether nobody sends it any more: it has not arrived in six days, or was refused for good.
+    /// Whether it is no longer sent, because it has not arrived in six days or was refused permanently.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dead: bool,
     /// What it is about.
@@ -34,15 +34,15 @@ pub struct OutboxMessage {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageHead {
-    /// What it does where it arrives: `start`, `ended` or `cancel`.
+    /// What it does: `start`, `ended` or `cancel`.
     pub what: String,
-    /// The run that has caused it.
+    /// The run that caused it.
     pub from: RunId,
     /// The address of the object that it goes to.
     pub to: String,
 }
 
-/// A letter that is sent again.
+/// A letter that was sent again.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redelivery {

@@ -18,33 +18,33 @@ pub enum Code {
     MethodNotAllowed,
     /// No such run.
     RunNotFound,
-    /// The program has no workflow of this name.
+    /// The app has no workflow with this name.
     WorkflowNotFound,
-    /// The request cannot be understood.
+    /// The request is invalid.
     InvalidRequest,
     /// The body, a payload or a header is larger than allowed.
     PayloadTooLarge,
-    /// The idempotency key was used before with another request.
+    /// The idempotency key was used for a different request.
     IdempotencyKeyReused,
-    /// The run has ended; nothing can be done to it.
+    /// The run has ended and cannot be changed.
     RunEnded,
     /// This activation was superseded by a later one.
     StaleEpoch,
-    /// The commit does not continue the journal as it is.
+    /// The commit does not continue the journal.
     BaseMismatch,
-    /// The program stopped again and again without getting anywhere.
+    /// The program kept stopping without progress.
     ProgramDied,
-    /// The run took longer than it may.
+    /// The run took longer than its timeout.
     RunTimedOut,
-    /// A step that must not run twice was cut short.
+    /// An at-most-once step was interrupted.
     StepInterrupted,
-    /// An attempt of a step took longer than it may.
+    /// An attempt of a step took longer than its timeout.
     StepTimedOut,
-    /// A workflow gave a length of time that cannot be read.
+    /// A workflow used an invalid duration.
     InvalidDuration,
-    /// The signal's payload is not what the run waits for.
+    /// The signal's payload does not fit the type that the run waits for.
     SignalMismatch,
-    /// What was asked for does not fit where the run stands.
+    /// The run's status does not allow the operation.
     WrongStatus,
     /// The run has no such step.
     StepNotFound,
@@ -52,55 +52,55 @@ pub enum Code {
     SignalNotFound,
     /// The program's code no longer matches the run's journal.
     Diverged,
-    /// The workflow awaits something that is neither a step, a sleep nor a wait.
+    /// The workflow awaits something that is not a step, sleep, wait or invocation.
     NotDurable,
-    /// The cell has no room for new runs.
+    /// The cell is nearly full.
     CellFull,
     /// The code of a workflow or of a step panicked.
     Panicked,
     /// The app did not answer.
     AppUnreachable,
-    /// The app has no key to verify its engine's calls with.
+    /// The app has no key to verify calls.
     AppKeyMissing,
-    /// No cell of the deployment has signed this activation.
+    /// The app could not verify a call from the engine.
     ActivationUnverified,
-    /// The request needs an idempotency key and has none.
+    /// The request requires an idempotency key.
     IdempotencyKeyMissing,
     /// The first request with this idempotency key is still being answered.
     IdempotencyKeyInFlight,
     /// The key does not allow this.
     Forbidden,
-    /// A limit of the namespace is reached for now.
+    /// A limit of the namespace was reached.
     LimitReached,
     /// No such key.
     KeyNotFound,
     /// No such namespace.
     NamespaceNotFound,
-    /// There is a namespace of this name.
+    /// The namespace already exists.
     NamespaceExists,
-    /// There are as many of them as there may be.
+    /// The maximum number of items of this kind exists.
     TooMany,
-    /// The deployment's settings make no sense, or its key is missing or too weak.
+    /// The deployment's settings are invalid, or its key is missing or too weak.
     Misconfigured,
-    /// A development server was asked by another name than this machine's own.
+    /// A development server received a request for a host name that is not this machine's.
     HostNotAllowed,
-    /// The run has as many signals as it may.
+    /// The run has too many signals.
     TooManySignals,
     /// No such letter in the outbox.
     LetterNotFound,
     /// The child run was cancelled.
     ChildCancelled,
-    /// The child run was waited for as long as it might take.
+    /// The child run did not end within the timeout of its invocation.
     ChildTimedOut,
-    /// The run has as many children as it may, or stands below too many others.
+    /// The run has too many open children, or is nested too deeply.
     TooManyChildren,
-    /// What is stored of the run cannot be read.
+    /// The stored data of the run cannot be read.
     RunUnreadable,
     /// A person has paused the workflow.
     WorkflowPaused,
-    /// What the app declares has mistakes.
+    /// The app's manifest is invalid.
     InvalidManifest,
-    /// Something is wrong in Stepwell itself.
+    /// An internal error.
     Internal,
     /// A code of a newer release. Codes are stored with runs: one that is not known must not make a run unreadable.
     /// Nobody makes such a problem, so it has no page.
@@ -268,7 +268,7 @@ impl Code {
         format!("{PAGES}/{}.md", self.as_str())
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn title(self) -> &'static str {
         match self {
             Self::Unauthorized => "A valid API key is required",
@@ -331,14 +331,14 @@ pub struct Problem {
     pub code: Code,
     /// Its name.
     pub title: String,
-    /// What happened this time, and what to do next.
+    /// What happened, and what to do next.
     pub detail: String,
     /// The HTTP status.
     pub status: u16,
     /// The address of the code's page.
     #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
     pub page: String,
-    /// After how many seconds it is worth trying again, if that is known.
+    /// The number of seconds after which to try again, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u32>,
 }

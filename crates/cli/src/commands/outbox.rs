@@ -16,16 +16,16 @@ use crate::{
 pub struct Outbox {
     #[command(subcommand)]
     command: Option<Deliver>,
-    /// Only messages that nobody sends any more.
+    /// Only messages that are no longer sent.
     #[arg(long)]
     dead: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Deliver {
-    /// Send a letter again, also a dead one.
+    /// Send a letter again, including a dead one.
     Redeliver {
-        /// The letter, as `stepwell outbox` shows it.
+        /// The letter, as printed by `stepwell outbox`.
         #[arg(value_name = "LETTER", required_unless_present = "all")]
         letter: Option<String>,
         /// Send every dead letter again.

@@ -194,7 +194,7 @@ impl Cell {
     ) -> Result<bool, Fault<R::Error>> {
         let now = self.now(clock);
         let Some(was_dead) = rows.revive_letter(letter, now).map_err(Fault::Storage)? else {
-            let detail = "There is no letter of this name: it has arrived, or never was.";
+            let detail = "There is no letter with this name. It has arrived, or never existed.";
             return Err(Problem::new(Code::LetterNotFound, detail).into());
         };
         self.object.outbox().hurry();

@@ -51,7 +51,7 @@ pub async fn redeliver(front: &Front, letter: &str) -> Result<Response, Refusal>
         Some((place, id)) => front.ask(&place, Operation::Redeliver { letter: id }).await,
         None => {
             let detail =
-                "There is no letter of this name. `GET /api/outbox` shows those that have not arrived.";
+                "There is no letter with this name. `GET /api/outbox` lists those that have not arrived.";
             Err(Refusal::new(Code::LetterNotFound, detail))
         }
     }

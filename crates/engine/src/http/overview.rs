@@ -32,7 +32,7 @@ pub async fn workflow(front: &Front, name: &str) -> Result<Response, Refusal> {
         Some(workflow) => Ok(Response::of(200, workflow)),
         None => {
             let detail =
-                "The app has no workflow of this name. `GET /api/workflows` shows those that it has.";
+                "The app has no workflow with this name. `GET /api/workflows` lists its workflows.";
             Err(Refusal::new(Code::WorkflowNotFound, detail))
         }
     }

@@ -105,7 +105,7 @@ impl Logs {
     fn tell_none(&self, event: &Event) {
         let has_ended = event.data.decode().is_ok_and(|run: RunView| run.status.is_terminal());
         let after = if self.cursor.is_some() { " after that" } else { "" };
-        let what = if self.level == Level::Debug { "nothing" } else { "nothing of that level" };
+        let what = if self.level == Level::Debug { "nothing" } else { "nothing at that level" };
         if has_ended {
             anstream::eprintln!("It has logged {what}{after}.");
         } else {

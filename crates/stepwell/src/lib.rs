@@ -17,10 +17,9 @@
 //! # let _ = app();
 //! ```
 //!
-//! A workflow is an `async fn`. When its process dies, it is run again from the top, and every step that
-//! was recorded gives its recorded result instead of running. So: whatever touches the outside world, or
-//! differs between two runs, belongs into a step; what is outside of steps must be the same each time.
-//! Each step's result is recorded once; its code may run more than once.
+//! A workflow is an `async fn`. When its process dies, Stepwell runs it again from the top, and every recorded step
+//! returns its recorded result instead of running. Put every side effect in a step, and keep the code between steps
+//! deterministic. Each step's result is recorded once; its code may run more than once.
 //!
 //! Owns: the API that people write workflows with, the replay [`vm`], and how a program talks to its cell.
 //! Does not own: any durable state; that is the engine's.

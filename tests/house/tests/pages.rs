@@ -38,6 +38,11 @@ fn follow(page: &Page, link: &str, pages: &BTreeMap<String, &Page>) -> Result<()
     if page.path.starts_with("docs/") && !path.starts_with('/') && !target.starts_with("docs/") {
         return Err("the site has no such page: link to the file on GitHub".into());
     }
+    let is_summary = page.path == "docs/SUMMARY.md";
+    if page.path.starts_with("docs/") && !is_summary && !path.starts_with('/') && path.ends_with("README.md")
+    {
+        return Err("the site has it as index.html: link to its folder".into());
+    }
     if !root().join(&target).exists() {
         return Err("there is no such file".into());
     }

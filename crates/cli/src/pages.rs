@@ -33,7 +33,7 @@ fn every_command_of_the_documentation_can_be_read() {
 fn commands_are_found_and_mistakes_noticed() {
     let text = "Use `stepwell list --status failed`.\n```text\n$ run=$(npx stepwell start greet --quiet) && \
                 stepwell why \\\n  RUN | cat\n{}\n```\n";
-    assert_eq!(commands(text), ["list --status failed", "start greet --quiet", "why   RUN"]);
+    assert_eq!(commands(text), ["list --status failed", "start greet --quiet", "why    RUN"]);
     assert!(
         read("list --status failed").is_ok() && read("list --nonsense").is_err() && read("lsit").is_err()
     );
@@ -43,22 +43,28 @@ fn commands_are_found_and_mistakes_noticed() {
 /// What follows `stepwell` wherever a page runs or names it.
 fn commands(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut is_code = false;
-    for line in text.replace("\\\n", " ").lines() {
-        if line.starts_with("```") {
-            is_code = !is_code;
-        } else if is_code {
-            found.extend(in_shell(line));
-        } else {
-            let spans = line.split('`').skip(1).step_by(2);
-            found.extend(spans.filter_map(|span| span.strip_prefix("stepwell ")).map(cut));
-            let spans = line.split('`').skip(1).step_by(2);
-            found.extend(spans.filter_map(|span| span.strip_prefix("npx stepwell ")).map(cut));
+    let text = text.replace("\\\n", " ");
+    let mut language = None;
+    for line in text.lines() {
+        match (line.strip_prefix("```"), language) {
+            (Some(name), None) => language = Some(name),
+            (Some(_), Some(_)) => language = None,
+            (None, Some("text" | "sh" | "bash")) => found.extend(in_shell(line)),
+            (None, Some(_)) => {}
+            (None, None) => found.extend(in_prose(line)),
         }
     }
     // An ellipsis or an alternative is no command line.
     found.retain(|command| !command.contains('…') && !command.contains('|') && !command.is_empty());
     found
+}
+
+/// The commands that a line of prose names.
+fn in_prose(line: &str) -> Vec<String> {
+    let spans = line.split('`').skip(1).step_by(2);
+    let commands =
+        spans.filter_map(|span| span.strip_prefix("npx ").unwrap_or(span).strip_prefix("stepwell "));
+    commands.map(cut).collect()
 }
 
 /// The commands of a line of a terminal: at its beginning, behind a prompt, or behind `&&`, `|` or `$(`.

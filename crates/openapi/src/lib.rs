@@ -181,8 +181,11 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::ShowRun | Route::ShowRunByKey => Parts::of(run(schemas, "The run.")).with(vec![prefer()]),
         Route::Why => Parts::of(vec![ok::<Why>(schemas, "What the run is waiting for, and why.")]),
         Route::History => {
-            let after =
-                query("after", "The `next` of the previous page.", json!({ "type": "integer", "minimum": 0 }));
+            let after = query(
+                "after",
+                "The `next` of the previous page.",
+                json!({ "type": "integer", "minimum": 0 }),
+            );
             let replay =
                 query("replay", "`true` adds further data for a replay.", json!({ "type": "boolean" }));
             Parts::of(vec![ok::<History>(schemas, "A page of its events, in order.")])
@@ -208,15 +211,20 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 false,
             )
         }
-        Route::FollowRun => Parts::of(vec![events("The events so far, then live events until the run ends.")])
-            .with(vec![cursor(), last_event_id(), kinds(), follow()]),
-        Route::FollowAll => Parts::of(vec![events("Changes of status, without end.")])
-            .with(vec![
+        Route::FollowRun => {
+            Parts::of(vec![events("The events so far, then live events until the run ends.")]).with(vec![
                 cursor(),
                 last_event_id(),
-                query("workflow", "Only runs of this workflow.", json!({ "type": "string" })),
-                query("status", "Only changes to this status.", schema::<Status>(schemas)),
-            ]),
+                kinds(),
+                follow(),
+            ])
+        }
+        Route::FollowAll => Parts::of(vec![events("Changes of status, without end.")]).with(vec![
+            cursor(),
+            last_event_id(),
+            query("workflow", "Only runs of this workflow.", json!({ "type": "string" })),
+            query("status", "Only changes to this status.", schema::<Status>(schemas)),
+        ]),
         Route::ListKeys => Parts::of(vec![ok::<KeyList>(schemas, "The keys, without their texts.")]),
         Route::CreateKey | Route::CreateNamespaceKey => {
             Parts::of(vec![created::<CreatedKey>(schemas, "The key. Its text is shown only in this answer.")])
@@ -246,19 +254,22 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             "The settings of the namespace.",
         )])
         .taking(schema::<RunSettings>(schemas), "The settings.", true),
-        Route::SetLimits => Parts::of(vec![ok::<Settings>(schemas, "The settings of the namespace.")]).taking(
-            schema::<Limits>(schemas),
-            "The limits.",
-            true,
-        ),
+        Route::SetLimits => Parts::of(vec![ok::<Settings>(schemas, "The settings of the namespace.")])
+            .taking(schema::<Limits>(schemas), "The limits.", true),
         Route::Audit => {
-            let before =
-                query("before", "The `next` of the previous page.", json!({ "type": "integer", "minimum": 0 }));
+            let before = query(
+                "before",
+                "The `next` of the previous page.",
+                json!({ "type": "integer", "minimum": 0 }),
+            );
             Parts::of(vec![ok::<AuditPage>(schemas, "Who did what, newest first.")]).with(vec![before])
         }
         Route::ListOutbox => {
-            let dead =
-                query("dead", "`true` lists only messages that are no longer sent.", json!({ "type": "boolean" }));
+            let dead = query(
+                "dead",
+                "`true` lists only messages that are no longer sent.",
+                json!({ "type": "boolean" }),
+            );
             Parts::of(vec![ok::<OutboxList>(schemas, "Messages that have not arrived.")]).with(vec![dead])
         }
         Route::Redeliver => Parts::of(vec![ok::<Redelivery>(schemas, "The letter, on its way again.")]),
@@ -276,11 +287,8 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             "The address of its public keys, and what its tokens grant.",
             true,
         ),
-        Route::RemoveIssuer => Parts::of(vec![nothing("Its tokens are no longer accepted.")]).with(vec![query(
-            "issuer",
-            "The issuer's `iss`.",
-            json!({ "type": "string" }),
-        )]),
+        Route::RemoveIssuer => Parts::of(vec![nothing("Its tokens are no longer accepted.")])
+            .with(vec![query("issuer", "The issuer's `iss`.", json!({ "type": "string" }))]),
         Route::ShowApi => {
             Parts::of(vec![(200, "This description.", "application/json", json!({ "type": "object" }))])
         }

@@ -36,8 +36,8 @@ impl Invocation {
     pub const DEPTH_MAX: u32 = 16;
 }
 
-/// What becomes of a child when the run that invoked it ends, begins anew, is taken back to before it, or has waited
-/// for long enough.
+/// What happens to a child when the run that invoked it ends, continues as new, is restarted from before the
+/// invocation, or stops waiting.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnClose {

@@ -262,8 +262,8 @@ pub struct Meter {
 pub struct RunList {
     /// The runs of this page.
     pub executions: Vec<RunView>,
-    /// Where to go on, with `?cursor=`; absent at the end. A page may be short, or even empty, and not be the
-    /// last: a filter looks at a bounded number of runs at a time.
+    /// Where the next page begins: pass it as `?cursor=`. Absent at the end. A page can be short or empty before the
+    /// last one, because a filter looks at a bounded number of runs at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
@@ -465,7 +465,7 @@ pub struct Restart {
     pub without_signal: Option<Seq>,
 }
 
-/// A step by its name, and which occurrence of that name.
+/// A step, by its name and its occurrence.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

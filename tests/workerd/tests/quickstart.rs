@@ -74,9 +74,8 @@ fn check_first_terminal(text: &str) -> Result<()> {
 }
 
 fn ensure_port_is_free() -> Result<()> {
-    TcpListener::bind(ADDRESS).with_context(|| {
-        format!("this test needs {ADDRESS}: end whatever listens there (`just dev`?)")
-    })?;
+    TcpListener::bind(ADDRESS)
+        .with_context(|| format!("this test needs {ADDRESS}: end whatever listens there (`just dev`?)"))?;
     Ok(())
 }
 

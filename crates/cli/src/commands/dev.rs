@@ -281,7 +281,7 @@ impl Session<'_> {
 enum Built {
     Well,
     Badly(Failure),
-    /// Somebody wants to stop.
+    /// The person wants to stop.
     Stopped,
 }
 

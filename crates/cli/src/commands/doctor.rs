@@ -116,7 +116,8 @@ fn machine() -> Vec<Check> {
             }
         }
         Err(_) if !here.ancestors().any(|folder| folder.join("wrangler.toml").is_file()) => {
-            let failure = Failure::local("this folder has no project").next("`stepwell new NAME` creates one.");
+            let failure =
+                Failure::local("this folder has no project").next("`stepwell new NAME` creates one.");
             Check::of("project", State::Note, failure)
         }
         Err(failure) => Check::bad("project", &failure.what, failure.next.clone().unwrap_or_default()),

@@ -19,7 +19,8 @@ use crate::{
 };
 
 /// What to do if nobody knows whether a key was made.
-const DOUBT: &str = "It may have succeeded. Check with `stepwell keys list`, and revoke keys that you have not received.";
+const DOUBT: &str =
+    "It may have succeeded. Check with `stepwell keys list`, and revoke keys that you have not received.";
 
 /// What can be done with keys.
 #[derive(Debug, Subcommand)]
@@ -179,10 +180,7 @@ impl Rotate {
         self.quietly.show_key(global, &answer);
         if !self.quietly.quiet && !global.json {
             let overlap = self.overlap.map_or_else(|| "a day".to_owned(), words::length);
-            anstream::eprintln!(
-                "{} stays active for {overlap}, or until it expires.",
-                self.id
-            );
+            anstream::eprintln!("{} stays active for {overlap}, or until it expires.", self.id);
         }
         Ok(())
     }

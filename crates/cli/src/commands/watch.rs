@@ -170,7 +170,7 @@ struct Shown {
     status: Option<Status>,
     why: Option<Why>,
     progress: Option<Progress>,
-    /// What was last said of it where nobody sees a bar.
+    /// What was last printed where there is no bar.
     said: String,
 }
 

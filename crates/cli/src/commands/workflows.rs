@@ -111,9 +111,7 @@ fn act(global: &Global, name: &str, verb: &str) -> Result {
     match answer.value.paused {
         Some(paused) => {
             anstream::println!("{name} is paused since {}", words::date(paused.at));
-            anstream::eprintln!(
-                "Existing runs continue. next: stepwell workflows resume {name}"
-            );
+            anstream::eprintln!("Existing runs continue. next: stepwell workflows resume {name}");
         }
         None => anstream::println!("{name} is active"),
     }

@@ -21,7 +21,8 @@ impl Catalog {
         }
         let key = self.keys.get(&brought.id).filter(|key| brought.is_of(&key.hash))?;
         let actor = format!("key:{}", key.id);
-        (key.status(now) == KeyStatus::Active).then(|| self.granted(actor, key.scopes.clone(), key.expires_at))
+        (key.status(now) == KeyStatus::Active)
+            .then(|| self.granted(actor, key.scopes.clone(), key.expires_at))
     }
 
     /// What a credential grants, which an issuer may have vouched for.

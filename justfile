@@ -83,7 +83,7 @@ test-bundles-unwind:
     scripts/build-worker tests/workerd/app target/bundles/unwind/test-app --profile quick --no-opt --panic-unwind --no-default-features
     scripts/build-worker crates/engine target/bundles/unwind/engine --profile quick --no-opt --panic-unwind
 
-# Tests on the real workerd: the platform's facts, the engine in both forms, the README's own commands.
+# Tests on the real workerd: the platform's facts, the engine in both forms, the commands of docs/getting-started.md.
 workerd-test: test-bundles test-bundles-unwind
     cargo build --locked -p stepwell-cli
     source scripts/env.sh && cargo nextest run --locked -p stepwell-workerd-tests

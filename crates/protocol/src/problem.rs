@@ -317,7 +317,7 @@ impl Code {
             Self::WorkflowPaused => "The workflow is paused",
             Self::InvalidManifest => "The app's manifest is invalid",
             Self::Internal => "Internal error",
-            Self::Unknown => "A problem that this release does not know",
+            Self::Unknown => "An unknown problem, from a newer release",
         }
     }
 }

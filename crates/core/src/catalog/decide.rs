@@ -363,7 +363,7 @@ impl Catalog {
         let over = self.keys.values().filter(|key| key.status(now) != KeyStatus::Active);
         match over.min_by_key(|key| (key.created_at, &key.id)) {
             Some(key) => Ok(vec![Entry::KeyForgotten(key.id.clone())]),
-            None => Err(too_many(format!("The namespace has {KEYS_MAX} keys, and all of them are good."))),
+            None => Err(too_many(format!("The namespace has {KEYS_MAX} keys, and all of them are active."))),
         }
     }
 
@@ -414,7 +414,7 @@ impl Catalog {
     /// Forty random bits are not enough to be sure; whoever draws one again only has to try again.
     fn check_new(&self, id: &str) -> Result<(), Rejection> {
         if self.keys.contains_key(id) || self.sessions.contains_key(id) {
-            let detail = "The new key's id was drawn before, by chance. Try again.";
+            let detail = "The new key's id already exists by chance. Try again.";
             return Err(Rejection::new(Code::Internal, detail));
         }
         Ok(())

@@ -79,7 +79,7 @@ impl Host {
         }
         match grant.payload_bytes_max(workflow.as_deref()) {
             Some(most) if bytes > most as usize => {
-                let detail = format!("The payload has {bytes} bytes; the most that is set here is {most}.");
+                let detail = format!("The payload has {bytes} bytes; the limit set here is {most}.");
                 Err(Problem::new(Code::PayloadTooLarge, detail).into())
             }
             Some(_) | None => Ok(()),

@@ -115,16 +115,17 @@ fn read(command: &str) -> Result<(), String> {
     use clap::error::ErrorKind;
 
     let line = std::iter::once("stepwell".to_owned()).chain(words(command));
+    // Prose may name a command without what it takes; what it names has to be there all the same.
+    let incomplete = [
+        ErrorKind::DisplayHelp,
+        ErrorKind::DisplayVersion,
+        ErrorKind::MissingRequiredArgument,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+        ErrorKind::MissingSubcommand,
+    ];
     match CommandLine::try_parse_from(line) {
         Ok(_) => Ok(()),
-        // Prose may name a command without what it takes; what it names has to be there all the same.
-        Err(error) => match error.kind() {
-            ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::MissingRequiredArgument
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-            | ErrorKind::MissingSubcommand => Ok(()),
-            _ => Err(error.to_string().lines().next().unwrap_or_default().to_owned()),
-        },
+        Err(error) if incomplete.contains(&error.kind()) => Ok(()),
+        Err(error) => Err(error.to_string().lines().next().unwrap_or_default().to_owned()),
     }
 }

@@ -136,21 +136,16 @@ fn help_texts() -> Vec<(String, String)> {
 /// Every summary and description of the API.
 fn descriptions() -> Vec<(String, String)> {
     fn collect(value: &serde_json::Value, found: &mut Vec<String>) {
-        match value {
-            serde_json::Value::Object(fields) => {
-                for (name, value) in fields {
-                    match value {
-                        serde_json::Value::String(text)
-                            if ["description", "summary"].contains(&name.as_str()) =>
-                        {
-                            found.push(text.clone());
-                        }
-                        _ => collect(value, found),
-                    }
+        if let Some(values) = value.as_array() {
+            values.iter().for_each(|value| collect(value, found));
+        }
+        for (name, value) in value.as_object().into_iter().flatten() {
+            match value.as_str() {
+                Some(text) if ["description", "summary"].contains(&name.as_str()) => {
+                    found.push(text.to_owned())
                 }
+                Some(_) | None => collect(value, found),
             }
-            serde_json::Value::Array(values) => values.iter().for_each(|value| collect(value, found)),
-            _ => {}
         }
     }
     let text = fs::read_to_string(root().join("docs/openapi.json")).expect("there is a description");

@@ -49,6 +49,14 @@ test:
     source scripts/env.sh && cargo nextest run --workspace --all-features --locked --exclude stepwell-workerd-tests -E 'not (package(stepwell-sim) & binary(explore))'
     cargo test --workspace --all-features --locked --doc --quiet
 
+# Builds the documentation's site into target/site, and checks its links, code blocks and words.
+docs: words
+    scripts/docs
+
+# Checks the words of README, docs, help texts and API descriptions, and prints each page's reading grade.
+words:
+    cargo test --quiet --locked -p stepwell-house --test pages --test words -- --nocapture
+
 # Writes the API's description anew, from the protocol.
 api:
     cargo run --quiet --locked -p stepwell-openapi > docs/openapi.json.new
@@ -75,7 +83,7 @@ test-bundles-unwind:
     scripts/build-worker tests/workerd/app target/bundles/unwind/test-app --profile quick --no-opt --panic-unwind --no-default-features
     scripts/build-worker crates/engine target/bundles/unwind/engine --profile quick --no-opt --panic-unwind
 
-# Tests on the real workerd: the platform's facts, the engine in both forms, the README's own commands.
+# Tests on the real workerd: the platform's facts, the engine in both forms, the commands of docs/getting-started.md.
 workerd-test: test-bundles test-bundles-unwind
     cargo build --locked -p stepwell-cli
     source scripts/env.sh && cargo nextest run --locked -p stepwell-workerd-tests

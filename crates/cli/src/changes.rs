@@ -35,7 +35,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         lines.push(line(yellow, "~", &changed.item, &more));
     }
     let retired = plan.retired.iter();
-    lines.extend(retired.map(|item| line(red, "-", item, " is retired: it starts no more runs")));
+    lines.extend(retired.map(|item| line(red, "-", item, " is retired: it accepts no new runs")));
     lines.extend(plan.kept_paused.iter().map(|item| line(yellow, "=", item, " stays paused")));
     lines
 }
@@ -64,7 +64,7 @@ mod tests {
         let expected = [
             "+ workflow a",
             "~ workflow b: timeout_ms: none -> 1000",
-            "- workflow c is retired: it starts no more runs",
+            "- workflow c is retired: it accepts no new runs",
             "= workflow b stays paused",
         ];
         assert_eq!(told, expected);

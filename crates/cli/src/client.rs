@@ -292,7 +292,7 @@ impl Client {
         let (Some(code), Some(detail)) = (field("code"), field("detail")) else {
             let what = format!("{} answered {status}, and not as Stepwell does", self.target.address);
             return Failure::new(Exit::Unreachable, what)
-                .next("Is it the address of a Stepwell deployment? `stepwell doctor` looks.");
+                .next("Is it the address of a Stepwell deployment? `stepwell doctor` checks.");
         };
         let failure = Failure::new(Exit::Refused, detail).code(code.clone());
         match code.as_str() {
@@ -305,21 +305,21 @@ impl Client {
                 self.target.key_source, self.target.address
             )),
             "forbidden" => failure.next(format!(
-                "The key comes from {}; docs/keys.md says what keys may do.",
+                "The key comes from {}; docs/keys.md explains scopes.",
                 self.target.key_source
             )),
-            "key_not_found" => failure.next("`stepwell keys list` shows the keys that there are."),
+            "key_not_found" => failure.next("`stepwell keys list` lists the keys."),
             "namespace_not_found" | "namespace_exists" => {
-                failure.next("`stepwell namespaces list` shows the namespaces that there are.")
+                failure.next("`stepwell namespaces list` lists the namespaces.")
             }
-            "run_not_found" => failure.next("`stepwell list` shows the runs that there are."),
-            "wrong_status" | "run_ended" => failure.next("`stepwell why RUN` says where the run stands."),
+            "run_not_found" => failure.next("`stepwell list` lists the runs."),
+            "wrong_status" | "run_ended" => failure.next("`stepwell why RUN` shows its status."),
             "workflow_paused" => failure.next(
                 "`stepwell workflows list` says who paused it, and `stepwell workflows resume NAME` resumes it.",
             ),
-            "signal_not_found" => failure.next("`stepwell history RUN` has the positions of its signals."),
-            "step_not_found" => failure.next("`stepwell show RUN` has the steps of the run."),
-            "internal" => failure.next("Try again. If it stays, look into the Worker's log."),
+            "signal_not_found" => failure.next("`stepwell show RUN --json` lists its events with their positions (`seq`)."),
+            "step_not_found" => failure.next("`stepwell show RUN` lists its steps."),
+            "internal" => failure.next("Try again. If it persists, read the Worker's log."),
             _ => failure.next(format!("See docs/errors/{code}.md.")),
         }
     }
@@ -328,7 +328,7 @@ impl Client {
     pub fn unknown(&self, error: &serde_json::Error) -> Failure {
         let what = format!("the answer of {} cannot be understood: {error}", self.target.address);
         Failure::new(Exit::Unreachable, what)
-            .next("Is the deployment newer than this command? `stepwell --version` says which one this is.")
+            .next("Is the deployment newer than this command? `stepwell --version` prints its version.")
     }
 
     /// A stream broke, and did not come back.
@@ -345,7 +345,7 @@ impl Client {
         )]
         let (why, code, next) = match error {
             ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                ("nobody listens there".to_owned(), None, self.start_it())
+                ("no server is listening there".to_owned(), None, self.start_it())
             }
             ureq::Error::ConnectionFailed => ("the connection failed".to_owned(), None, self.start_it()),
             ureq::Error::Io(error) if error.to_string().contains("InvalidContentType") => {

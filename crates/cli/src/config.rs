@@ -170,7 +170,7 @@ pub fn parse(path: &Path, text: &str) -> Result<File> {
         });
         let place = place.unwrap_or_default();
         Failure::usage(format!("{}{place}: {}", path.display(), unquoted(error.message())))
-            .next("See docs/cli.md for the form of the file.")
+            .next("docs/cli.md describes the file.")
     })
 }
 
@@ -230,7 +230,7 @@ fn target_at(
 ) -> Result<Target> {
     let address = address.trim_end_matches('/').to_owned();
     if !address.starts_with("http://") && !address.starts_with("https://") {
-        let what = format!("'{address}' is no address: it begins with http:// or https://");
+        let what = format!("'{address}' is not an address: it must begin with http:// or https://");
         return Err(Failure::usage(what).next(format!("For `stepwell dev` it is {LOCAL_ADDRESS}.")));
     }
     // `http://localhost@elsewhere` leads elsewhere, and does not look like it.
@@ -252,7 +252,7 @@ fn target_at(
     }
     if key.is_some() && address.starts_with("http://") && !is_loopback(&address) && !insecure {
         let what =
-            format!("refusing to send your key to {address}: plain http lets everyone on the way read it");
+            format!("refusing to send your key to {address}: others on the network can read plain http");
         return Err(Failure::usage(what)
             .next("Use https://. If you trust the network, such as a VPN, add --insecure."));
     }

@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn only_what_may_be_over_soon_is_waited_for() {
-        assert!(passes(&Failure::new(Exit::Unreachable, "nobody listens there")));
+        assert!(passes(&Failure::new(Exit::Unreachable, "no server is listening there")));
         assert!(passes(&Failure::new(Exit::Refused, "too much").code("limit_reached")));
         assert!(!passes(&Failure::new(Exit::Refused, "no").code("unauthorized")));
         assert!(!passes(&Failure::usage("no")));

@@ -15,6 +15,8 @@ mod linked;
 mod local;
 mod lock;
 mod naming;
+#[cfg(test)]
+mod pages;
 mod private;
 mod project;
 mod schema;
@@ -61,19 +63,19 @@ struct Global {
     /// The address of the deployment; also `STEPWELL_ADDRESS`.
     #[arg(long, global = true, value_name = "URL")]
     address: Option<String>,
-    /// Its key; also `STEPWELL_KEY`, which other people on this machine cannot see.
+    /// The key; also `STEPWELL_KEY`, which other users of this machine cannot see.
     #[arg(long, global = true, value_name = "KEY")]
     key: Option<Key>,
     /// A profile of the configuration file, or `local` for the project in this folder.
     #[arg(long, global = true, value_name = "NAME")]
     profile: Option<String>,
-    /// Send the key over plain http to another machine. Everyone on the way can read it.
+    /// Allow sending the key over plain http to another machine. Others on the network can read it.
     #[arg(long, global = true)]
     insecure: bool,
     /// Write JSON.
     #[arg(long, global = true)]
     json: bool,
-    /// When to use colours; `NO_COLOR` is honoured.
+    /// When to use colours; `NO_COLOR` is respected.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
 }

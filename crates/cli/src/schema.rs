@@ -24,7 +24,7 @@ pub fn check(client: &Client, workflow: &str, input: Option<&str>) -> Result {
     }
     let what = format!("the input does not fit the workflow '{workflow}': {}", mistakes.join("; "));
     Err(Failure::usage(words::plain(&what))
-        .next("`stepwell workflows show NAME` has its schema. --no-check starts the run all the same."))
+        .next("`stepwell workflows show NAME` shows its schema. --no-check starts the run anyway."))
 }
 
 /// What is wrong with an input, as far as `type`, `enum`, `required`, `properties` and `items` tell. Other keywords are
@@ -51,7 +51,7 @@ fn look(schema: &Value, input: &Value, place: &str, found: &mut Vec<String>) {
     if let Some(values) = schema["enum"].as_array()
         && !values.contains(input)
     {
-        return note(format!("{input} is none of {}", schema["enum"]));
+        return note(format!("{input} is not one of {}", schema["enum"]));
     }
     for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if input.is_object() && input.get(name).is_none() {

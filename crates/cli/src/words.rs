@@ -132,7 +132,7 @@ pub fn parse_end(text: &str) -> Result<Timestamp, String> {
             "expected a time such as 2026-11-15T08:00:00Z or 2026-11-15, or how long from now, such as 12h or 30d"
         })?,
     };
-    if end > now() { Ok(end) } else { Err("that is over already".into()) }
+    if end > now() { Ok(end) } else { Err("that is in the past".into()) }
 }
 
 /// A length of time that a person gave, in milliseconds.

@@ -67,7 +67,7 @@ pub struct Grant {
     /// Until when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// What the namespace may use.
+    /// The limits.
     #[serde(default)]
     pub limits: Limits,
     /// What holds for runs whose workflow says nothing about it.
@@ -131,7 +131,7 @@ impl Grant {
     /// Refuses a payload that is larger than what is set for a workflow.
     pub fn check_payload(&self, workflow: Option<&str>, bytes: usize) -> Option<Problem> {
         let most = self.payload_bytes_max(workflow).filter(|most| bytes > *most as usize)?;
-        let detail = format!("The payload has {bytes} bytes; the most that is set here is {most}.");
+        let detail = format!("The payload has {bytes} bytes; the limit set here is {most}.");
         Some(Problem::new(Code::PayloadTooLarge, detail))
     }
 
@@ -157,14 +157,14 @@ pub struct Rules {
 
 /// The answer to a key that is not good, whatever the reason: whoever tries keys learns nothing from it.
 pub fn not_good() -> Problem {
-    let detail = "The key is not good: it was never made, was revoked, or its time is over. Send a good one as \
+    let detail = "The key is invalid: it does not exist, was revoked or has expired. Send a valid key as \
                   `Authorization: Bearer <key>`.";
     Problem::new(Code::Unauthorized, detail)
 }
 
 /// The answer to a key that does not allow something.
 pub fn forbidden(scope: Scope) -> Problem {
-    let detail = format!("The key does not allow this. It takes the scope `{}` for it.", scope.as_str());
+    let detail = format!("The key does not allow this. It needs the scope `{}`.", scope.as_str());
     Problem::new(Code::Forbidden, detail)
 }
 

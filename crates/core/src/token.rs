@@ -85,7 +85,7 @@ pub enum NotTaken {
     #[error("its issuer is not known here")]
     Issuer,
     /// It is for somebody else.
-    #[error("its audience is somebody else")]
+    #[error("it is for another audience")]
     Audience,
     /// Its time is over, has not begun, or is not said.
     #[error("its time is over, has not begun, or is not said")]

@@ -57,7 +57,7 @@ pub fn fetch(request: RawRequest, env: Env, _context: JsValue) -> Promise {
             Ok(response) => response,
             Err(error) => {
                 worker::console_error!("stepwell: {error}");
-                Response::error("Something is wrong in Stepwell.", 500)?
+                Response::error("Internal error", 500)?
             }
         };
         Ok(RawResponse::from(response).into())

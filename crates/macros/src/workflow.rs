@@ -123,7 +123,7 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
         } else if meta.path.is_ident("timeout") {
             let text = meta.value()?.parse::<LitStr>()?;
             let ms = duration_ms(&text.value()).ok_or_else(|| {
-                Error::new(text.span(), "a time-out is a number with ms, s, m, h or d: \"90s\"")
+                Error::new(text.span(), "a timeout is a number with ms, s, m, h or d: \"90s\"")
             })?;
             found.timeout_ms = Some(ms);
             Ok(())

@@ -149,11 +149,11 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
     match route {
         Route::ListWorkflows => Parts::of(vec![ok::<WorkflowList>(schemas, "The app's workflows.")]),
         Route::ShowWorkflow => Parts::of(vec![ok::<WorkflowView>(schemas, "The workflow.")]),
-        Route::ShowMetrics => Parts::of(vec![ok::<Metrics>(schemas, "How many runs there are.")])
+        Route::ShowMetrics => Parts::of(vec![ok::<Metrics>(schemas, "The number of runs.")])
             .with(vec![query("workflow", "Counts the runs of this workflow.", json!({ "type": "string" }))]),
         Route::StartRun => Parts::of(started(schemas)).with(vec![tags(), key(), prefer()]).taking(
             schema::<Payload>(schemas),
-            "The workflow's input; no body is `null`.",
+            "The workflow's input. An empty body means `null`.",
             false,
         ),
         Route::PauseWorkflow | Route::ResumeWorkflow => {
@@ -162,76 +162,84 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::Sync => Parts::of(vec![ok::<Plan>(schemas, "What it changes.")])
             .with(vec![query(
                 "dry_run",
-                "`true` stores nothing: it only says what would change.",
+                "`true` stores nothing and returns what would change.",
                 json!({ "type": "boolean" }),
             )])
             .taking(
                 schema::<Manifest>(schemas),
-                "With `dry_run=true`, the manifest to look at; no body is the app's own.",
+                "With `dry_run=true`, the manifest to compare. Without a body, the app's own.",
                 false,
             ),
         Route::StartBulk => Parts::of(started(schemas)).with(vec![key(), prefer()]).taking(
             schema::<Bulk>(schemas),
-            "What is done, and to which runs.",
+            "The operation and the runs.",
             true,
         ),
         Route::ListRuns => {
             Parts::of(vec![ok::<RunList>(schemas, "A page of runs, newest first.")]).with(filters(schemas))
         }
         Route::ShowRun | Route::ShowRunByKey => Parts::of(run(schemas, "The run.")).with(vec![prefer()]),
-        Route::Why => Parts::of(vec![ok::<Why>(schemas, "Why the run is where it is.")]),
+        Route::Why => Parts::of(vec![ok::<Why>(schemas, "What the run is waiting for, and why.")]),
         Route::History => {
-            let after =
-                query("after", "The `next` of the page before.", json!({ "type": "integer", "minimum": 0 }));
+            let after = query(
+                "after",
+                "The `next` of the previous page.",
+                json!({ "type": "integer", "minimum": 0 }),
+            );
             let replay =
-                query("replay", "`true` adds what a replay needs besides.", json!({ "type": "boolean" }));
+                query("replay", "`true` adds further data for a replay.", json!({ "type": "boolean" }));
             Parts::of(vec![ok::<History>(schemas, "A page of its events, in order.")])
                 .with(vec![after, replay])
         }
-        Route::CancelRun | Route::CancelRunByKey => Parts::of(run(schemas, "The run, cancelled.")),
-        Route::PauseRun => Parts::of(run(schemas, "The run, paused.")),
-        Route::ResumeRun | Route::RetryRun => Parts::of(run(schemas, "The run, under way again.")),
-        Route::RestartRun => Parts::of(run(schemas, "The run, under way again.")).taking(
+        Route::CancelRun | Route::CancelRunByKey => Parts::of(run(schemas, "The cancelled run.")),
+        Route::PauseRun => Parts::of(run(schemas, "The paused run.")),
+        Route::ResumeRun | Route::RetryRun => Parts::of(run(schemas, "The run, in progress again.")),
+        Route::RestartRun => Parts::of(run(schemas, "The run, in progress again.")).taking(
             schema::<Restart>(schemas),
-            "Where it goes back to; no body is its beginning.",
+            "Where it continues. Without a body, the run starts over.",
             false,
         ),
         Route::SendSignal | Route::SendSignalByKey => {
             let receipt = schema::<SignalReceipt>(schemas);
             let answers = vec![
-                (200, "A signal of this id was recorded before.", "application/json", receipt.clone()),
+                (200, "A signal with this id was already recorded.", "application/json", receipt.clone()),
                 (202, "Recorded.", "application/json", receipt),
             ];
             Parts::of(answers).with(vec![key()]).taking(
                 schema::<Payload>(schemas),
-                "What comes with the signal; no body is `null`.",
+                "The signal's payload. An empty body means `null`.",
                 false,
             )
         }
-        Route::FollowRun => Parts::of(vec![events("What happened, then what happens, until the run's end.")])
-            .with(vec![cursor(), last_event_id(), kinds(), follow()]),
-        Route::FollowAll => Parts::of(vec![events("The runs' statuses, as they change; it has no end.")])
-            .with(vec![
+        Route::FollowRun => {
+            Parts::of(vec![events("The events so far, then live events until the run ends.")]).with(vec![
                 cursor(),
                 last_event_id(),
-                query("workflow", "Of runs of this workflow only.", json!({ "type": "string" })),
-                query("status", "Changes to this status only.", schema::<Status>(schemas)),
-            ]),
+                kinds(),
+                follow(),
+            ])
+        }
+        Route::FollowAll => Parts::of(vec![events("Changes of status, without end.")]).with(vec![
+            cursor(),
+            last_event_id(),
+            query("workflow", "Only runs of this workflow.", json!({ "type": "string" })),
+            query("status", "Only changes to this status.", schema::<Status>(schemas)),
+        ]),
         Route::ListKeys => Parts::of(vec![ok::<KeyList>(schemas, "The keys, without their texts.")]),
         Route::CreateKey | Route::CreateNamespaceKey => {
-            Parts::of(vec![created::<CreatedKey>(schemas, "The key, and its text for the only time.")])
+            Parts::of(vec![created::<CreatedKey>(schemas, "The key. Its text is shown only in this answer.")])
                 .taking(schema::<NewKey>(schemas), "What the key allows.", true)
         }
         Route::RotateKey => Parts::of(vec![created::<CreatedKey>(
             schemas,
-            "The key in its place, and its text for the only time.",
+            "The new key. Its text is shown only in this answer.",
         )])
-        .taking(schema::<Rotation>(schemas), "For how long the old one stays good.", false),
-        Route::RevokeKey => Parts::of(vec![ok::<KeyView>(schemas, "The key, which is good no more.")]),
+        .taking(schema::<Rotation>(schemas), "How long the old key stays active.", false),
+        Route::RevokeKey => Parts::of(vec![ok::<KeyView>(schemas, "The revoked key.")]),
         Route::ShowSession => Parts::of(vec![ok::<SessionView>(schemas, "Who is signed in.")]),
         Route::OpenSession => Parts::of(vec![created::<OpenedSession>(
             schemas,
-            "The session, and its token for the only time.",
+            "The session. Its token is shown only in this answer.",
         )]),
         Route::EndSession => Parts::of(vec![nothing("Signed out.")]),
         Route::ListSessions => {
@@ -239,26 +247,26 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         }
         Route::RevokeSession => Parts::of(vec![nothing("The session has ended.")]),
         Route::ShowSettings | Route::RemoveWorkflowSettings | Route::ShowNamespace => {
-            Parts::of(vec![ok::<Settings>(schemas, "What is set in the namespace.")])
+            Parts::of(vec![ok::<Settings>(schemas, "The settings of the namespace.")])
         }
         Route::SetSettings | Route::SetWorkflowSettings => Parts::of(vec![ok::<Settings>(
             schemas,
-            "What is set in the namespace.",
+            "The settings of the namespace.",
         )])
-        .taking(schema::<RunSettings>(schemas), "What holds for the runs.", true),
-        Route::SetLimits => Parts::of(vec![ok::<Settings>(schemas, "What is set in the namespace.")]).taking(
-            schema::<Limits>(schemas),
-            "What the namespace may use.",
-            true,
-        ),
+        .taking(schema::<RunSettings>(schemas), "The settings.", true),
+        Route::SetLimits => Parts::of(vec![ok::<Settings>(schemas, "The settings of the namespace.")])
+            .taking(schema::<Limits>(schemas), "The limits.", true),
         Route::Audit => {
-            let before =
-                query("before", "The `next` of the page before.", json!({ "type": "integer", "minimum": 0 }));
+            let before = query(
+                "before",
+                "The `next` of the previous page.",
+                json!({ "type": "integer", "minimum": 0 }),
+            );
             Parts::of(vec![ok::<AuditPage>(schemas, "Who did what, newest first.")]).with(vec![before])
         }
         Route::ListOutbox => {
             let dead =
-                query("dead", "`true` lists only what nobody sends any more.", json!({ "type": "boolean" }));
+                query("dead", "`true` lists only messages that are no longer sent.", json!({ "type": "boolean" }));
             Parts::of(vec![ok::<OutboxList>(schemas, "Messages that have not arrived.")]).with(vec![
                 dead,
                 page_limit("How many letters."),
@@ -272,20 +280,17 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             schemas,
             "The namespace, and its first key.",
         )])
-        .taking(schema::<NewNamespace>(schemas), "What it is called.", true),
+        .taking(schema::<NewNamespace>(schemas), "Its name.", true),
         Route::ListIssuers => {
-            Parts::of(vec![ok::<IssuerList>(schemas, "The issuers whose tokens are taken.")])
+            Parts::of(vec![ok::<IssuerList>(schemas, "The issuers whose tokens are accepted.")])
         }
         Route::SetIssuer => Parts::of(vec![ok::<Issuer>(schemas, "The issuer.")]).taking(
             schema::<Issuer>(schemas),
-            "Where its keys are, and what its tokens are good for.",
+            "The address of its public keys, and what its tokens grant.",
             true,
         ),
-        Route::RemoveIssuer => Parts::of(vec![nothing("Its tokens are taken no more.")]).with(vec![query(
-            "issuer",
-            "The issuer's `iss`.",
-            json!({ "type": "string" }),
-        )]),
+        Route::RemoveIssuer => Parts::of(vec![nothing("Its tokens are no longer accepted.")])
+            .with(vec![query("issuer", "The issuer's `iss`.", json!({ "type": "string" }))]),
         Route::ShowApi => {
             Parts::of(vec![(200, "This description.", "application/json", json!({ "type": "object" }))])
         }
@@ -342,7 +347,7 @@ fn events(description: &'static str) -> (u16, &'static str, &'static str, Value)
 fn started(schemas: &mut SchemaGenerator) -> Vec<(u16, &'static str, &'static str, Value)> {
     let run = schema::<RunView>(schemas);
     vec![
-        (200, "The run that this key has started before.", "application/json", run.clone()),
+        (200, "The run that this key has already started.", "application/json", run.clone()),
         (201, "The run, accepted and stored.", "application/json", run),
     ]
 }
@@ -353,7 +358,7 @@ fn query(name: &str, description: &str, schema: Value) -> Value {
 }
 
 fn cursor() -> Value {
-    query("cursor", "The `id` of the last event that was seen.", json!({ "type": "string" }))
+    query("cursor", "The `id` of the last event that you have seen.", json!({ "type": "string" }))
 }
 
 fn last_event_id() -> Value {
@@ -368,7 +373,7 @@ fn last_event_id() -> Value {
 fn kinds() -> Value {
     query(
         "types",
-        "The types of events to show, with commas between; all, if not said.",
+        "The types of events to show, separated by commas. The default is all.",
         json!({ "type": "string" }),
     )
 }
@@ -376,7 +381,7 @@ fn kinds() -> Value {
 fn follow() -> Value {
     query(
         "follow",
-        "`false` ends the stream once it has shown all that is there.",
+        "`false` ends the stream when everything stored has been shown.",
         json!({ "type": "boolean", "default": true }),
     )
 }
@@ -384,7 +389,7 @@ fn follow() -> Value {
 fn tags() -> Value {
     query(
         "tag",
-        "What the run can be found by.",
+        "A tag to find the run by.",
         json!({ "type": "array", "items": { "type": "string" }, "maxItems": 8 }),
     )
 }
@@ -393,7 +398,7 @@ fn key() -> Value {
     json!({
         "name": "Idempotency-Key",
         "in": "header",
-        "description": "The same key again does not do it again.",
+        "description": "Repeating a request with the same key has no further effect.",
         "schema": { "type": "string", "minLength": 1, "maxLength": 256 }
     })
 }
@@ -427,5 +432,5 @@ fn page_limit(what: &str) -> Value {
 }
 
 fn page_cursor() -> Value {
-    query("cursor", "The `cursor` of the page before.", json!({ "type": "string" }))
+    query("cursor", "The `cursor` of the previous page.", json!({ "type": "string" }))
 }

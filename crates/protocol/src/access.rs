@@ -110,18 +110,18 @@ impl<'de> Deserialize<'de> for Permission {
     }
 }
 
-/// What a namespace may use. What is not said has no limit.
+/// The limits of a namespace. A missing field means no limit.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Requests a second. Each cell allows its share of it, and a burst of two seconds.
+    /// Requests per second. Each cell enforces its share, with bursts of two seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
-    /// Bytes of payloads a second, inputs and signals. Each cell allows its share of it, and a burst of two seconds.
+    /// Bytes of inputs and signals per second. Each cell enforces its share, with bursts of two seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_bytes_per_second: Option<u32>,
-    /// Runs that have not ended. Each cell takes its share of them.
+    /// Runs that have not ended. Each cell enforces its share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live_runs: Option<u32>,
     /// The largest payload of one request.
@@ -129,7 +129,7 @@ pub struct Limits {
     pub payload_bytes_max: Option<u32>,
 }
 
-/// What holds for runs of a workflow, or of all of a namespace.
+/// Settings for the runs of a workflow or of a namespace.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -137,7 +137,7 @@ pub struct RunSettings {
     /// How long a run may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// How long a run is kept after its end; 0 keeps it for ever.
+    /// How long a run is kept after its end; 0 keeps it forever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_ms: Option<u64>,
     /// The largest payload of one request.
@@ -145,15 +145,15 @@ pub struct RunSettings {
     pub payload_bytes_max: Option<u32>,
 }
 
-/// All that is set in a namespace: `GET /api/settings`.
+/// All settings of a namespace: `GET /api/settings`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// What it may use. Only the deployment's key can change it.
+    /// Its limits. Only the deployment's own key can change them.
     pub limits: Limits,
-    /// For runs whose workflow says nothing about it.
+    /// For runs whose workflow has no setting of its own.
     pub runs: RunSettings,
-    /// For runs of single workflows, whatever their code says.
+    /// For runs of single workflows. They take precedence over the code.
     pub workflows: BTreeMap<String, RunSettings>,
 }
 
@@ -162,14 +162,14 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewKey {
-    /// What people call it.
+    /// A name for people.
     pub name: String,
     /// What it allows.
     pub scopes: Vec<Permission>,
-    /// `live` or `test`, which stands in its text and means nothing else.
+    /// `live` or `test`. It is part of the text and has no other effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<String>,
-    /// When it stops being good; never, if that is not said.
+    /// When it expires; never, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
@@ -179,54 +179,54 @@ pub struct NewKey {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rotation {
-    /// For how long the old key stays good beside the new one; a day, if that is not said.
+    /// How long the old key stays active; the default is one day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_ms: Option<u64>,
 }
 
-/// A key as it is shown. The key itself is not in it.
+/// A key, without its text.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyView {
-    /// By what it is known; it stands in the key's text.
+    /// Its id, which is part of the key's text.
     pub id: String,
-    /// What people call it.
+    /// A name for people.
     pub name: String,
     /// `live` or `test`.
     pub environment: String,
     /// What it allows.
     pub scopes: Vec<Permission>,
-    /// Whether it is good at present.
+    /// Its current status.
     pub status: KeyStatus,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// Who has made it.
+    /// Who created it.
     pub created_by: String,
-    /// When it stops being good.
+    /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
-    /// The key that takes its place.
+    /// The key that replaces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced_by: Option<String>,
 }
 
-/// Whether a key is good.
+/// The status of a key.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyStatus {
-    /// It is.
-    Good,
-    /// Its time is over.
+    /// It is active.
+    Active,
+    /// It has expired.
     Expired,
-    /// Somebody has revoked it.
+    /// It was revoked.
     Revoked,
 }
 
-/// The answer to whoever has made a key: the only time that it is shown.
+/// A new key. Its text is shown only in this answer.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatedKey {
@@ -245,15 +245,15 @@ pub struct KeyList {
     pub keys: Vec<KeyView>,
 }
 
-/// A session as it is shown.
+/// A session, without its token.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionView {
-    /// By what it is known.
+    /// Its id.
     pub id: String,
-    /// In which namespace.
+    /// Its namespace.
     pub namespace: String,
-    /// Who has signed in: `root`, or `key:` and the key's id.
+    /// Who signed in: `root`, or `key:` and the key's id.
     pub subject: String,
     /// What it allows.
     pub scopes: Vec<Permission>,
@@ -271,11 +271,11 @@ pub struct SessionList {
     pub sessions: Vec<SessionView>,
 }
 
-/// The answer to whoever has signed in: the only time that the token is shown.
+/// A new session. Its token is shown only in this answer.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenedSession {
-    /// The token, to be sent as a key would be. Browsers get it as a cookie too.
+    /// The token, which is sent like a key. Browsers also get it as a cookie.
     pub token: String,
     /// What is known of the session.
     #[serde(flatten)]
@@ -289,29 +289,29 @@ pub struct OpenedSession {
 pub struct NewNamespace {
     /// Its name.
     pub name: String,
-    /// What it may use.
+    /// Its limits.
     #[serde(default)]
     pub limits: Limits,
 }
 
-/// A namespace as it is shown.
+/// A namespace.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceView {
     /// Its name.
     pub name: String,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
-/// The answer to whoever has made a namespace.
+/// A new namespace.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatedNamespace {
     /// The namespace.
     #[serde(flatten)]
     pub view: NamespaceView,
-    /// Its first key, which may do everything in it.
+    /// Its first key, with all permissions in the namespace.
     pub admin: CreatedKey,
 }
 
@@ -323,7 +323,7 @@ pub struct NamespaceList {
     pub namespaces: Vec<NamespaceView>,
 }
 
-/// Who issues JSON Web Tokens that are taken: `PUT /api/issuers`.
+/// An issuer whose JSON Web Tokens are accepted: `PUT /api/issuers`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -334,18 +334,18 @@ pub struct Issuer {
     pub audience: String,
     /// Where its public keys are.
     pub jwks_url: String,
-    /// Where its tokens lead.
+    /// The namespace of its tokens.
     pub namespace: NamespaceOf,
     /// The namespaces that a claim may name: `acme`, `team-*` for all that begin so, `*` for all. Required with a claim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
-    /// The claim that lists scopes, as a text with spaces or a list.
+    /// The claim that lists scopes, as text with spaces or as a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes_claim: Option<String>,
-    /// The most that a token may allow: what a claim lists beyond it is left out. Required with `scopes_claim`.
+    /// The most that a token can grant. Scopes beyond it are dropped. Required with `scopes_claim`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes_max: Vec<Permission>,
-    /// What a token allows that has no such claim.
+    /// The scopes of a token without that claim.
     #[serde(default)]
     pub scopes: Vec<Permission>,
 }
@@ -368,7 +368,7 @@ impl Issuer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NamespaceOf {
-    /// It is always this one.
+    /// Always this one.
     Fixed(String),
     /// This claim names it.
     Claim(String),
@@ -386,7 +386,7 @@ pub struct IssuerList {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {
-    /// Its number; each is larger than the one before.
+    /// Its number, increasing.
     pub seq: u64,
     /// When.
     pub at: Timestamp,
@@ -401,20 +401,20 @@ pub struct AuditRecord {
     pub detail: Option<String>,
 }
 
-/// How many requests the namespace's catalog refused. Cells refuse by themselves what they know of, and do not count.
+/// The number of requests that the namespace's catalog refused. Requests that a cell refuses are not counted.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
     /// Since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Keys, sessions and tokens that are not good.
+    /// Invalid keys, sessions and tokens.
     #[serde(default)]
     pub unauthorized: u64,
-    /// Good ones that do not allow what was asked for.
+    /// Valid keys without the required scope.
     #[serde(default)]
     pub forbidden: u64,
-    /// Beyond a limit of the namespace.
+    /// Requests beyond a limit of the namespace.
     #[serde(default)]
     pub limit_reached: u64,
 }
@@ -446,7 +446,7 @@ pub struct AuditPage {
     /// Pass it as `before` for the next page; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// How many requests were refused: a count, not a line for each.
+    /// The number of refused requests.
     #[serde(default)]
     pub refused: Refusals,
 }

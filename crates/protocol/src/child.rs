@@ -14,7 +14,7 @@ pub struct Invocation {
     /// Whether the run goes on as soon as the child is started, and is told nothing of its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detached: bool,
-    /// What becomes of the child when the run does not wait for it any more.
+    /// What happens to the child when the run no longer waits for it.
     #[serde(default, skip_serializing_if = "OnClose::is_cancel")]
     pub on_close: OnClose,
     /// How long the child may take, as its app says.
@@ -36,8 +36,8 @@ impl Invocation {
     pub const DEPTH_MAX: u32 = 16;
 }
 
-/// What becomes of a child when the run that invoked it ends, begins anew, is taken back to before it, or has waited
-/// for long enough.
+/// What happens to a child when the run that invoked it ends, continues as new, is restarted from before the
+/// invocation, or stops waiting.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnClose {
@@ -45,7 +45,7 @@ pub enum OnClose {
     #[default]
     #[serde(rename = "cancel")]
     Cancel,
-    /// It goes on by itself.
+    /// It continues.
     #[serde(rename = "abandon")]
     Abandon,
 }

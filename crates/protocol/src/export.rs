@@ -32,24 +32,24 @@ impl Export {
     }
 }
 
-/// What a program is given beside a run's input and journal.
+/// What a program receives in addition to a run's input and journal.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayFacts {
     /// The seed of the run's random numbers, in hexadecimal.
     pub seed: String,
-    /// The patches that the run's code has said it applies.
+    /// The patches that the run's code applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<String>,
-    /// The parts of the history that do not count any more, because the run was taken back.
+    /// The ranges of the history that no longer count, because the run was retried or restarted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cuts: Vec<CutView>,
-    /// The run's present life; absent in the first.
+    /// The run's current life; absent in the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<Life>,
 }
 
-/// A part of a history that does not count any more.
+/// A range of a history that no longer counts.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutView {

@@ -4,8 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize, de::Error as _};
 
-/// Which activation of a run may write: raised by one at every activation, so whoever holds an older
-/// one is refused.
+/// The number of an activation of a run. Only the latest activation may write.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -19,7 +18,7 @@ impl Epoch {
     }
 }
 
-/// A position in a run's journal. The first event has 1; 0 is 'before all of it'.
+/// A position in a run's journal. The first event has position 1; 0 means before all events.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -95,13 +95,13 @@ impl<'de> Deserialize<'de> for Op {
     }
 }
 
-/// Why something did not succeed, in words for a person.
+/// Why something failed, for a person.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// What happened.
     pub message: String,
-    /// Whether the program said that trying again is useless.
+    /// Whether the program ruled out a retry.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub terminal: bool,
     /// Which of Stepwell's own problems it is, if it is one.
@@ -149,10 +149,10 @@ pub(crate) fn cut(text: &mut String) {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It gave a value.
+    /// It returned a value.
     #[serde(rename = "ok")]
     Ok(Payload),
-    /// It failed for good.
+    /// It failed.
     #[serde(rename = "err")]
     Err(Failure),
 }
@@ -189,13 +189,13 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         took_ms: Option<u64>,
     },
-    /// A step that must not run twice is about to run.
+    /// An at-most-once step is about to run.
     #[serde(rename = "step_begun")]
     StepBegun {
         /// The step.
         op: Op,
     },
-    /// A sleep is over, or a wait timed out.
+    /// A sleep ended, or a wait timed out.
     #[serde(rename = "timer_fired")]
     TimerFired {
         /// The sleep or wait.
@@ -204,7 +204,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Timestamp>,
     },
-    /// Somebody sent the run a signal.
+    /// The run received a signal.
     #[serde(rename = "signal_received")]
     SignalReceived {
         /// The signal's name.
@@ -212,12 +212,12 @@ pub enum Event {
         /// The sender's id for it; the same id again has no effect.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
-        /// What came with it.
+        /// Its payload.
         payload: Payload,
-        /// Who has sent it; absent if that was the deployment itself.
+        /// Who sent it; absent for the deployment's own key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
-        /// Since when the run waited for it; absent if it did not.
+        /// When the run began to wait for it; absent if it did not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Timestamp>,
     },
@@ -230,10 +230,10 @@ pub enum Event {
         workflow: String,
         /// The cell that gets the child.
         to: Place,
-        /// Whether the run goes on as soon as the child is started.
+        /// Whether the run continues as soon as the child has started.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         detached: bool,
-        /// What becomes of the child when the run does not wait for it any more.
+        /// What happens to the child when the run no longer waits for it.
         #[serde(default, skip_serializing_if = "OnClose::is_cancel")]
         on_close: OnClose,
     },
@@ -246,11 +246,11 @@ pub enum Event {
         invoked: Seq,
         /// The child.
         run: RunId,
-        /// Whether nobody is told of its end.
+        /// Whether its end is not reported.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         abandoned: bool,
     },
-    /// A child has ended, could not be started, or the run has waited for it for long enough.
+    /// A child has ended, could not be started, or the invocation timed out.
     #[serde(rename = "child_finished")]
     ChildFinished {
         /// The invocation.
@@ -260,7 +260,7 @@ pub enum Event {
         /// The child, if there is one and it is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<RunId>,
-        /// What it gave.
+        /// Its result.
         outcome: Outcome,
     },
 }

@@ -71,7 +71,7 @@ pub struct Named {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAKey {
     /// It does not look like one.
-    #[error("it does not have the form of a key, sw_live_<namespace>_<47 characters>")]
+    #[error("it does not have the form sw_live_<namespace>_<47 characters>")]
     Malformed,
     /// It looks like one, but was changed.
     #[error("its checksum is wrong: a part of it is missing or mistyped")]

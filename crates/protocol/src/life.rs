@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Epoch, Timestamp};
 
-/// A life of a run, from the second on. The first is as old as the run, and nobody has to say so.
+/// A life of a run, from the second on.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Life {

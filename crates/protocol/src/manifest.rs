@@ -22,12 +22,12 @@ pub const MANIFEST_BYTES_MAX: usize = 1_000_000;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The version of this document's form: [`PROTOCOL`].
+    /// The version of this document's format: [`PROTOCOL`].
     pub protocol: u32,
-    /// A hash of all that is declared. Two builds that declare the same have the same.
+    /// A content hash. Builds with the same declarations have the same hash.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hash: String,
-    /// Which version of the Worker declares it; absent if the Worker does not know its version.
+    /// The version of the Worker; absent if the Worker does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<WorkerVersion>,
     /// Its workflows, by name.
@@ -149,20 +149,20 @@ impl ItemKind {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What became of the manifest.
+    /// What happened to the manifest.
     pub outcome: Outcome,
     /// Its hash.
     pub hash: String,
     /// The version of the Worker that declares it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<WorkerVersion>,
-    /// What was not declared before; what was retired and has come back is among it.
+    /// New declarations, including retired ones that are declared again.
     pub added: Vec<Item>,
-    /// What is declared in another way.
+    /// Changed declarations.
     pub changed: Vec<ChangedItem>,
-    /// What is not declared any more.
+    /// Removed declarations.
     pub retired: Vec<Item>,
-    /// What is declared and stays paused, because a person has paused it.
+    /// Declarations that stay paused, because a person paused them.
     pub kept_paused: Vec<Item>,
 }
 
@@ -173,31 +173,31 @@ impl Plan {
     }
 }
 
-/// What became of a manifest.
+/// What happened to a manifest.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It holds from now on.
+    /// It is in effect.
     Applied,
-    /// It was only looked at; nothing was stored.
+    /// It was only compared; nothing was stored.
     Planned,
-    /// It is older than the one that holds, which goes on holding.
+    /// It is older than the one in effect, which stays in effect.
     Older,
 }
 
-/// Something that is declared in another way than before.
+/// Something whose declaration has changed.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedItem {
     /// What.
     #[serde(flatten)]
     pub item: Item,
-    /// Which of its fields have changed, from what to what: `timeout_ms: 60000 -> none`.
+    /// The changed fields, with old and new value: `timeout_ms: 60000 -> none`.
     pub changes: Vec<String>,
 }
 
-/// A workflow as `GET /api/workflows` shows it: what the code declares, what an operator has changed, and what holds.
+/// A workflow: what the code declares, what an operator has changed, and what is in effect.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowView {
@@ -206,16 +206,16 @@ pub struct WorkflowView {
     pub declared: WorkflowDescription,
     /// Whether runs of it can be started.
     pub status: WorkflowStatus,
-    /// Who has paused it, and when.
+    /// Who paused it, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
-    /// When it was found to be declared no more. It is forgotten 30 days later.
+    /// When it was removed from the code. It is deleted 30 days later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retired_at: Option<Timestamp>,
-    /// What an operator has set for it, whatever the code declares.
+    /// Settings by an operator, which take precedence over the code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<RunSettings>,
-    /// What holds for runs that are started with a key of the namespace.
+    /// The settings in effect for runs that are started with a key of the namespace.
     pub effective: RunSettings,
 }
 
@@ -224,32 +224,32 @@ pub struct WorkflowView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkflowStatus {
-    /// They can.
+    /// Runs can be started.
     Active,
-    /// A person has paused it: starts are refused until a person resumes it.
+    /// A person paused it. Starts are refused until a person resumes it.
     Paused,
-    /// The code does not declare it any more.
+    /// The code no longer declares it.
     Retired,
 }
 
-/// Whether a workflow is paused: the answer to whoever pauses or resumes it.
+/// Whether a workflow is paused.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PausedWorkflow {
     /// The workflow.
     pub name: String,
-    /// Who has paused it, and when; absent if it is not paused.
+    /// Who paused it, and when; absent if it is not paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
 }
 
-/// A person's word that nothing shall be started.
+/// A pause by a person.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
     /// Since when.
     pub at: Timestamp,
-    /// By whom, as in the audit log.
+    /// Who paused it, as in the audit log.
     pub by: String,
 }
 

@@ -10,13 +10,13 @@ use crate::{RunId, Timestamp};
 pub struct OutboxList {
     /// The messages, the oldest letter first.
     pub messages: Vec<OutboxMessage>,
-    /// Where the next page begins, if there are more.
+    /// The cursor of the next page, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// The cells that did not answer: they may have more, which no page shows.
+    /// The cells that did not answer. Their letters are missing from the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unanswered: Vec<String>,
-    /// Whether this page is all there is, or the end of it: nothing follows, and every cell that was asked has answered.
+    /// Whether the list is complete: no page follows, and every cell has answered.
     pub complete: bool,
 }
 
@@ -44,11 +44,11 @@ pub struct DiscardedLetter {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutboxMessage {
-    /// The letter that it is of: what one commit has written is delivered again together.
+    /// Its letter: the messages of one commit, which are sent again together.
     pub letter: String,
     /// When it was written.
     pub posted_at: Timestamp,
-    /// Whether nobody sends it any more: it has not arrived in six days, or was refused for good.
+    /// Whether it is no longer sent, because it has not arrived in six days or was refused permanently.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dead: bool,
     /// What it is about.
@@ -60,15 +60,15 @@ pub struct OutboxMessage {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageHead {
-    /// What it does where it arrives: `start`, `ended` or `cancel`.
+    /// What it does: `start`, `ended` or `cancel`.
     pub what: String,
-    /// The run that has caused it.
+    /// The run that caused it.
     pub from: RunId,
     /// The address of the object that it goes to.
     pub to: String,
 }
 
-/// A letter that is sent again.
+/// A letter that was sent again.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redelivery {

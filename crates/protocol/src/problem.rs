@@ -18,33 +18,33 @@ pub enum Code {
     MethodNotAllowed,
     /// No such run.
     RunNotFound,
-    /// The program has no workflow of this name.
+    /// The app has no workflow with this name.
     WorkflowNotFound,
-    /// The request cannot be understood.
+    /// The request is invalid.
     InvalidRequest,
     /// The body, a payload or a header is larger than allowed.
     PayloadTooLarge,
-    /// The idempotency key was used before with another request.
+    /// The idempotency key was used for a different request.
     IdempotencyKeyReused,
-    /// The run has ended; nothing can be done to it.
+    /// The run has ended and cannot be changed.
     RunEnded,
     /// This activation was superseded by a later one.
     StaleEpoch,
-    /// The commit does not continue the journal as it is.
+    /// The commit does not continue the journal.
     BaseMismatch,
-    /// The program stopped again and again without getting anywhere.
+    /// The program kept stopping without progress.
     ProgramDied,
-    /// The run took longer than it may.
+    /// The run took longer than its timeout.
     RunTimedOut,
-    /// A step that must not run twice was cut short.
+    /// An at-most-once step was interrupted.
     StepInterrupted,
-    /// An attempt of a step took longer than it may.
+    /// An attempt of a step took longer than its timeout.
     StepTimedOut,
-    /// A workflow gave a length of time that cannot be read.
+    /// A workflow used an invalid duration.
     InvalidDuration,
-    /// The signal's payload is not what the run waits for.
+    /// The signal's payload does not fit the type that the run waits for.
     SignalMismatch,
-    /// What was asked for does not fit where the run stands.
+    /// The run's status does not allow the operation.
     WrongStatus,
     /// The run has no such step.
     StepNotFound,
@@ -52,55 +52,55 @@ pub enum Code {
     SignalNotFound,
     /// The program's code no longer matches the run's journal.
     Diverged,
-    /// The workflow awaits something that is neither a step, a sleep nor a wait.
+    /// The workflow awaits something that is not a step, sleep, wait or invocation.
     NotDurable,
-    /// The cell has no room for new runs.
+    /// The cell is nearly full.
     CellFull,
     /// The code of a workflow or of a step panicked.
     Panicked,
     /// The app did not answer.
     AppUnreachable,
-    /// The app has no key to verify its engine's calls with.
+    /// The app has no key to verify calls.
     AppKeyMissing,
-    /// No cell of the deployment has signed this activation.
+    /// The app could not verify a call from the engine.
     ActivationUnverified,
-    /// The request needs an idempotency key and has none.
+    /// The request requires an idempotency key.
     IdempotencyKeyMissing,
     /// The first request with this idempotency key is still being answered.
     IdempotencyKeyInFlight,
     /// The key does not allow this.
     Forbidden,
-    /// A limit of the namespace is reached for now.
+    /// A limit of the namespace was reached.
     LimitReached,
     /// No such key.
     KeyNotFound,
     /// No such namespace.
     NamespaceNotFound,
-    /// There is a namespace of this name.
+    /// The namespace already exists.
     NamespaceExists,
-    /// There are as many of them as there may be.
+    /// The maximum number of items of this kind exists.
     TooMany,
-    /// The deployment's settings make no sense, or its key is missing or too weak.
+    /// The deployment's settings are invalid, or its key is missing or too weak.
     Misconfigured,
-    /// A development server was asked by another name than this machine's own.
+    /// A development server received a request for a host name that is not this machine's.
     HostNotAllowed,
-    /// The run has as many signals as it may.
+    /// The run has too many signals.
     TooManySignals,
     /// No such letter in the outbox.
     LetterNotFound,
     /// The child run was cancelled.
     ChildCancelled,
-    /// The child run was waited for as long as it might take.
+    /// The child run did not end within the timeout of its invocation.
     ChildTimedOut,
-    /// The run has as many children as it may, or stands below too many others.
+    /// The run has too many open children, or is nested too deeply.
     TooManyChildren,
-    /// What is stored of the run cannot be read.
+    /// The stored data of the run cannot be read.
     RunUnreadable,
     /// A person has paused the workflow.
     WorkflowPaused,
-    /// What the app declares has mistakes.
+    /// The app's manifest is invalid.
     InvalidManifest,
-    /// Something is wrong in Stepwell itself.
+    /// An internal error.
     Internal,
     /// A code of a newer release. Codes are stored with runs: one that is not known must not make a run unreadable.
     /// Nobody makes such a problem, so it has no page.
@@ -268,27 +268,27 @@ impl Code {
         format!("{PAGES}/{}.md", self.as_str())
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn title(self) -> &'static str {
         match self {
-            Self::Unauthorized => "A valid key is needed",
+            Self::Unauthorized => "A valid API key is required",
             Self::RouteNotFound => "No such route",
-            Self::MethodNotAllowed => "This route does not take that method",
+            Self::MethodNotAllowed => "The method is not allowed on this route",
             Self::RunNotFound => "No such run",
             Self::WorkflowNotFound => "No such workflow",
-            Self::InvalidRequest => "The request cannot be understood",
-            Self::PayloadTooLarge => "Too large",
-            Self::IdempotencyKeyReused => "The idempotency key belongs to another request",
+            Self::InvalidRequest => "The request is invalid",
+            Self::PayloadTooLarge => "The payload is too large",
+            Self::IdempotencyKeyReused => "The idempotency key was used for a different request",
             Self::RunEnded => "The run has ended",
-            Self::StaleEpoch => "This activation was superseded",
+            Self::StaleEpoch => "The activation was superseded",
             Self::BaseMismatch => "The commit does not continue the journal",
             Self::ProgramDied => "The program kept stopping without progress",
             Self::RunTimedOut => "The run took too long",
-            Self::StepInterrupted => "A step that must not run twice was cut short",
+            Self::StepInterrupted => "An at-most-once step was interrupted",
             Self::StepTimedOut => "The step took too long",
-            Self::InvalidDuration => "The length of time cannot be read",
-            Self::SignalMismatch => "The run waits for another payload",
-            Self::WrongStatus => "Not in this status",
+            Self::InvalidDuration => "The duration is invalid",
+            Self::SignalMismatch => "The signal has the wrong payload type",
+            Self::WrongStatus => "The run's status does not allow this",
             Self::StepNotFound => "No such step",
             Self::SignalNotFound => "No such signal",
             Self::Diverged => "The code no longer matches the run's journal",
@@ -296,28 +296,28 @@ impl Code {
             Self::CellFull => "The cell is nearly full",
             Self::Panicked => "The code panicked",
             Self::AppUnreachable => "The app did not answer",
-            Self::AppKeyMissing => "The app has no key to verify calls with",
-            Self::ActivationUnverified => "The app cannot verify a call of the engine",
-            Self::IdempotencyKeyMissing => "An idempotency key is needed",
-            Self::IdempotencyKeyInFlight => "The first request with this key is still under way",
+            Self::AppKeyMissing => "The app has no key to verify calls",
+            Self::ActivationUnverified => "The app could not verify a call from the engine",
+            Self::IdempotencyKeyMissing => "An idempotency key is required",
+            Self::IdempotencyKeyInFlight => "The first request with this key is still in progress",
             Self::Forbidden => "The key does not allow this",
-            Self::LimitReached => "A limit of the namespace is reached",
+            Self::LimitReached => "A limit of the namespace was reached",
             Self::KeyNotFound => "No such key",
             Self::NamespaceNotFound => "No such namespace",
-            Self::NamespaceExists => "There is a namespace of this name",
-            Self::TooMany => "There are too many",
+            Self::NamespaceExists => "The namespace already exists",
+            Self::TooMany => "Too many items of this kind",
             Self::Misconfigured => "The deployment is misconfigured",
-            Self::HostNotAllowed => "This development server does not answer to that host",
+            Self::HostNotAllowed => "The development server does not accept this host",
             Self::TooManySignals => "The run has too many signals",
             Self::LetterNotFound => "No such letter",
             Self::ChildCancelled => "The child run was cancelled",
             Self::ChildTimedOut => "The child run took too long",
-            Self::TooManyChildren => "There are too many child runs",
+            Self::TooManyChildren => "The run has too many children",
             Self::RunUnreadable => "The stored run cannot be read",
             Self::WorkflowPaused => "The workflow is paused",
-            Self::InvalidManifest => "What the app declares has mistakes",
-            Self::Internal => "Something is wrong in Stepwell",
-            Self::Unknown => "A problem that this release does not know",
+            Self::InvalidManifest => "The app's manifest is invalid",
+            Self::Internal => "Internal error",
+            Self::Unknown => "An unknown problem, from a newer release",
         }
     }
 }
@@ -331,14 +331,14 @@ pub struct Problem {
     pub code: Code,
     /// Its name.
     pub title: String,
-    /// What happened this time, and what to do next.
+    /// What happened, and what to do next.
     pub detail: String,
     /// The HTTP status.
     pub status: u16,
     /// The address of the code's page.
     #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
     pub page: String,
-    /// After how many seconds it is worth trying again, if that is known.
+    /// The number of seconds after which to try again, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u32>,
 }

@@ -122,25 +122,25 @@ pub enum CutShort {
     Refused(Problem),
 }
 
-/// What an app says about one of its workflows.
+/// What an app declares about a workflow.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowDescription {
     /// Its name.
     pub name: String,
-    /// How long a run of it may take.
+    /// How long a run may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// How long a run of it is kept after its end; 0 is for ever, nothing is as long as the deployment says.
+    /// How long a run is kept after its end; 0 is forever, and the default is the deployment's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_ms: Option<u64>,
     /// How its program is called.
     #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
     pub dispatch: Dispatch,
-    /// Whether a run of it is started only with an idempotency key.
+    /// Whether starting a run requires an idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub key_required: bool,
-    /// The JSON Schema of its input, if its type says one. Clients may check inputs by it; the engine does not.
+    /// The JSON Schema of its input, if known. Clients can check inputs against it; the engine does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Value>,
 }
@@ -174,7 +174,7 @@ pub fn is_reserved(workflow: &str) -> bool {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dispatch {
-    /// By the run's cell, which holds the call; or through the queue, when the cell has no place for it.
+    /// By the run's cell, or through the queue when the cell has no free place.
     #[default]
     #[serde(rename = "direct")]
     Direct,
@@ -299,7 +299,7 @@ fn is_nothing(bytes: &u64) -> bool {
 /// Something that a program did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
-    /// A step that must not run twice is about to run.
+    /// An at-most-once step is about to run.
     #[serde(rename = "step_begun")]
     StepBegun {
         /// The step.
@@ -422,7 +422,7 @@ pub enum Open {
     SleepUntil {
         /// The sleep.
         op: Op,
-        /// When it is over.
+        /// When it ends.
         at: Timestamp,
     },
     /// A wait for a signal.

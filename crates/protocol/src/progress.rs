@@ -14,16 +14,16 @@ pub struct Progress {
     /// What it is doing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The same in what it counts.
+    /// The progress in units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub units: Option<Units>,
-    /// When it will come to 100, as far as anybody can say.
+    /// The estimated time at which it reaches 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at: Option<Timestamp>,
-    /// When it was said.
+    /// When it was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// Where it began, which the estimate goes by.
+    /// Where it began, for the estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
 }
@@ -32,9 +32,9 @@ pub struct Progress {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Units {
-    /// How many are done.
+    /// The number done.
     pub done: u64,
-    /// How many there are.
+    /// The total.
     pub total: u64,
 }
 
@@ -42,9 +42,9 @@ pub struct Units {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Since {
-    /// When it was first told.
+    /// When it was first reported.
     pub at: Timestamp,
-    /// What it was then, from 0 to 100.
+    /// The percentage at that time.
     pub percent: f64,
 }
 

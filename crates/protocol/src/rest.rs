@@ -9,20 +9,20 @@ use crate::{
     manifest::WorkflowView, outbox::LetterCounts, program::Progress,
 };
 
-/// Where a run stands, as people see it.
+/// The status of a run.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Accepted; its program will be called.
     Pending,
-    /// Its program is at work.
+    /// Its program is running.
     Running,
     /// It waits for a time.
     Sleeping,
-    /// It waits for a signal.
+    /// It waits for a signal or a child.
     Waiting,
-    /// It was stopped and can go on.
+    /// It is paused and can be resumed.
     Paused,
     /// It returned.
     Completed,
@@ -81,14 +81,14 @@ pub struct RunView {
     pub id: RunId,
     /// Its workflow.
     pub workflow: String,
-    /// Where it stands.
+    /// Its status.
     pub status: Status,
     /// When it was accepted.
     pub created_at: Timestamp,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// When it wakes by itself.
+    /// When it wakes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes_at: Option<Timestamp>,
     /// The signals it waits for.
@@ -103,13 +103,13 @@ pub struct RunView {
     /// Why it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// The latest attempt of a step that failed.
+    /// The latest failed attempt of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
-    /// How far it has come, as it says itself.
+    /// Its progress, as reported by its code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
-    /// When it will be failed if it has not ended.
+    /// When it fails if it has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
     /// When it will be deleted, if it has ended.
@@ -117,13 +117,13 @@ pub struct RunView {
     pub expires_at: Option<Timestamp>,
     /// The last position of its journal.
     pub head: Seq,
-    /// Its present life, if it has begun anew; absent in the first.
+    /// Its current life, if it has continued as new; absent in the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<Life>,
-    /// The run that has invoked it, if it is a child.
+    /// The run that invoked it, if it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
-    /// How many children it has that have not ended, as far as it hears of them.
+    /// The number of its open children, except detached ones that report nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub children: u32,
     /// How often its program was called.
@@ -131,19 +131,19 @@ pub struct RunView {
     /// Its tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Its attributes, as it has set them itself.
+    /// Its attributes, as set by its code.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
-    /// Who has started it; absent if that was the deployment itself.
+    /// Who started it; absent for the deployment's own key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_by: Option<String>,
-    /// What people have done to it, the latest last.
+    /// Operations on it, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acts: Vec<Act>,
-    /// What it has cost.
+    /// What it has cost so far.
     #[serde(default)]
     pub meter: Meter,
-    /// The step that its program is at work on; known of steps that take longer than 20 seconds.
+    /// The step in progress, if it has been running for more than 20 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_step: Option<CurrentStep>,
 }
@@ -153,19 +153,19 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// A step that a program is at work on.
+/// A step in progress.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CurrentStep {
     /// Its name.
     pub name: String,
-    /// How many steps of this name came before it in the run.
+    /// Its occurrence: the number of earlier steps with this name.
     pub occurrence: u32,
     /// The attempt, from 1.
     pub attempt: u32,
     /// When the attempt began.
     pub since: Timestamp,
-    /// How many other steps are under way beside it.
+    /// The number of other steps in progress.
     #[serde(default, skip_serializing_if = "is_alone")]
     pub beside: u32,
 }
@@ -188,7 +188,7 @@ fn is_alone(beside: &u32) -> bool {
     *beside == 0
 }
 
-/// The latest attempt of a step that failed, whether or not another one followed.
+/// The latest failed attempt of a step, whether or not it was retried.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastError {
@@ -203,7 +203,7 @@ pub struct LastError {
     pub code: Option<Code>,
     /// When it was recorded.
     pub at: Timestamp,
-    /// How many attempts of the run's steps have failed so far.
+    /// The number of failed attempts so far.
     pub count: u32,
 }
 
@@ -212,7 +212,7 @@ impl LastError {
     pub const MESSAGE_LENGTH_MAX: usize = 512;
 }
 
-/// What somebody has done to a run.
+/// An operation on a run.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Act {
@@ -225,20 +225,20 @@ pub struct Act {
     pub what: Deed,
 }
 
-/// What people do to runs.
+/// An operation on a run.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Deed {
     /// End it.
     Cancel,
-    /// Stop it for a while.
+    /// Pause it.
     Pause,
-    /// Let it go on, after it was paused.
+    /// Resume it.
     Resume,
-    /// Let it go on from the step that failed.
+    /// Continue it from the step that failed.
     Retry,
-    /// Take it back, and let it go on from there.
+    /// Continue it from an earlier step.
     Restart,
 }
 
@@ -248,7 +248,7 @@ pub enum Deed {
 pub struct Meter {
     /// Rows written for it.
     pub rows_written: u32,
-    /// Requests that its cell got for it and that changed it: its start, and signals.
+    /// Requests to its cell that changed it: its start, and signals.
     pub requests: u32,
     /// What a million such runs cost by the list prices, in US dollars: $1.00 for a million rows, $0.15 for a
     /// million requests to objects, $0.30 for a million calls of Workers. Time that a cell is awake is shared by
@@ -262,13 +262,13 @@ pub struct Meter {
 pub struct RunList {
     /// The runs of this page.
     pub executions: Vec<RunView>,
-    /// Where to go on, with `?cursor=`; absent at the end. A page may be short, or even empty, and not be the
-    /// last: a filter looks at a bounded number of runs at a time.
+    /// Where the next page begins: pass it as `?cursor=`. Absent at the end. A page can be short or empty before the
+    /// last one, because a filter looks at a bounded number of runs at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
-/// Which runs: those that fit all that is given.
+/// Which runs. A run has to match all given fields.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -293,27 +293,27 @@ pub struct Filter {
     pub until: Option<Timestamp>,
 }
 
-/// What is done to all runs that fit, for `POST /api/bulk`.
+/// An operation on all runs that match a filter: `POST /api/bulk`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bulk {
     /// What.
     pub action: BulkAction,
-    /// To which runs. It names at least one thing.
+    /// Which runs. At least one field is required.
     pub filter: Filter,
 }
 
-/// What can be done to many runs.
+/// An operation on many runs.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BulkAction {
-    /// End those that have not ended.
+    /// Cancel those that have not ended.
     Cancel,
-    /// Let failed ones go on from the step that failed.
+    /// Continue failed runs from the step that failed.
     Retry,
-    /// Take those that have ended or are paused back to their beginning.
+    /// Start over those that have ended or are paused.
     Restart,
 }
 
@@ -342,23 +342,23 @@ pub struct BulkReport {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// In all.
+    /// The total.
     pub total: u64,
-    /// In each status that any is in.
+    /// The number of runs in each status.
     pub statuses: Counts,
     /// The same for each workflow.
     pub workflows: BTreeMap<String, Counts>,
     /// Messages between runs that have not arrived; absent if only one workflow is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub letters: Option<LetterCounts>,
-    /// Whether all runs were counted. If not, ask again: the cells go on from where they are.
+    /// Whether all runs were counted. If not, ask again: the cells continue counting.
     pub complete: bool,
 }
 
 /// How many runs are in which status.
 pub type Counts = BTreeMap<Status, u64>;
 
-/// The app's workflows, and those that it has no more, as `GET /api/workflows` shows them.
+/// The app's workflows, including retired ones: `GET /api/workflows`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowList {
@@ -366,27 +366,27 @@ pub struct WorkflowList {
     pub workflows: Vec<WorkflowView>,
 }
 
-/// Why a run is where it is, as `GET /api/executions/{id}/why` shows it.
+/// What a run is waiting for, and why: `GET /api/executions/{id}/why`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Why {
-    /// Where it stands.
+    /// Its status.
     pub status: Status,
     /// The reason in a sentence.
     pub because: String,
-    /// Its present life, if it has begun anew; absent in the first.
+    /// Its current life, if it has continued as new; absent in the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<Life>,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<WaitsFor>,
-    /// When something happens to it by itself.
+    /// When it wakes next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_wake: Option<Timestamp>,
-    /// What went wrong since it last made progress.
+    /// What went wrong since its last progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<TroubleView>,
-    /// The step that its program is at work on; known of steps that take longer than 20 seconds.
+    /// The step in progress, if it has been running for more than 20 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_step: Option<CurrentStep>,
 }
@@ -399,19 +399,19 @@ pub struct WaitsFor {
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// When it is over.
+    /// When it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// What the signal's payload must be, in words; absent if that is not known.
+    /// What the signal's payload must be, in words; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expects: Option<String>,
 }
 
-/// What went wrong since a run last made progress.
+/// What went wrong since the run's last progress.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TroubleView {
-    /// Deaths of its program that are its own.
+    /// Deaths of its program that it caused.
     pub strikes: u32,
     /// Times that its cell died while it ran.
     pub suspicion: u32,
@@ -423,18 +423,19 @@ pub struct TroubleView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct History<E = crate::Event> {
-    /// What the run, or its present life, was started with; on the first page only.
+    /// The input of the run, or of its current life; on the first page only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Payload>,
-    /// The run's present life, if it has begun anew; on the first page only. What came before it is deleted by and by.
+    /// The run's current life, if it has continued as new; on the first page only. Earlier events are deleted
+    /// gradually.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<Life>,
     /// Events in order.
     pub events: Vec<HistoryEvent<E>>,
-    /// Where to go on, with `?after=`; absent at the end.
+    /// Where the next page begins: pass it as `?after=`. Absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Seq>,
-    /// What a replay needs besides; on the first page only, and only if it was asked for with `?replay=true`.
+    /// Further data for a replay; on the first page only, with `?replay=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayFacts>,
 }
@@ -449,43 +450,43 @@ pub struct HistoryEvent<E = crate::Event> {
     pub at: Timestamp,
     /// What happened.
     pub event: E,
-    /// Whether it no longer counts: a retry or restart took the run back to before it, or the run has begun anew since.
+    /// Whether it no longer counts, because the run was retried, restarted or continued as new.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
 }
 
-/// Where a run shall be taken back to, for `POST /api/executions/{id}/restart`.
+/// Where a run continues: `POST /api/executions/{id}/restart`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Restart {
-    /// Before which step; before all of it, if none is named.
+    /// Before which step. Without it, the run starts over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<StepName>,
-    /// Before which signal, by its position in the history; the run goes on as if that one had never come.
+    /// Before which signal, by its position in the history. The run continues as if that signal had not arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_signal: Option<Seq>,
 }
 
-/// A step by its name, and which occurrence of that name.
+/// A step, by its name and its occurrence.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepName {
     /// Its name.
     pub step: String,
-    /// How often the name came before it in the run.
+    /// The number of earlier steps with this name in the run.
     #[serde(default)]
     pub occurrence: u32,
 }
 
-/// What a signal did.
+/// What became of a signal.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SignalReceipt {
-    /// Whether this id had been received before, so that nothing changed.
+    /// Whether this id was already received, so that nothing changed.
     pub duplicate: bool,
-    /// What the sender may want to look at: the run does not wait for a signal of this name, perhaps.
+    /// A warning, for example that the run does not wait for this signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
@@ -494,13 +495,13 @@ pub struct SignalReceipt {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// Always `ok`: an engine that is not says so with a problem, or not at all.
+    /// Always `ok`. An engine with a problem answers with that problem, or not at all.
     pub status: HealthStatus,
     /// The version of the program protocol that it speaks.
     pub protocol: u32,
 }
 
-/// How the engine is.
+/// The state of the engine.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

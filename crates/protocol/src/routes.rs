@@ -154,48 +154,48 @@ routes! {
     StartRun: Post "/api/workflows/{workflow}/start" Write Workflow
         [InvalidRequest IdempotencyKeyMissing WorkflowNotFound WorkflowPaused IdempotencyKeyInFlight
             IdempotencyKeyReused CellFull],
-    /// Refuses starts of a workflow until it is resumed.
+    /// Pauses a workflow: its starts are refused until it is resumed.
     PauseWorkflow: Post "/api/workflows/{workflow}/pause" Admin Workflow
         [InvalidRequest WorkflowNotFound TooMany],
-    /// Lets runs of a paused workflow be started again.
+    /// Resumes a paused workflow.
     ResumeWorkflow: Post "/api/workflows/{workflow}/resume" Admin Workflow [InvalidRequest],
-    /// Reads what the app declares, lets it hold, and says what that changes; or only says it.
+    /// Reads and applies what the app declares, and returns the changes; with `dry_run`, only returns them.
     Sync: Post "/api/sync" Write Whole [InvalidRequest InvalidManifest AppUnreachable],
     /// Lists and finds runs, newest first.
     ListRuns: Get "/api/executions" Read Visible [InvalidRequest],
-    /// Cancels, retries or restarts all runs that fit a filter, as a run of its own.
+    /// Cancels, retries or restarts all runs that match a filter. The operation is itself a run.
     StartBulk: Post "/api/bulk" Write Whole
         [InvalidRequest IdempotencyKeyMissing IdempotencyKeyInFlight IdempotencyKeyReused
             CellFull],
     /// Shows a run, or waits for its end.
     ShowRun: Get "/api/executions/{id}" Read Run [InvalidRequest RunNotFound],
-    /// Says why a run is where it is.
+    /// Explains what a run is waiting for, and why.
     Why: Get "/api/executions/{id}/why" Read Run [RunNotFound],
-    /// Shows what happened to a run.
+    /// Shows the events of a run.
     History: Get "/api/executions/{id}/history" Read Run [InvalidRequest RunNotFound RunUnreadable],
     /// Cancels a run.
     CancelRun: Post "/api/executions/{id}/cancel" Write Run [RunNotFound RunEnded RunUnreadable],
-    /// Stops a run for a while.
+    /// Pauses a run.
     PauseRun: Post "/api/executions/{id}/pause" Write Run [RunNotFound RunEnded RunUnreadable],
-    /// Lets a paused run go on.
+    /// Resumes a paused run.
     ResumeRun: Post "/api/executions/{id}/resume" Write Run [RunNotFound RunEnded RunUnreadable],
-    /// Lets a failed run go on from the step that failed.
+    /// Continues a failed run from the step that failed.
     RetryRun: Post "/api/executions/{id}/retry" Write Run [RunNotFound WrongStatus TooMany RunUnreadable],
-    /// Takes a run back to before a step, and lets it go on from there.
+    /// Continues a run from an earlier step.
     RestartRun: Post "/api/executions/{id}/restart" Write Run
         [InvalidRequest RunNotFound StepNotFound SignalNotFound WrongStatus TooMany RunUnreadable],
-    /// Sends a run a signal.
+    /// Sends a signal to a run.
     SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
         [InvalidRequest RunNotFound RunEnded RunUnreadable SignalMismatch TooManySignals CellFull],
-    /// Shows the run that an idempotency key has started, or waits for its end.
+    /// Shows the run that an idempotency key started, or waits for its end.
     ShowRunByKey: Get "/api/workflows/{workflow}/by-key/{key}" Read Workflow [InvalidRequest RunNotFound],
-    /// Cancels the run that an idempotency key has started.
+    /// Cancels the run that an idempotency key started.
     CancelRunByKey: Post "/api/workflows/{workflow}/by-key/{key}/cancel" Write Workflow
         [InvalidRequest RunNotFound RunEnded RunUnreadable],
-    /// Sends the run that an idempotency key has started a signal.
+    /// Sends a signal to the run that an idempotency key started.
     SendSignalByKey: Post "/api/workflows/{workflow}/by-key/{key}/signals/{name}" Write Workflow
         [InvalidRequest RunNotFound RunEnded RunUnreadable SignalMismatch TooManySignals CellFull],
-    /// Follows a run: what happened, then what happens, until its end.
+    /// Follows a run: its events so far, then live events until it ends.
     FollowRun: Get "/api/executions/{id}/stream" Read Run [InvalidRequest RunNotFound RunUnreadable],
     /// Follows the statuses of all runs.
     FollowAll: Get "/api/stream" Read Selected [InvalidRequest],
@@ -203,37 +203,37 @@ routes! {
     ShowApi: Get "/api/openapi.json" Open Whole [],
     /// Describes these routes for people.
     ShowDocs: Get "/api/docs" Open Whole [],
-    /// Says whether the engine answers.
+    /// Checks that the engine answers.
     ShowHealth: Get "/api/health" Open Whole [],
     /// Lists the namespace's keys.
     ListKeys: Get "/api/keys" Admin Whole [],
-    /// Makes a key, and shows it for the only time.
+    /// Creates a key. Its text is shown only once.
     CreateKey: Post "/api/keys" Admin Whole [InvalidRequest TooMany],
-    /// Puts a new key in the place of an old one, which stays good for a while.
+    /// Rotates a key. The old key stays active for the overlap.
     RotateKey: Post "/api/keys/{key}/rotate" Admin Whole [InvalidRequest KeyNotFound WrongStatus TooMany],
-    /// Lets a key be good no more.
+    /// Revokes a key.
     RevokeKey: Post "/api/keys/{key}/revoke" Admin Whole [KeyNotFound],
     /// Shows who is signed in.
     ShowSession: Get "/api/session" Read Visible [WrongStatus],
-    /// Signs in with a key: gives a session, as a token and as a cookie.
+    /// Signs in with a key, and returns a session as a token and a cookie.
     OpenSession: Post "/api/session" Read Visible [WrongStatus TooMany],
     /// Signs out.
     EndSession: Delete "/api/session" Read Visible [],
     /// Lists the namespace's sessions.
     ListSessions: Get "/api/sessions" Admin Whole [],
-    /// Ends a session of the namespace, whoever opened it.
+    /// Ends any session of the namespace.
     RevokeSession: Delete "/api/sessions/{session}" Admin Whole [KeyNotFound],
-    /// Shows what is set in the namespace, and its limits.
+    /// Shows the settings and limits of the namespace.
     ShowSettings: Get "/api/settings" Read Whole [],
-    /// Sets what holds for all runs of the namespace.
+    /// Sets the settings for all runs of the namespace.
     SetSettings: Put "/api/settings" Admin Whole [InvalidRequest],
-    /// Sets what holds for runs of a workflow.
+    /// Sets the settings for runs of a workflow.
     SetWorkflowSettings: Put "/api/settings/workflows/{workflow}" Admin Workflow [InvalidRequest TooMany],
-    /// Lets a workflow have no settings of its own any more.
+    /// Removes the settings of a workflow.
     RemoveWorkflowSettings: Delete "/api/settings/workflows/{workflow}" Admin Workflow [],
     /// Lists messages between runs that have not arrived.
     ListOutbox: Get "/api/outbox" Admin Whole [InvalidRequest],
-    /// Sends a letter of the outbox again, also a dead one.
+    /// Sends a letter of the outbox again, including a dead one.
     Redeliver: Post "/api/outbox/{letter}/redeliver" Admin Whole [LetterNotFound],
     /// Deletes a dead letter of the outbox.
     Discard: Delete "/api/outbox/{letter}" Admin Whole [LetterNotFound WrongStatus],
@@ -241,20 +241,20 @@ routes! {
     Audit: Get "/api/audit" Admin Whole [InvalidRequest],
     /// Lists the deployment's namespaces.
     ListNamespaces: Get "/api/namespaces" Root Whole [],
-    /// Makes a namespace and its first key.
+    /// Creates a namespace and its first key.
     CreateNamespace: Post "/api/namespaces" Root Whole [InvalidRequest NamespaceExists TooMany],
-    /// Shows what is set in a namespace, and its limits.
+    /// Shows the settings and limits of a namespace.
     ShowNamespace: Get "/api/namespaces/{namespace}" Root Whole [NamespaceNotFound],
-    /// Makes a key of a namespace.
+    /// Creates a key for a namespace.
     CreateNamespaceKey: Post "/api/namespaces/{namespace}/keys" Root Whole
         [InvalidRequest NamespaceNotFound TooMany],
-    /// Sets what a namespace may use.
+    /// Sets the limits of a namespace.
     SetLimits: Put "/api/namespaces/{namespace}/limits" Root Whole [InvalidRequest NamespaceNotFound],
-    /// Lists the issuers whose tokens are taken.
+    /// Lists the issuers whose tokens are accepted.
     ListIssuers: Get "/api/issuers" Root Whole [],
-    /// Takes tokens of an issuer.
+    /// Adds or replaces an issuer whose tokens are accepted.
     SetIssuer: Put "/api/issuers" Root Whole [InvalidRequest TooMany],
-    /// Takes no more tokens of an issuer.
+    /// Removes an issuer.
     RemoveIssuer: Delete "/api/issuers" Root Whole [InvalidRequest],
 }
 

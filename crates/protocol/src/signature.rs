@@ -141,7 +141,9 @@ pub enum Unverified {
     #[error("The activation's signature does not match it.")]
     Wrong,
     /// It was signed too long ago, or by a clock that is too far ahead.
-    #[error("The activation's signature is of another time: it is good for 60 seconds. Check the clocks.")]
+    #[error(
+        "The activation's signature has expired or is not valid yet: it is valid for 60 seconds. Check the clocks."
+    )]
     Expired,
 }
 

@@ -132,7 +132,7 @@ pub enum Kind {
     Status,
     /// A step ended, failed an attempt, or is about to run at most once.
     Step,
-    /// A sleep is over, or a wait timed out.
+    /// A sleep ended, or a wait timed out.
     Timer,
     /// A signal came.
     Signal,
@@ -212,6 +212,6 @@ pub struct StatusView {
     pub id: RunId,
     /// Its workflow.
     pub workflow: String,
-    /// Where it stands.
+    /// Its status.
     pub status: Status,
 }

@@ -42,7 +42,7 @@ pub(crate) struct Terms {
 pub(crate) type AllTerms = Rc<BTreeMap<&'static str, Terms>>;
 
 impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
-    /// A workflow of this name that runs this code.
+    /// A workflow with this name that runs this code.
     pub fn new<F, R>(name: &'static str, code: F) -> Self
     where
         F: Fn(Ctx, I) -> R + 'static,
@@ -65,7 +65,7 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
         self
     }
 
-    /// How long a run of it is kept after its end; after that it is deleted. Zero is for ever.
+    /// How long a run is kept after its end, before it is deleted. Zero keeps it forever.
     #[must_use]
     pub fn retention(mut self, retention: Duration) -> Self {
         self.terms.retention_ms = Some(millis(retention));

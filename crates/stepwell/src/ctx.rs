@@ -19,7 +19,7 @@ use crate::{
     vm::{Length, State},
 };
 
-/// What a workflow does durable things with. Cheap to clone.
+/// The context of a workflow: its durable operations. Cheap to clone.
 #[derive(Clone)]
 pub struct Ctx {
     pub(crate) state: Rc<RefCell<State>>,
@@ -55,12 +55,12 @@ impl Ctx {
 
     /// Runs code and records its result: `ctx.step("charge", async || charge(&order).await).await?`.
     ///
-    /// A recorded step does not run again: on replay it gives what was recorded. An error is tried again
-    /// by the step's [`Step::retry`] policy, a [`crate::Terminal`] one is not. The name, and how often it
-    /// came before in this run, identify the step.
+    /// A recorded step does not run again: on replay it returns the recorded result. An error is retried by the
+    /// step's [`Step::retry`] policy; a [`crate::Terminal`] error is not. A step is identified by its name and its
+    /// occurrence.
     ///
-    /// The code returns what the workflow needs of it. It cannot change the workflow's variables: a replay does not
-    /// run it, so the change would be lost.
+    /// Return from the code what the workflow needs. It cannot change the workflow's variables, because a replay does
+    /// not run it and the change would be lost.
     pub fn step<'a, T, F>(&self, name: impl Into<String>, code: F) -> Step<'a, T>
     where
         T: Serialize + DeserializeOwned + 'a,
@@ -69,7 +69,7 @@ impl Ctx {
         self.step_with(name, async move |_| code().await)
     }
 
-    /// Like [`Self::step`], for code that wants to know its idempotency key or attempt.
+    /// Like [`Self::step`], for code that needs its idempotency key or attempt.
     pub fn step_with<'a, T, F>(&self, name: impl Into<String>, code: F) -> Step<'a, T>
     where
         T: Serialize + DeserializeOwned + 'a,
@@ -79,7 +79,7 @@ impl Ctx {
         Step::new(self.clone(), op, Policy::default(), code)
     }
 
-    /// Runs a step of this name for each item, several at once, and gives their results in the order of the items:
+    /// Runs a step for each item, several at the same time, and returns the results in the order of the items:
     /// `ctx.each("notify", &order.notify, async |address, info| notify(address, &info).await).await?`.
     ///
     /// All steps run to their end, even when one of them fails; see [`Each`].
@@ -107,7 +107,8 @@ impl Ctx {
         env::env()
     }
 
-    /// Sleeps, for a second or a year: `ctx.sleep("before the reminder", "3 days").await`. A sleeping run costs nothing.
+    /// Sleeps, for a second or a year: `ctx.sleep("before the reminder", "3 days").await`. A sleeping run uses no
+    /// compute.
     ///
     /// `how_long` is a [`std::time::Duration`] or text: see [`Span`].
     pub fn sleep(&self, name: impl Into<String>, how_long: impl Into<Span>) -> Sleep {
@@ -116,8 +117,8 @@ impl Ctx {
         Sleep::new(self.clone(), op, Length::Ms(ms))
     }
 
-    /// Sleeps until a certain time: `ctx.sleep_until("the deadline", order.deadline).await`. A time in the past is over
-    /// in a moment.
+    /// Sleeps until a point in time: `ctx.sleep_until("the deadline", order.deadline).await`. A time in the past ends
+    /// the sleep immediately.
     pub fn sleep_until(&self, name: impl Into<String>, time: Timestamp) -> Sleep {
         let op = self.state.borrow_mut().name_op(OpKind::Sleep, name.into());
         Sleep::new(self.clone(), op, Length::Until(time))
@@ -130,31 +131,31 @@ impl Ctx {
 
     /// Whether this run's code has a patch: `if ctx.patched("send by mail") { new way } else { old way }`.
     ///
-    /// A run that had come past here before the patch was deployed goes the old way to its end; all others go
-    /// the new one. When no run of the old way is left, the old branch can go, and later the call itself.
+    /// A run that passed this place before the patch was deployed keeps the old path; all others take the new one.
+    /// When no run on the old path is left, remove the old branch, and later the call itself.
     pub fn patched(&self, name: &str) -> bool {
         self.state.borrow_mut().is_patched(name)
     }
 
-    /// Says how far the run has come, from 0 to 100, for people to see. The latest counts; it travels with the
-    /// next thing that the run reports.
+    /// Reports the progress of the run to people, from 0 to 100. The latest value counts. It is sent with the run's
+    /// next commit.
     pub fn progress(&self, percent: f64, message: impl Into<String>) {
         let percent = if percent.is_nan() { 0.0 } else { percent.clamp(0.0, 100.0) };
         let progress = Progress { percent, message: message.into(), ..Progress::default() };
         self.state.borrow_mut().asides().set_progress(progress);
     }
 
-    /// Lets the run be found by a name and a value, such as `customer` and a customer's number: a later value of the
-    /// same name takes the place of the earlier one. It travels with the next thing that the run reports.
+    /// Makes the run searchable by a name and a value, such as `customer` and a customer's number. A later value
+    /// replaces an earlier one with the same name. It is sent with the run's next commit.
     ///
-    /// A run has up to 16 of them. A name has 1 to 64 bytes, without colons, control and invisible characters: any
-    /// other fails the run. A value is cut at 256 bytes.
+    /// A run has up to 16 attributes. A name has 1 to 64 bytes, without colons, control or invisible characters; an
+    /// invalid name fails the run. A value is cut at 256 bytes.
     #[expect(clippy::needless_pass_by_value, reason = "a value reads better than a reference to one")]
     pub fn set_attribute(&self, name: impl Into<String>, value: impl ToString) {
         self.state.borrow_mut().asides().set_attribute(name.into(), value.to_string());
     }
 
-    /// Says how far the run has come in what it counts: `ctx.progress_of(files_copied, files, "copying")`.
+    /// Reports the progress of the run in units: `ctx.progress_of(files_copied, files, "copying")`.
     pub fn progress_of(&self, done: u64, total: u64, message: impl Into<String>) {
         #[expect(clippy::cast_precision_loss, reason = "nobody counts percents to 16 places")]
         let percent = if total == 0 { 100.0 } else { (done as f64 / total as f64 * 100.0).min(100.0) };
@@ -163,31 +164,31 @@ impl Ctx {
         self.state.borrow_mut().asides().set_progress(progress);
     }
 
-    /// The run's log, for people who follow it: `ctx.log().info("the order is paid")`. Also within a step. What was
-    /// said is not said again by a replay.
+    /// The run's log, for people who follow it: `ctx.log().info("the order is paid")`. It also works inside a step. A
+    /// replay does not repeat its lines.
     pub fn log(&self) -> Log<'_> {
         Log { ctx: self }
     }
 
-    /// Publishes a piece of something for people who follow the run: `ctx.publish("tokens", &token)`. Also within a
-    /// step, while it is under way. A piece has at most 64 KiB of JSON; a larger one, or one that cannot be written as
-    /// JSON, is left out.
+    /// Publishes a chunk of data for people who follow the run: `ctx.publish("tokens", &token)`. It also works inside
+    /// a step, while it runs. A chunk has at most 64 KiB of JSON; a larger one, or one that cannot be written as
+    /// JSON, is dropped.
     pub fn publish<T: Serialize + ?Sized>(&self, name: &str, value: &T) {
         let Ok(value) = Payload::encode(value) else { return };
         let name = name.to_owned();
         self.state.borrow_mut().publish(|op| Item::Chunk(Chunk { name, value, op }));
     }
 
-    /// Waits for a signal of this name. One that came before anyone waited was kept.
+    /// Waits for a signal with this name. A signal that arrived earlier was kept.
     pub fn wait<T: DeserializeOwned>(&self, signal: impl Into<String>) -> Wait<T> {
         let op = self.state.borrow_mut().name_op(OpKind::Wait, signal.into());
         Wait::new(self.clone(), op)
     }
 
-    /// Runs another workflow as a child of this run, and gives what it returns:
-    /// `let receipt = ctx.invoke(charge, order).await?`. See [`Invoke`].
+    /// Runs another workflow as a child of this run, and returns its output: `let receipt = ctx.invoke(charge,
+    /// order).await?`. See [`Invoke`].
     ///
-    /// `workflow` is a function with `#[workflow]` that the app has; its types say what goes in and what comes out.
+    /// `workflow` is a function of the app with `#[workflow]`. Its types determine the input and the output.
     pub fn invoke<I, O>(&self, workflow: fn() -> Workflow<I, O>, input: I) -> Invoke<O>
     where
         I: Serialize,
@@ -200,11 +201,11 @@ impl Ctx {
         self.invoke_named(name, input)
     }
 
-    /// Like [`Self::invoke`], for a workflow of another app, or one whose name is known only at run time:
-    /// `ctx.invoke_named::<Order, Receipt>("charge", order).await?`.
+    /// Like [`Self::invoke`], for a workflow whose name is known only at run time: `ctx.invoke_named::<Order,
+    /// Receipt>("charge", order).await?`.
     ///
-    /// Nothing checks the types before the child runs: a child that cannot read its input fails, and a run that cannot
-    /// read its child's output is paused.
+    /// The types are not checked before the child runs: a child that cannot read its input fails, and a run that
+    /// cannot read its child's output is paused.
     pub fn invoke_named<I, O>(&self, workflow: impl Into<String>, input: I) -> Invoke<O>
     where
         I: Serialize,
@@ -226,8 +227,8 @@ impl Ctx {
         Error::terminal(text).coded(Code::WorkflowNotFound)
     }
 
-    /// Ends this life of the run and begins the next one, with a new input and an empty history: what a loop without
-    /// end does now and then. Nothing after it runs:
+    /// Ends this life of the run and begins the next one, with a new input and an empty history. Use it in endless
+    /// loops. Code after it does not run:
     ///
     /// ```
     /// # use stepwell::prelude::*;
@@ -242,12 +243,11 @@ impl Ctx {
     /// # let _ = poll_feed;
     /// ```
     ///
-    /// The run keeps its id, key, tags and attributes. Steps that are under way are dropped, as at a return. Signals that
-    /// nobody has taken are kept for the next life. The workflow's time-out, and what its steps draw and count, begin
-    /// anew. A life that has done nothing at all is paused for a moment before the next; ten of them in a row fail the
-    /// run.
+    /// The run keeps its id, key, tags, attributes and unread signals. Steps that are still running are dropped, as
+    /// when the workflow returns. The workflow's timeout, random numbers and occurrences start over. If a life did
+    /// nothing, the next one starts after a delay, and ten such lives in a row fail the run.
     ///
-    /// Within a `#[workflow]` function, the input has to be of the workflow's own type; anything else does not compile.
+    /// In a `#[workflow]` function, the input must have the workflow's input type; anything else does not compile.
     pub async fn continue_as_new<I: Serialize + ?Sized>(&self, input: &I) -> ! {
         let encoded = Payload::encode(input);
         match encoded {
@@ -265,18 +265,18 @@ impl Ctx {
         self.run.life
     }
 
-    /// What a step passes to whatever it calls: the same for all its attempts, and for no other step of any life.
+    /// The idempotency key of a step: the same for all its attempts, and unique to it in all lives.
     pub(crate) fn idempotency_key(&self, op: &Op) -> String {
         let Identity { run, life, .. } = &*self.run;
         if *life == 1 { format!("{run}/{op}") } else { format!("{run}/{life}/{op}") }
     }
 
-    /// The time, the same on every replay: when the latest thing that this run knows of was recorded.
+    /// The time, the same on every replay: when the latest event of this run was recorded.
     pub fn now(&self) -> Timestamp {
         self.state.borrow().now()
     }
 
-    /// When the run was accepted, whichever life this is.
+    /// When the run was accepted, in any life.
     pub fn started_at(&self) -> Timestamp {
         self.run.started_at
     }
@@ -286,7 +286,7 @@ impl Ctx {
         &self.run.run
     }
 
-    /// A random number, the same on every replay. A step's code draws its own, which do not count outside.
+    /// A random number, the same on every replay. Numbers drawn inside a step do not affect those outside.
     pub fn random(&self) -> u64 {
         let block = self.random_block();
         u64::from_be_bytes(block[..8].try_into().expect("a block has 32 bytes"))
@@ -315,17 +315,17 @@ pub struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// For whoever looks for a mistake.
+    /// For debugging.
     pub fn debug(&self, message: impl Into<String>) {
         self.say(Level::Debug, message.into());
     }
 
-    /// For everybody.
+    /// For everyone who follows the run.
     pub fn info(&self, message: impl Into<String>) {
         self.say(Level::Info, message.into());
     }
 
-    /// Something is odd.
+    /// Something unexpected happened.
     pub fn warn(&self, message: impl Into<String>) {
         self.say(Level::Warn, message.into());
     }

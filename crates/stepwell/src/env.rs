@@ -41,12 +41,12 @@ pub fn env() -> Env {
 pub struct Env(());
 
 impl Env {
-    /// A secret. Fails if there is none of this name; the step is then not retried.
+    /// A secret. If it does not exist, the step fails without a retry.
     pub fn secret(&self, name: &str) -> Result<Secret, EnvError> {
         text("secret", name).map(Secret)
     }
 
-    /// A variable. Fails if there is none of this name; the step is then not retried.
+    /// A variable. If it does not exist, the step fails without a retry.
     pub fn var(&self, name: &str) -> Result<String, EnvError> {
         text("variable", name)
     }
@@ -128,7 +128,7 @@ impl fmt::Debug for Secret {
 /// later would not find it either.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvError {
-    /// There is no secret or variable of this name.
+    /// There is no secret or variable with this name.
     #[error("there is no {kind} '{name}': {hint}")]
     Missing {
         /// What was asked for.
@@ -138,7 +138,7 @@ pub enum EnvError {
         /// How to declare it.
         hint: String,
     },
-    /// There is something of this name, but not of this kind.
+    /// There is a binding with this name, but of another kind.
     #[error("'{name}' is not a {kind} here: {reason}")]
     Unusable {
         /// What was asked for.

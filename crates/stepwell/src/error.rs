@@ -115,7 +115,7 @@ impl Error {
         if let Origin::Child(child) = &self.origin { Some(child) } else { None }
     }
 
-    /// Which of Stepwell's own problems it is, if it is one: a time-out, an interruption, a child that was cancelled.
+    /// The code of one of Stepwell's own problems, if it is one: a timeout, an interruption, a cancelled child.
     pub fn code(&self) -> Option<Code> {
         self.code
     }

@@ -139,7 +139,7 @@ impl Answer {
         self.response.status_code()
     }
 
-    /// A header, if there is one of this name.
+    /// A header, if it exists.
     pub fn header(&self, name: &str) -> Option<String> {
         self.response.headers().get(name).ok().flatten()
     }

@@ -17,10 +17,9 @@
 //! # let _ = app();
 //! ```
 //!
-//! A workflow is an `async fn`. When its process dies, it is run again from the top, and every step that
-//! was recorded gives its recorded result instead of running. So: whatever touches the outside world, or
-//! differs between two runs, belongs into a step; what is outside of steps must be the same each time.
-//! Each step's result is recorded once; its code may run more than once.
+//! A workflow is an `async fn`. When its process dies, Stepwell runs it again from the top, and every recorded step
+//! returns its recorded result instead of running. Put every side effect in a step, and keep the code between steps
+//! deterministic. Each step's result is recorded once; its code may run more than once.
 //!
 //! Owns: the API that people write workflows with, the replay [`vm`], and how a program talks to its cell.
 //! Does not own: any durable state; that is the engine's.
@@ -94,3 +93,23 @@ struct CallingPage;
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/streams.md")]
 struct StreamsPage;
+
+/// The examples of the page on concepts.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/concepts.md")]
+struct ConceptsPage;
+
+/// The examples of the guide to human approval.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/human-approval.md")]
+struct ApprovalPage;
+
+/// The examples of the guide to agents.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/agents.md")]
+struct AgentsPage;
+
+/// The example of the guide to moving from Cloudflare Workflows.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/from-cloudflare-workflows.md")]
+struct MovingPage;

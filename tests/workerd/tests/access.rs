@@ -297,7 +297,7 @@ async fn a_run_says_who_did_what_to_it() -> TestResult {
         ben_client.pause(&run).await?;
         ben_client.pause(&run).await?;
         let why = admin.get(&format!("/api/executions/{run}/why")).await?.json()?;
-        assert_eq!(why["because"], format!("{ben} has paused it. Resume it to go on."));
+        assert_eq!(why["because"], format!("{ben} paused it. Resume it to continue."));
         ada_client.resume(&run).await?;
         engine.engine.restart().await?;
         ben_client.signal(&run, "go", &json!("yes"), Some("s1")).await?;

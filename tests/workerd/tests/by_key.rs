@@ -239,7 +239,7 @@ async fn every_command_that_takes_a_run_takes_its_workflow_and_key() -> Result<(
     }
     let ran = terminal.quietly(&["show", "nap/acme/order 7"]).await?;
     assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("No run of this workflow is known by this key."), "{}", ran.stderr);
+    assert!(ran.stderr.contains("This key has not started a run of this workflow"), "{}", ran.stderr);
     for (name, why) in [("wait/", "as WORKFLOW/KEY"), ("wait/..", "name the run by its id")] {
         let ran = terminal.quietly(&["show", name]).await?;
         assert_eq!((ran.code, ran.stderr.contains(why)), (Some(2), true), "{}", ran.stderr);

@@ -90,7 +90,7 @@ async fn a_run_is_watched_through_a_crash_and_nothing_is_missing_or_twice() -> T
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     seen.extend(events(&ended.stdout)?);
     assert_eq!(ended.stderr.matches("coming back").count(), 2, "{}", ended.stderr);
-    assert_eq!(ended.stderr.matches("goes on where it was").count(), 2, "{}", ended.stderr);
+    assert_eq!(ended.stderr.matches("Reconnected.").count(), 2, "{}", ended.stderr);
 
     // Whoever comes afterwards sees the same. States are shown as they are, not as they were.
     let after = terminal.quietly(&["watch", &run, "--json"]).await?;

@@ -1,4 +1,4 @@
-//! The README's quickstart, word for word: its commands are run by bash, its outputs compared.
+//! The walk-through of `docs/getting-started.md`, word for word: its commands are run by bash, its outputs compared.
 //!
 //! The first terminal is `scripts/dev`, which `just dev` runs; the second is one bash that lives through the
 //! whole section, so that its variables do. Cloning, setting up and building are left out: what they give is
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use stepwell_workerd_tests::{
     Http, TestResult,
-    readme::{Block, section},
+    page::{Block, section},
     repository_root,
 };
 use tempfile::TempDir;
@@ -22,10 +22,10 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{self, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
-/// The address that the README names.
+/// The address that the page names.
 const ADDRESS: &str = "127.0.0.1:8787";
 
-/// Longer than any command of the README takes: it waits 15 seconds at the most.
+/// Longer than any command of the page takes: it waits 15 seconds at the most.
 const BLOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A person takes longer than this from one command to the next.
@@ -35,13 +35,13 @@ const READING_TIME: Duration = Duration::from_secs(1);
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[tokio::test]
-async fn the_quickstart_of_the_readme_works_word_for_word() -> TestResult {
+async fn the_walk_through_with_curl_works_word_for_word() -> TestResult {
     ensure_port_is_free()?;
     let mut first = FirstTerminal::new()?;
     let mut second = SecondTerminal::open().await?;
     let mut compared = 0;
     let mut output = String::new();
-    for Block { language, text } in section("Quickstart")? {
+    for Block { language, text } in section("docs/getting-started.md", "Use the HTTP API with curl")? {
         match language.as_str() {
             "sh" if text.lines().any(|line| line.ends_with("just dev")) => {
                 check_first_terminal(&text)?;
@@ -55,10 +55,10 @@ async fn the_quickstart_of_the_readme_works_word_for_word() -> TestResult {
                 compare(&text, &output)?;
                 compared += 1;
             }
-            other => panic!("the quickstart has a block of '{other}', which nobody checks"),
+            other => panic!("the page has a block of '{other}', which nobody checks"),
         }
     }
-    assert_eq!(first.starts, 2, "the quickstart starts workerd, kills it, and starts it again");
+    assert_eq!(first.starts, 2, "the page starts workerd, kills it, and starts it again");
     assert!(compared >= 6, "only {compared} outputs were compared");
     Ok(())
 }
@@ -74,9 +74,8 @@ fn check_first_terminal(text: &str) -> Result<()> {
 }
 
 fn ensure_port_is_free() -> Result<()> {
-    TcpListener::bind(ADDRESS).with_context(|| {
-        format!("the quickstart needs {ADDRESS}: end whatever listens there (`just dev`?)")
-    })?;
+    TcpListener::bind(ADDRESS)
+        .with_context(|| format!("this test needs {ADDRESS}: end whatever listens there (`just dev`?)"))?;
     Ok(())
 }
 
@@ -93,7 +92,7 @@ impl FirstTerminal {
         Ok(Self { folder, dev: None, starts: 0 })
     }
 
-    /// Runs it until it listens. One that ran before has to be dead already: the README kills it.
+    /// Runs it until it listens. One that ran before has to be dead already: the page kills it.
     async fn run_dev(&mut self) -> Result<()> {
         if let Some(mut dev) = self.dev.take() {
             let died = timeout(START_TIMEOUT, async {
@@ -104,7 +103,7 @@ impl FirstTerminal {
             });
             if died.await.is_err() {
                 self.dev = Some(dev);
-                bail!("the README's kill -9 has not killed workerd");
+                bail!("the page's kill -9 has not killed workerd");
             }
         }
         let log = File::options().create(true).append(true).open(self.log_path())?;
@@ -209,7 +208,7 @@ impl SecondTerminal {
     }
 }
 
-/// Compares what the README shows with what was printed: line by line, as JSON. Ids and times differ each
+/// Compares what the page shows with what was printed: line by line, as JSON. Ids and times differ each
 /// time; they only have to be there.
 fn compare(shown: &str, printed: &str) -> Result<()> {
     let read = |text: &str| -> Result<Vec<Value>> {
@@ -222,7 +221,7 @@ fn compare(shown: &str, printed: &str) -> Result<()> {
             .collect()
     };
     let (shown_values, printed_values) = (read(shown)?, read(printed)?);
-    ensure!(shown_values == printed_values, "the README shows:\n{shown}but this came:\n{printed}");
+    ensure!(shown_values == printed_values, "the page shows:\n{shown}but this came:\n{printed}");
     Ok(())
 }
 

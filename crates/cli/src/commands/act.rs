@@ -14,7 +14,7 @@ use crate::{
 /// What these commands take.
 #[derive(Debug, Args)]
 pub struct Act {
-    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
+    /// The run's id, or WORKFLOW/KEY with the idempotency key that started it.
     #[arg(value_name = "RUN")]
     run: RunName,
 }

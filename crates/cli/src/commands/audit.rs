@@ -17,7 +17,7 @@ use crate::{
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Audit {
-    /// How many lines at the most.
+    /// The maximum number of lines.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 }

@@ -42,13 +42,13 @@ const SYNC_PAUSE: Duration = Duration::from_secs(2);
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Deploy {
-    /// Build and check everything, and put nothing anywhere. Needs no account.
+    /// Build and check everything without deploying. Needs no account.
     #[arg(long)]
     dry_run: bool,
-    /// An environment of wrangler.toml, such as staging or production: a Worker of its own.
+    /// The environment in wrangler.toml to deploy, such as staging or production.
     #[arg(long, value_name = "NAME")]
     env: Option<String>,
-    /// What else wrangler shall be told.
+    /// Further arguments for wrangler.
     #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<String>,
 }
@@ -77,7 +77,7 @@ impl Deploy {
             if global.json {
                 anstream::println!("{}", json!({ "name": name, "dry_run": true }));
             } else {
-                anstream::println!("{name} can be deployed. Nothing was.");
+                anstream::println!("{name} can be deployed. Nothing was deployed.");
             }
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl Deploy {
         match key {
             Secrets::Made(key) => {
                 anstream::println!("{KEY_VARIABLE}={key}");
-                anstream::eprintln!("That is its new key. It is shown this once: keep it in a safe place.");
+                anstream::eprintln!("This is its new key. It is shown only once: store it in a safe place.");
             }
             Secrets::There => {}
             Secrets::Unknown => anstream::eprintln!(
@@ -231,7 +231,7 @@ fn tell(synced: Option<&Answer<Plan>>) {
     };
     let lines = changes::lines(&plan.value);
     if lines.is_empty() {
-        anstream::println!("What the app declares is the same as before.");
+        anstream::println!("The app declares the same as before.");
     }
     for line in lines {
         anstream::println!("{line}");

@@ -53,16 +53,16 @@ pub struct Dev {
     /// The port on 127.0.0.1.
     #[arg(long, default_value_t = 8787)]
     port: u16,
-    /// Build as for a deployment: slower to build, faster to run.
+    /// Build in release mode: slower to build, faster to run.
     #[arg(long)]
     release: bool,
-    /// Another folder whose changes lead to a build, such as that of a crate that the project depends on.
+    /// Another folder to watch, such as that of a local dependency.
     #[arg(long = "watch", value_name = "FOLDER")]
     folders: Vec<PathBuf>,
-    /// Do not build again when a file changes.
+    /// Do not rebuild when a file changes.
     #[arg(long)]
     once: bool,
-    /// What else worker-build shall be told.
+    /// Further arguments for worker-build.
     #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<String>,
 }
@@ -281,7 +281,7 @@ impl Session<'_> {
 enum Built {
     Well,
     Badly(Failure),
-    /// Somebody wants to stop.
+    /// The person wants to stop.
     Stopped,
 }
 

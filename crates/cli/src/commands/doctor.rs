@@ -20,7 +20,7 @@ use crate::{
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Only look at the deployment, not at the tools.
+    /// Check only the deployment, not the tools.
     #[arg(long)]
     remote: bool,
 }
@@ -116,7 +116,8 @@ fn machine() -> Vec<Check> {
             }
         }
         Err(_) if !here.ancestors().any(|folder| folder.join("wrangler.toml").is_file()) => {
-            let failure = Failure::local("this folder is none").next("`stepwell new NAME` makes one.");
+            let failure =
+                Failure::local("this folder has no project").next("`stepwell new NAME` creates one.");
             Check::of("project", State::Note, failure)
         }
         Err(failure) => Check::bad("project", &failure.what, failure.next.clone().unwrap_or_default()),
@@ -224,10 +225,10 @@ fn configuration(global: &Global) -> Vec<Check> {
                     format!("refused; it comes from {key_source}"),
                     "Set STEPWELL_KEY, or `key` in a profile, to the key of this deployment.",
                 ),
-                401 => Check::bad("key", "there is none", "Set STEPWELL_KEY, or `key` in a profile."),
+                401 => Check::bad("key", "it is missing", "Set STEPWELL_KEY, or `key` in a profile."),
                 _ if text.contains("\"misconfigured\"") => Check::bad(
                     "key",
-                    "the deployment refuses everybody: its settings make no sense, or its key is missing or too short",
+                    "the deployment refuses every request: its settings are invalid, or its key is missing or too short",
                     "openssl rand -hex 32 | npx wrangler secret put STEPWELL_KEY   (see docs/errors/misconfigured.md)",
                 ),
                 other => Check::bad("key", format!("the answer is {other}"), "Look into the Worker's log."),

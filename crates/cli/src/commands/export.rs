@@ -19,10 +19,10 @@ use crate::{
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
+    /// The run's id, or WORKFLOW/KEY with the idempotency key that started it.
     #[arg(value_name = "RUN")]
     run: RunName,
-    /// The file; the run's id with .json if left out. - is standard output.
+    /// The output file; the default is the run's id with .json, and - is standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }

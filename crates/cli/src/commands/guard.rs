@@ -20,7 +20,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Does it. Only Linux has what it takes; nobody calls it elsewhere.
+    /// Does it. Only Linux can do it, and it is called only there.
     #[cfg(target_os = "linux")]
     pub fn run(self) -> Result {
         use std::os::unix::process::CommandExt as _;

@@ -16,11 +16,11 @@ use crate::{
 /// What can be done with issuers.
 #[derive(Debug, Subcommand)]
 pub enum Issuers {
-    /// List those whose tokens are taken.
+    /// List the issuers whose tokens are accepted.
     List,
-    /// Take tokens of an issuer; what was said of it before is replaced.
+    /// Add or replace an issuer whose tokens are accepted.
     Set(Set),
-    /// Take no more tokens of an issuer, within a second.
+    /// Remove an issuer. Its tokens are refused within a second.
     Remove(Remove),
 }
 
@@ -36,22 +36,22 @@ pub struct Set {
     /// Where its public keys are.
     #[arg(long, value_name = "URL")]
     jwks_url: String,
-    /// The namespace that its tokens are good for.
+    /// The namespace of its tokens.
     #[arg(long, value_name = "NAME", required_unless_present = "namespace_claim")]
     namespace: Option<String>,
     /// The claim of a token that names the namespace.
     #[arg(long, value_name = "CLAIM", conflicts_with = "namespace")]
     namespace_claim: Option<String>,
-    /// A namespace that the claim may name: `acme`, `team-*`, or `*` for all. May be said more than once.
+    /// A namespace that the claim may name: `acme`, `team-*`, or `*` for all. Repeatable.
     #[arg(long = "allow-namespace", value_name = "NAME", requires = "namespace_claim")]
     allowed_namespaces: Vec<String>,
-    /// What a token allows that says nothing about it: as for keys. May be said more than once.
+    /// A scope of tokens without a scopes claim, as for keys. Repeatable.
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<Permission>,
     /// The claim of a token that lists scopes.
     #[arg(long, value_name = "CLAIM")]
     scopes_claim: Option<String>,
-    /// The most that a token may allow, whatever it claims. May be said more than once.
+    /// The most that a token can grant, whichever scopes it claims. Repeatable.
     #[arg(long = "max-scope", value_name = "SCOPE")]
     scopes_max: Vec<Permission>,
 }
@@ -76,7 +76,7 @@ impl Issuers {
                     return Ok(());
                 }
                 if answer.value.issuers.is_empty() {
-                    anstream::eprintln!("Nobody's tokens are taken.");
+                    anstream::eprintln!("There are no issuers.");
                 }
                 answer.value.issuers.iter().for_each(show);
             }
@@ -97,7 +97,7 @@ impl Issuers {
                 if global.json {
                     anstream::println!("{}", json!({ "removed": issuer }));
                 } else {
-                    anstream::println!("Tokens of {} are taken no more.", words::plain(&issuer));
+                    anstream::println!("Tokens of {} are no longer accepted.", words::plain(&issuer));
                 }
             }
         }
@@ -126,14 +126,14 @@ fn show(one: &Issuer) {
         NamespaceOf::Fixed(name) => field("namespace", name),
         NamespaceOf::Claim(claim) => {
             let among = one.namespaces.join(", ");
-            field("namespace", &format!("as the claim '{claim}' says, among {among}"));
+            field("namespace", &format!("from the claim '{claim}', one of {among}"));
         }
     }
     let fixed = if one.scopes.is_empty() { "none".to_owned() } else { scopes(&one.scopes) };
     match &one.scopes_claim {
         Some(claim) => {
             let most = scopes(&one.scopes_max);
-            field("scopes", &format!("as the claim '{claim}' says, at most {most}; {fixed} without it"));
+            field("scopes", &format!("from the claim '{claim}', at most {most}; {fixed} without it"));
         }
         None => field("scopes", &fixed),
     }

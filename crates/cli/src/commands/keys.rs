@@ -19,36 +19,37 @@ use crate::{
 };
 
 /// What to do if nobody knows whether a key was made.
-const DOUBT: &str = "It may have been done: look with `stepwell keys list`, and revoke what nobody has seen.";
+const DOUBT: &str =
+    "It may have succeeded. Check with `stepwell keys list`, and revoke keys that you have not received.";
 
 /// What can be done with keys.
 #[derive(Debug, Subcommand)]
 pub enum Keys {
     /// List the keys, newest first.
     List,
-    /// Make a key, and show it for the only time.
+    /// Create a key. It is shown only once.
     Create(Create),
-    /// Put a new key in the place of an old one, which stays good for a while.
+    /// Replace a key. The old key stays active for the overlap.
     Rotate(Rotate),
-    /// Let a key be good no more, within a second.
+    /// Revoke a key, within a second.
     Revoke(Revoke),
 }
 
 /// What making a key takes.
 #[derive(Debug, Args)]
 pub struct Create {
-    /// What people call it.
+    /// A name for people.
     name: String,
-    /// What it may do: read, write, admin, or for one workflow read:NAME, write:NAME. May be said more than once.
+    /// A scope: read, write or admin, or read:NAME or write:NAME for one workflow. Repeatable.
     #[arg(long = "scope", value_name = "SCOPE", required = true)]
     scopes: Vec<Permission>,
-    /// When it stops being good: 2026-11-15, 2026-11-15T08:00:00Z, or how long from now, such as 12h or 30d.
+    /// When it expires: 2026-11-15, 2026-11-15T08:00:00Z, or a time from now such as 12h or 30d.
     #[arg(long, value_name = "TIME", value_parser = words::parse_end)]
     expires: Option<Timestamp>,
-    /// What stands in its text, for people; it means nothing else.
+    /// A label in the key's text, for people.
     #[arg(long, value_name = "KIND", default_value = "live")]
     environment: Environment,
-    /// In this namespace, with the deployment's own key.
+    /// The namespace to create it in. Needs the deployment's own key.
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
     #[command(flatten)]
@@ -68,7 +69,7 @@ pub struct Rotate {
     /// The key's id.
     #[arg(value_name = "KEY-ID", value_parser = id)]
     id: String,
-    /// For how long the old one stays good, such as 1h; a day, if left out, and at most 30 days. 0s is not at all.
+    /// How long the old key stays active, such as 1h; the default is a day, the maximum 30 days, and 0s revokes it.
     #[arg(long, value_name = "TIME", value_parser = words::parse_length)]
     overlap: Option<u64>,
     #[command(flatten)]
@@ -86,7 +87,7 @@ pub struct Revoke {
 /// How much is said about something secret.
 #[derive(Debug, Args)]
 pub struct Quietly {
-    /// Say nothing about it.
+    /// Print only the secret.
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -110,7 +111,7 @@ fn list(global: &Global) -> Result {
         return Ok(());
     }
     if answer.value.keys.is_empty() {
-        anstream::eprintln!("There are no keys besides the deployment's own.");
+        anstream::eprintln!("There are no keys except the deployment's own.");
         anstream::eprintln!("next: stepwell keys create NAME --scope read");
     }
     let now = words::now();
@@ -121,7 +122,7 @@ fn list(global: &Global) -> Result {
 
 fn row(key: &KeyView, now: Timestamp) -> Vec<String> {
     let (style, status) = match key.status {
-        KeyStatus::Good => (AnsiColor::Green.on_default(), "good"),
+        KeyStatus::Active => (AnsiColor::Green.on_default(), "active"),
         KeyStatus::Expired => (Style::new().dimmed(), "expired"),
         KeyStatus::Revoked => (AnsiColor::Red.on_default(), "revoked"),
     };
@@ -130,12 +131,12 @@ fn row(key: &KeyView, now: Timestamp) -> Vec<String> {
     let ago = |at| words::distance(at, now);
     match (key.status, key.revoked_at, key.expires_at) {
         (KeyStatus::Revoked, Some(at), _) => notes.push(format!("revoked {}", ago(at))),
-        (KeyStatus::Good, _, Some(at)) => notes.push(format!("expires {}", ago(at))),
+        (KeyStatus::Active, _, Some(at)) => notes.push(format!("expires {}", ago(at))),
         (KeyStatus::Expired, _, Some(at)) => notes.push(format!("expired {}", ago(at))),
-        (KeyStatus::Good | KeyStatus::Expired | KeyStatus::Revoked, ..) => {}
+        (KeyStatus::Active | KeyStatus::Expired | KeyStatus::Revoked, ..) => {}
     }
     if let Some(next) = &key.replaced_by {
-        notes.push(format!("{} has taken its place", words::plain(next)));
+        notes.push(format!("{} replaces it", words::plain(next)));
     }
     if key.environment != "live" {
         notes.push(format!("for {}", words::plain(&key.environment)));
@@ -174,15 +175,12 @@ impl Rotate {
         let body = serde_json::to_string(&rotation).expect("it holds only what JSON can say");
         let ask = Ask { body: Some(body), doubt: Some(DOUBT), ..Ask::default() };
         let sent = global.client()?.post(&["keys", &self.id, "rotate"], &ask);
-        let next = "`stepwell keys list` says which one has taken its place.";
+        let next = "`stepwell keys list` shows its replacement.";
         let answer = sent.map_err(|failure| failure.next_about("wrong_status", next))?;
         self.quietly.show_key(global, &answer);
         if !self.quietly.quiet && !global.json {
             let overlap = self.overlap.map_or_else(|| "a day".to_owned(), words::length);
-            anstream::eprintln!(
-                "{} stays good beside it for {overlap}, or less if its own time is over.",
-                self.id
-            );
+            anstream::eprintln!("{} stays active for {overlap}, or until it expires.", self.id);
         }
         Ok(())
     }
@@ -229,7 +227,7 @@ impl Quietly {
         if !global.json {
             anstream::eprintln!("{about}");
         }
-        anstream::eprintln!("It is shown this once, and stored nowhere: keep it where nobody else looks.");
+        anstream::eprintln!("It is shown only once and not stored: keep it in a safe place.");
     }
 }
 
@@ -252,7 +250,7 @@ fn id(text: &str) -> std::result::Result<String, String> {
 
 /// Refuses a command that would change nothing.
 pub fn nothing_to_set() -> Failure {
-    Failure::usage("there is nothing to set").next("--help says what can be set.")
+    Failure::usage("there is nothing to set").next("--help lists the settings.")
 }
 
 #[cfg(test)]

@@ -27,22 +27,22 @@ pub struct List {
     /// Only runs of this workflow.
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
-    /// Only runs of this status.
+    /// Only runs with this status.
     #[arg(long, value_parser = status_parser())]
     status: Option<Status>,
     /// Only runs with this tag.
     #[arg(long)]
     tag: Option<String>,
-    /// Only runs with this attribute, such as customer:acme. Several have to fit all.
+    /// Only runs with this attribute, such as customer:acme. Repeat it to narrow the list.
     #[arg(long = "attribute", value_name = "NAME:VALUE", value_parser = attribute)]
     attributes: Vec<String>,
-    /// Only runs that were started since: 2026-11-15, 2026-11-15T08:00:00Z, or how long ago, such as 90m or 2d.
+    /// Only runs started since: 2026-11-15, 2026-11-15T08:00:00Z, or an age such as 90m or 2d.
     #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     since: Option<Timestamp>,
-    /// Only runs that were started before.
+    /// Only runs started before.
     #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     until: Option<Timestamp>,
-    /// How many at the most.
+    /// The maximum number of runs.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 }

@@ -20,19 +20,19 @@ use crate::{
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Logs {
-    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
+    /// The run's id, or WORKFLOW/KEY with the idempotency key that started it.
     #[arg(value_name = "RUN")]
     run: RunName,
-    /// Go on with what it logs from now on, until it ends.
+    /// Follow new lines until the run ends.
     #[arg(long, short)]
     follow: bool,
-    /// Only lines that matter at least as much.
+    /// Only lines of this level or a higher one.
     #[arg(long, default_value = "debug")]
     level: Level,
-    /// What it has published with `ctx.publish`, too.
+    /// Also print chunks published with `ctx.publish`.
     #[arg(long)]
     chunks: bool,
-    /// Go on after this event: the `id` of one that --json wrote.
+    /// Continue after this event: an `id` from the output of --json.
     #[arg(long, value_name = "ID")]
     cursor: Option<String>,
 }
@@ -105,7 +105,7 @@ impl Logs {
     fn tell_none(&self, event: &Event) {
         let has_ended = event.data.decode().is_ok_and(|run: RunView| run.status.is_terminal());
         let after = if self.cursor.is_some() { " after that" } else { "" };
-        let what = if self.level == Level::Debug { "nothing" } else { "nothing of that level" };
+        let what = if self.level == Level::Debug { "nothing" } else { "nothing at that level" };
         if has_ended {
             anstream::eprintln!("It has logged {what}{after}.");
         } else {

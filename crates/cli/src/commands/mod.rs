@@ -34,15 +34,15 @@ use crate::{Global, failure::Result};
 /// What can be asked for.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a project that builds and runs as it is.
+    /// Create a project that builds and runs as it is.
     New(new::New),
-    /// Build a project, serve it on this machine, and build it again whenever a file changes.
+    /// Build a project, serve it on this machine, and rebuild it when a file changes.
     Dev(dev::Dev),
-    /// Put a project on Cloudflare.
+    /// Deploy a project to Cloudflare.
     Deploy(deploy::Deploy),
     /// Show what a deploy of this folder would change, and which live runs would diverge.
     Plan(plan::Plan),
-    /// Look at tools, configuration and deployment, and say how to mend what is wrong.
+    /// Check tools, configuration and deployment, and print how to fix each problem.
     Doctor(doctor::Doctor),
     /// Start a run.
     Start(start::Start),
@@ -54,34 +54,34 @@ pub enum Command {
     Watch(watch::Watch),
     /// Show what a run has logged.
     Logs(logs::Logs),
-    /// Say why a run is where it is.
+    /// Explain what a run is waiting for, or why it failed.
     Why(why::Why),
-    /// Send a run a signal.
+    /// Send a signal to a run.
     Signal(signal::Signal),
-    /// Stop a run for a while.
+    /// Pause a run.
     Pause(act::Act),
-    /// Let a paused run go on.
+    /// Resume a paused run.
     Resume(act::Act),
     /// Cancel a run.
     Cancel(act::Act),
-    /// Let a failed run go on from the step that failed.
+    /// Continue a failed run from the step that failed.
     Retry(act::Act),
-    /// Take a run back to before a step, and let it go on from there.
+    /// Continue a run from an earlier step, or start it over.
     Restart(restart::Restart),
-    /// Write a run's journal, with its input and workflow, as one JSON file.
+    /// Export a run's journal, input and workflow to a JSON file.
     Export(export::Export),
-    /// Replay an exported journal on the code of this folder: does it still do the same?
+    /// Replay an exported run on the code in this folder, and report where it differs.
     Replay(replay::Replay),
     /// List the app's workflows; pause and resume them.
     #[command(subcommand)]
     Workflows(workflows::Workflows),
-    /// Make, list, rotate and revoke the keys of a namespace.
+    /// Create, list, rotate and revoke the keys of a namespace.
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Make and list namespaces, and set what each may use.
+    /// Create and list namespaces, and set their limits.
     #[command(subcommand)]
     Namespaces(namespaces::Namespaces),
-    /// Show and set what holds for the runs of a namespace.
+    /// Show and change the settings for the runs of a namespace.
     #[command(subcommand)]
     Settings(settings::Settings),
     /// Sign in and out; list and end sessions.
@@ -89,14 +89,14 @@ pub enum Command {
     Session(session::Session),
     /// Show who did what to keys, settings and sessions, newest first.
     Audit(audit::Audit),
-    /// Show messages between runs that have not arrived, and send them again.
+    /// List messages between runs that have not arrived, and send them again.
     Outbox(outbox::Outbox),
-    /// Say whose JSON Web Tokens are taken like keys.
+    /// Manage the issuers whose JSON Web Tokens are accepted as keys.
     #[command(subcommand)]
     Issuers(issuers::Issuers),
-    /// Write the completions of a shell.
+    /// Print shell completions.
     Completions(completions::Completions),
-    /// Become another program that ends with its parent.
+    /// Run a program that ends with its parent.
     #[command(hide = true)]
     Guard(guard::Guard),
 }

@@ -17,13 +17,13 @@ use crate::{
 /// What can be done with namespaces.
 #[derive(Debug, Subcommand)]
 pub enum Namespaces {
-    /// List them by name.
+    /// List the namespaces by name.
     List,
-    /// Make a namespace, and show its first key for the only time.
+    /// Create a namespace. Its first key is shown only once.
     Create(Create),
-    /// Show what is set in a namespace, and its limits.
+    /// Show the settings and limits of a namespace.
     Show(Show),
-    /// Set what a namespace may use; what is not named stays as it is.
+    /// Set limits of a namespace. Limits that you do not name stay as they are.
     Set(Set),
 }
 
@@ -41,7 +41,7 @@ pub struct Create {
 /// What showing a namespace takes.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// Its name; that of the key, if left out.
+    /// Its name; the default is the key's namespace.
     name: Option<String>,
 }
 
@@ -57,16 +57,16 @@ pub struct Set {
 /// Limits, as far as they are named.
 #[derive(Clone, Copy, Debug, Args)]
 struct Named {
-    /// Requests a second, with bursts of two seconds; none is no limit.
+    /// Requests per second, with bursts of two seconds; none removes the limit.
     #[arg(long, value_name = "N")]
     requests_per_second: Option<Maybe<u32>>,
-    /// Bytes of inputs and signals a second, with bursts of two seconds; none is no limit.
+    /// Bytes of inputs and signals per second, with bursts of two seconds; none removes the limit.
     #[arg(long, value_name = "N")]
     payload_bytes_per_second: Option<Maybe<u32>>,
-    /// Runs that have not ended; none is no limit.
+    /// Runs that have not ended; none removes the limit.
     #[arg(long, value_name = "N")]
     live_runs: Option<Maybe<u32>>,
-    /// The largest input or signal, in bytes, whatever the namespace sets; none is no limit.
+    /// The largest input or signal in bytes, regardless of the namespace's settings; none removes the limit.
     #[arg(long, value_name = "N")]
     payload_bytes_max: Option<Maybe<u32>>,
 }
@@ -110,7 +110,7 @@ fn list(global: &Global) -> Result {
         return Ok(());
     }
     if answer.value.namespaces.is_empty() {
-        anstream::eprintln!("There is none besides 'default', which is always there.");
+        anstream::eprintln!("There are no namespaces except 'default'.");
         anstream::eprintln!("next: stepwell namespaces create NAME");
     }
     let row = |one: &stepwell_protocol::access::NamespaceView| {
@@ -126,14 +126,14 @@ impl Create {
         let new = NewNamespace { name: self.name, limits: self.limits.over(Limits::default()) };
         let body = serde_json::to_string(&new).expect("it holds only what JSON can say");
         let doubt = Some(
-            "It may be there: look with `stepwell namespaces list`. \
-             `stepwell keys create admin --scope admin --namespace NAME` makes another key of it.",
+            "It may have been created: check with `stepwell namespaces list`. \
+             `stepwell keys create admin --scope admin --namespace NAME` creates another key for it.",
         );
         let ask = Ask { body: Some(body), doubt, ..Ask::default() };
         let answer: Answer<CreatedNamespace> = global.client()?.post(&["namespaces"], &ask)?;
         let CreatedNamespace { view, admin } = &answer.value;
         let about = format!(
-            "{} is there. This is its first key, {} ({}), which may do everything in it.",
+            "{} is created. This is its first key, {} ({}), with the scope admin.",
             words::plain(&view.name),
             words::plain(&admin.view.id),
             words::plain(&admin.view.name)

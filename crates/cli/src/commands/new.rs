@@ -45,13 +45,13 @@ const TAKEN: &[&str] = &["stepwell", "stepwell-engine", "test", "core", "std", "
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct New {
-    /// The project's name, or the folder to make it in.
+    /// The project's name, or the folder to create it in.
     #[arg(value_name = "NAME")]
     path: PathBuf,
-    /// A checkout of Stepwell to build with, instead of the one on the net.
+    /// A checkout of Stepwell to build with, instead of the published release.
     #[arg(long, value_name = "FOLDER")]
     stepwell: Option<PathBuf>,
-    /// Make engine and app two Workers: a deploy of your code leaves the engine alone.
+    /// Create engine and app as two Workers, so that deploying your code does not restart the engine.
     #[arg(long)]
     two_workers: bool,
 }
@@ -118,7 +118,7 @@ fn source(checkout: Option<&Path>) -> Result<Source> {
         return Ok(Source { common, sdk: "", engine: "" });
     };
     if !checkout.join("crates/stepwell/Cargo.toml").is_file() {
-        let what = format!("{} is no checkout of Stepwell: it has no crates/stepwell", checkout.display());
+        let what = format!("{} is not a checkout of Stepwell: it has no crates/stepwell", checkout.display());
         return Err(Failure::usage(what));
     }
     let checkout = fs::canonicalize(checkout)

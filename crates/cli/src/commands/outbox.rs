@@ -19,25 +19,25 @@ const PAGE_MAX: usize = 200;
 pub struct Outbox {
     #[command(subcommand)]
     command: Option<Deliver>,
-    /// Only messages that nobody sends any more.
+    /// Only messages that are no longer sent.
     #[arg(long)]
     dead: bool,
-    /// How many letters at the most.
+    /// The most letters to list.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 }
 
 #[derive(Debug, Subcommand)]
 enum Deliver {
-    /// Send a letter again, also a dead one.
+    /// Send a letter again, including a dead one.
     Redeliver(Which),
-    /// Delete a dead letter. Whoever waits for what it says is not told.
+    /// Delete a dead letter. Runs that wait for its messages are not told.
     Discard(Which),
 }
 
 #[derive(Debug, Args)]
 struct Which {
-    /// The letter, as `stepwell outbox` shows it.
+    /// The letter, as printed by `stepwell outbox`.
     #[arg(value_name = "LETTER", required_unless_present = "all")]
     letter: Option<String>,
     /// Every dead letter.

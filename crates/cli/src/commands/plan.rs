@@ -29,12 +29,12 @@ const PAGE: usize = 200;
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// The project, if it is not the one of this folder.
+    /// The project, if it is not in this folder.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     project: PathBuf,
     #[command(flatten)]
     features: Features,
-    /// Replay at most so many live runs. If there are more, a random sample of them is replayed.
+    /// The maximum number of live runs to replay. If there are more, replay a random sample.
     #[arg(long, value_name = "RUNS", default_value_t = 1_000)]
     sample: usize,
 }
@@ -87,7 +87,7 @@ impl Plan {
 /// The runs that have not ended.
 #[derive(Default)]
 struct Live {
-    /// How many there are.
+    /// The total.
     count: usize,
     /// Those that are replayed, by the random part of their ids: so the first ones are a random sample.
     sample: BTreeMap<(String, String), RunView>,
@@ -194,6 +194,6 @@ fn tell(plan: &stepwell_protocol::manifest::Plan, told: &Told<'_>) {
         anstream::println!("    {red}+ code:   {red:#} {}", words::plain(&difference.actual));
     }
     anstream::eprintln!(
-        "next: keep the old way for runs under way with `ctx.patched`, see docs/workflows.md"
+        "next: keep the old path for runs in progress with `ctx.patched`, see docs/workflows.md"
     );
 }

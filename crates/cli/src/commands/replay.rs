@@ -19,9 +19,9 @@ use crate::{
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Replay {
-    /// What `stepwell export` has written.
+    /// A file written by `stepwell export`.
     file: PathBuf,
-    /// The project, if it is not the one of this folder.
+    /// The project, if it is not in this folder.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     project: PathBuf,
     #[command(flatten)]
@@ -86,6 +86,6 @@ fn tell(export: &Export, report: &ReplayReport) {
     anstream::println!("{green}- journal:{green:#} {}", words::plain(&difference.expected));
     anstream::println!("{red}+ code:   {red:#} {}", words::plain(&difference.actual));
     anstream::eprintln!(
-        "next: keep the old way for runs under way with `ctx.patched`, see docs/workflows.md"
+        "next: keep the old path for runs in progress with `ctx.patched`, see docs/workflows.md"
     );
 }

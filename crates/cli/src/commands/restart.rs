@@ -9,16 +9,16 @@ use crate::{Global, client::Ask, failure::Result, naming::RunName};
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Restart {
-    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
+    /// The run's id, or WORKFLOW/KEY with the idempotency key that started it.
     #[arg(value_name = "RUN")]
     run: RunName,
-    /// The step to go back to; without it, to the beginning.
+    /// The step to continue from. Without it, the run starts over.
     #[arg(long, value_name = "STEP")]
     from: Option<String>,
-    /// Which one of the steps of that name, from 1.
+    /// Which occurrence of that step, from 1.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "from", value_parser = clap::value_parser!(u32).range(1..))]
     occurrence: u32,
-    /// The signal to go back to and to leave out, by its position in the history.
+    /// The signal to drop, by its position in the history.
     #[arg(long, value_name = "POSITION", conflicts_with = "from", value_parser = clap::value_parser!(u32).range(1..))]
     without_signal: Option<u32>,
 }

@@ -15,20 +15,21 @@ use crate::{
 /// What can be done with sessions.
 #[derive(Debug, Subcommand)]
 pub enum Session {
-    /// Sign in with a key: gives a token with the key's scopes, which ends after twelve hours without a request.
+    /// Sign in with a key, and print a session token with the key's scopes. It ends after twelve hours without a
+    /// request.
     Open(Open),
-    /// Show who is signed in with the token that is sent.
+    /// Show the current session.
     Show,
-    /// List the sessions of the namespace. Takes a key that may administer it.
+    /// List the sessions of the namespace. Needs the scope admin.
     List,
-    /// Sign out, or end the session of somebody else.
+    /// Sign out, or end another session.
     End(End),
 }
 
 /// Which session to end.
 #[derive(Debug, Args)]
 pub struct End {
-    /// The id of a session of the namespace; the one that you are signed in with, if you leave it out.
+    /// The id of a session of the namespace; the default is your own.
     #[arg(value_name = "ID")]
     id: Option<String>,
 }
@@ -80,7 +81,7 @@ impl Session {
                     Some(id) => (vec!["sessions", id], format!("Session {} has ended.", words::plain(id))),
                     None => (vec!["session"], "Signed out.".to_owned()),
                 };
-                let next = "`stepwell session list` shows the sessions that there are.";
+                let next = "`stepwell session list` lists the sessions.";
                 let sent = client.delete(&path, &Ask::default());
                 let _: Answer<IgnoredAny> =
                     sent.map_err(|failure| failure.next_about("key_not_found", next))?;

@@ -19,27 +19,27 @@ pub const DOUBT: &str = "It may have been set: do it again, that does no harm.";
 /// What can be done with settings.
 #[derive(Debug, Subcommand)]
 pub enum Settings {
-    /// Show all that is set, and the limits of the namespace.
+    /// Show the settings and limits of the namespace.
     Show,
-    /// Set something for all runs, or for those of one workflow; what is not named stays as it is.
+    /// Change settings for all runs, or for those of one workflow. Settings that you do not name stay as they are.
     Set(Change),
-    /// Let a workflow have no settings of its own any more.
+    /// Remove the settings of a workflow.
     Remove(Remove),
 }
 
 /// What a change takes.
 #[derive(Debug, Args)]
 pub struct Change {
-    /// Only for runs of this workflow. It counts before what the workflow's code says.
+    /// Only for runs of this workflow. Takes precedence over the workflow's code.
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
-    /// How long a run may take, such as 90s or 2d; none takes that back.
+    /// How long a run may take, such as 90s or 2d; none removes the setting.
     #[arg(long, value_name = "TIME")]
     timeout: Option<Maybe<Length>>,
-    /// How long a run is kept after its end, such as 30d; 0s is for ever, none takes that back.
+    /// How long a run is kept after its end, such as 30d; 0s keeps it forever, none removes the setting.
     #[arg(long, value_name = "TIME")]
     retention: Option<Maybe<Length>>,
-    /// The largest input or signal, in bytes; none takes that back.
+    /// The largest input or signal in bytes; none removes the setting.
     #[arg(long, value_name = "N")]
     payload_bytes_max: Option<Maybe<u32>>,
 }
@@ -134,7 +134,7 @@ impl Change {
     }
 }
 
-/// Shows what is set in a namespace, and its limits.
+/// Shows the settings and limits of a namespace.
 pub fn show(global: &Global, answer: &Answer<Set>) {
     if global.json {
         anstream::println!("{}", answer.text);
@@ -160,7 +160,7 @@ pub fn show(global: &Global, answer: &Answer<Set>) {
 fn show_runs(whose: &str, settings: &RunSettings) {
     let RunSettings { timeout_ms, retention_ms, payload_bytes_max } = *settings;
     let or = |text: Option<String>| text.unwrap_or_else(|| "not set".to_owned());
-    let kept = |ms| if ms == 0 { "for ever".to_owned() } else { words::length(ms) };
+    let kept = |ms| if ms == 0 { "forever".to_owned() } else { words::length(ms) };
     let line = |name: &str, value: String| vec![format!("  {name}"), value];
     anstream::println!("{whose}");
     table::print(&[

@@ -24,7 +24,7 @@ const SHOWN_MAX: usize = 300;
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
+    /// The run's id, or WORKFLOW/KEY with the idempotency key that started it.
     #[arg(value_name = "RUN")]
     run: RunName,
 }

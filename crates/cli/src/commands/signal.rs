@@ -15,14 +15,14 @@ use crate::{
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Signal {
-    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
+    /// The run's id, or WORKFLOW/KEY with the idempotency key that started it.
     #[arg(value_name = "RUN")]
     run: RunName,
     /// The signal's name.
     name: String,
     #[command(flatten)]
     value: Json,
-    /// The signal's id: the same one again has no effect.
+    /// The signal's id. A repeated id has no effect.
     #[arg(long, value_name = "ID")]
     idempotency_key: Option<String>,
 }
@@ -36,9 +36,9 @@ impl Signal {
         if global.json {
             anstream::println!("{}", answer.text);
         } else if answer.value.duplicate {
-            anstream::println!("It was sent before; nothing changed.");
+            anstream::println!("It was already sent; nothing changed.");
         } else {
-            anstream::println!("Sent. `stepwell watch {}` shows what comes of it.", self.run);
+            anstream::println!("Sent. `stepwell watch {}` shows the result.", self.run);
             if let Some(warning) = &answer.value.warning {
                 anstream::eprintln!("warning: {}", words::plain(warning));
             }

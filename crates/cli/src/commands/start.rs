@@ -24,7 +24,7 @@ pub struct Start {
     /// A tag to find the run by; up to eight.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// The same key with the same workflow and input gives the same run again.
+    /// The same key with the same workflow and input returns the same run.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Start the run even if the input does not fit the workflow's schema.
@@ -41,13 +41,13 @@ pub struct Start {
 /// A JSON value on the command line, or from a file.
 #[derive(Debug, Args)]
 pub struct Json {
-    /// The input, as JSON: '"Ada"', 42, '{"order":7}'; nothing is null.
+    /// The input as JSON: '"Ada"', 42, '{"order":7}'. The default is null.
     #[arg(value_name = "JSON", conflicts_with_all = ["text", "file"])]
     value: Option<String>,
-    /// The input as a text, for what would be a JSON string.
+    /// The input as text, sent as a JSON string.
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     text: Option<String>,
-    /// A file that has the input as JSON; - is standard input.
+    /// A file with the input as JSON; - is standard input.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ impl Json {
         match serde_json::from_str::<IgnoredAny>(&text) {
             Ok(_) => Ok(Some(text)),
             Err(error) => Err(Failure::usage(format!("{from} is not JSON: {error}"))
-                .next("A text needs quotes that the shell leaves in place, '\"Ada\"', or --text Ada.")),
+                .next("Text needs quotes that the shell preserves, '\"Ada\"', or --text Ada.")),
         }
     }
 }

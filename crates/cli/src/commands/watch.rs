@@ -32,16 +32,16 @@ pub struct Watch {
     /// change of a status, until Ctrl-C.
     #[arg(value_name = "RUN")]
     id: Option<RunName>,
-    /// Go on after this event: the `id` of one that --json wrote.
+    /// Continue after this event: an `id` from the output of --json.
     #[arg(long, value_name = "ID")]
     cursor: Option<String>,
-    /// Of all runs: first show those that there are, as they stand.
+    /// Without RUN: show existing runs first.
     #[arg(long, conflicts_with_all = ["id", "cursor"])]
     all: bool,
-    /// Of all runs: only those of this workflow.
+    /// Without RUN: only runs of this workflow.
     #[arg(long, value_name = "NAME", conflicts_with = "id")]
     workflow: Option<String>,
-    /// Of all runs: only changes to this status.
+    /// Without RUN: only changes to this status.
     #[arg(long, conflicts_with = "id", value_parser = list::status_parser())]
     status: Option<Status>,
 }
@@ -141,7 +141,7 @@ pub fn next(feed: &mut Feed<'_>, spinner: &Spinner, again: &str) -> Result<News>
     })?;
     match &news {
         News::Broken(why) => spinner.note(&format!("The stream broke ({why}); coming back.")),
-        News::Back => spinner.note("It is back, and goes on where it was."),
+        News::Back => spinner.note("Reconnected."),
         News::Event(_) | News::Quiet => {}
     }
     Ok(news)
@@ -170,7 +170,7 @@ struct Shown {
     status: Option<Status>,
     why: Option<Why>,
     progress: Option<Progress>,
-    /// What was last said of it where nobody sees a bar.
+    /// What was last printed where there is no bar.
     said: String,
 }
 
@@ -261,7 +261,7 @@ fn tell_end(run: &RunView) -> Result {
     }
     if let Some(problem) = &run.problem {
         anstream::println!("{}", words::plain(&problem.detail));
-        anstream::eprintln!("next: mend it, then stepwell resume {}", run.id);
+        anstream::eprintln!("next: fix it, then stepwell resume {}", run.id);
     }
     end(run)
 }

@@ -8,7 +8,7 @@ use crate::{Global, failure::Result, naming::RunName, words};
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Why {
-    /// The run: its id, or WORKFLOW/KEY by the idempotency key that it was started with.
+    /// The run's id, or WORKFLOW/KEY with the idempotency key that started it.
     #[arg(value_name = "RUN")]
     run: RunName,
 }
@@ -30,7 +30,7 @@ impl Why {
         {
             let code = error.code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
             anstream::println!("  error: {}{code}", words::plain(&error.message));
-            anstream::println!("  go on from the failed step: stepwell retry {id}");
+            anstream::println!("  continue from the failed step: stepwell retry {id}");
         }
         for waits_for in &why.waits_for {
             let until = waits_for.until.map(|until| {

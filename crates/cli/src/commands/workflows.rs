@@ -16,13 +16,13 @@ use crate::{
 /// What can be done with workflows.
 #[derive(Debug, Subcommand)]
 pub enum Workflows {
-    /// List them by name, those that have left the code for 30 days too.
+    /// List the workflows by name. Removed ones are listed for 30 days.
     List,
-    /// Show a workflow: what the code declares, what was changed, and what holds.
+    /// Show a workflow: what the code declares, what was changed, and what is in effect.
     Show(Named),
-    /// Refuse starts of a workflow. Runs that were started before go on, and no deploy resumes it.
+    /// Refuse to start runs of a workflow. Existing runs continue, and a deploy does not resume it.
     Pause(Named),
-    /// Let runs of a paused workflow be started again.
+    /// Accept starts of a paused workflow again.
     Resume(Named),
 }
 
@@ -79,10 +79,10 @@ fn show(global: &Global, name: &str) -> Result {
     let length = |ms: Option<u64>, without: &str| ms.map_or_else(|| without.to_owned(), words::length);
     let terms = |timeout: Option<u64>, retention: Option<u64>| {
         let retention = match retention {
-            Some(0) => "for ever".to_owned(),
+            Some(0) => "forever".to_owned(),
             other => length(other, "as the deployment says"),
         };
-        format!("time-out {}, kept {retention}", length(timeout, "none"))
+        format!("timeout {}, kept {retention}", length(timeout, "none"))
     };
     let mut rows = vec![
         vec![words::plain(&view.declared.name), state(&view)],
@@ -111,9 +111,7 @@ fn act(global: &Global, name: &str, verb: &str) -> Result {
     match answer.value.paused {
         Some(paused) => {
             anstream::println!("{name} is paused since {}", words::date(paused.at));
-            anstream::eprintln!(
-                "Runs that were started before go on. next: stepwell workflows resume {name}"
-            );
+            anstream::eprintln!("Existing runs continue. next: stepwell workflows resume {name}");
         }
         None => anstream::println!("{name} is active"),
     }

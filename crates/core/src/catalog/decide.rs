@@ -170,9 +170,9 @@ impl Catalog {
             return Err(invalid(format!("`overlap_ms` is at most {OVERLAP_MS_MAX}, which is 30 days.")));
         }
         let old = self.keys.get(id).ok_or_else(no_such_key)?;
-        if old.status(now) != KeyStatus::Good || old.replaced_by.is_some() {
-            let detail = "The key was rotated before, or is not good any more. Rotate the one that took its \
-                          place, or make a new one.";
+        if old.status(now) != KeyStatus::Active || old.replaced_by.is_some() {
+            let detail = "The key was already rotated, or is no longer active. Rotate its replacement, or create a \
+                          new key.";
             return Err(Rejection::new(Code::WrongStatus, detail));
         }
         let mut decision = self.room_for_a_key(now)?;
@@ -200,7 +200,7 @@ impl Catalog {
         // Never more than two: one that this one has replaced, and that is still good, is good no more.
         let before = self.keys.values().filter(|key| key.replaced_by.as_deref() == Some(id));
         let mut stale = self.with_sessions(id);
-        for key in before.filter(|key| key.status(now) == KeyStatus::Good) {
+        for key in before.filter(|key| key.status(now) == KeyStatus::Active) {
             decision.push(Entry::KeyStored(Key { expires_at: Some(now), ..Key::clone(key) }));
             stale.extend(self.with_sessions(&key.id));
         }
@@ -228,7 +228,7 @@ impl Catalog {
         key: Option<String>,
     ) -> Result<Decision, Rejection> {
         if let Some(id) = &key
-            && self.keys.get(id).is_none_or(|key| key.status(now) != KeyStatus::Good)
+            && self.keys.get(id).is_none_or(|key| key.status(now) != KeyStatus::Active)
         {
             return Err(crate::access::not_good());
         }
@@ -277,7 +277,7 @@ impl Catalog {
         if self.namespaces.contains_key(&name) || name == super::DEFAULT_NAMESPACE {
             return Err(Rejection::new(
                 Code::NamespaceExists,
-                format!("The namespace '{name}' was made before. Nothing was changed."),
+                format!("The namespace '{name}' already exists. Nothing was changed."),
             ));
         }
         if self.namespaces.len() >= NAMESPACES_MAX {
@@ -365,10 +365,10 @@ impl Catalog {
         if self.keys.len() < KEYS_MAX {
             return Ok(Vec::new());
         }
-        let over = self.keys.values().filter(|key| key.status(now) != KeyStatus::Good);
+        let over = self.keys.values().filter(|key| key.status(now) != KeyStatus::Active);
         match over.min_by_key(|key| (key.created_at, &key.id)) {
             Some(key) => Ok(vec![Entry::KeyForgotten(key.id.clone())]),
-            None => Err(too_many(format!("The namespace has {KEYS_MAX} keys, and all of them are good."))),
+            None => Err(too_many(format!("The namespace has {KEYS_MAX} keys, and all of them are active."))),
         }
     }
 
@@ -419,7 +419,7 @@ impl Catalog {
     /// Forty random bits are not enough to be sure; whoever draws one again only has to try again.
     fn check_new(&self, id: &str) -> Result<(), Rejection> {
         if self.keys.contains_key(id) || self.sessions.contains_key(id) {
-            let detail = "The new key's id was drawn before, by chance. Try again.";
+            let detail = "The new key's id already exists by chance. Try again.";
             return Err(Rejection::new(Code::Internal, detail));
         }
         Ok(())
@@ -498,12 +498,12 @@ fn shorten(decision: &mut Decision, id: &str, end: Option<Timestamp>) {
 }
 
 fn no_such_session() -> Rejection {
-    let detail = "The namespace has no session of this id. `GET /api/sessions` lists them.";
+    let detail = "The namespace has no session with this id. `GET /api/sessions` lists them.";
     Rejection::new(Code::KeyNotFound, detail)
 }
 
 fn no_such_key() -> Rejection {
-    Rejection::new(Code::KeyNotFound, "The namespace has no key of this id. `GET /api/keys` lists them.")
+    Rejection::new(Code::KeyNotFound, "The namespace has no key with this id. `GET /api/keys` lists them.")
 }
 
 fn invalid(detail: impl Into<String>) -> Rejection {

@@ -382,9 +382,9 @@ fn check(manifest: &Manifest) -> Result<(), Rejection> {
             mistakes.push(format!("workflow '{name}' is declared twice"));
         }
         if workflow.timeout_ms == Some(0) {
-            mistakes.push(format!("workflow '{name}' has a time-out of 0 ms; use at least 1"));
+            mistakes.push(format!("workflow '{name}' has a timeout of 0 ms; use at least 1"));
         }
-        for (what, ms) in [("time-out", workflow.timeout_ms), ("retention", workflow.retention_ms)] {
+        for (what, ms) in [("timeout", workflow.timeout_ms), ("retention", workflow.retention_ms)] {
             if ms.is_some_and(|ms| ms > TIME_MS_MAX) {
                 mistakes.push(format!("workflow '{name}' has a {what} of more than a hundred years"));
             }

@@ -21,7 +21,8 @@ impl Catalog {
         }
         let key = self.keys.get(&brought.id).filter(|key| brought.is_of(&key.hash))?;
         let actor = format!("key:{}", key.id);
-        (key.status(now) == KeyStatus::Good).then(|| self.granted(actor, key.scopes.clone(), key.expires_at))
+        (key.status(now) == KeyStatus::Active)
+            .then(|| self.granted(actor, key.scopes.clone(), key.expires_at))
     }
 
     /// What a credential grants, which an issuer may have vouched for.
@@ -39,7 +40,7 @@ impl Catalog {
     fn session_grant(&self, now: Timestamp, session: &Session) -> Option<Grant> {
         let (scopes, key_end) = match &session.key {
             Some(id) => {
-                let key = self.keys.get(id).filter(|key| key.status(now) == KeyStatus::Good)?;
+                let key = self.keys.get(id).filter(|key| key.status(now) == KeyStatus::Active)?;
                 (key.scopes.clone(), key.expires_at)
             }
             None => {

@@ -222,7 +222,7 @@ impl Key {
         } else if self.expires_at.is_some_and(|end| end <= now) {
             KeyStatus::Expired
         } else {
-            KeyStatus::Good
+            KeyStatus::Active
         }
     }
 

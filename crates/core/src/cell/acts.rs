@@ -151,7 +151,7 @@ impl Cell {
         let first = first(rows, run, from.map_or(Sought::Any, Sought::Of))?;
         if let (None, Some(op)) = (first, from) {
             let detail = format!(
-                "The run's journal has no step '{}', or fewer than {} of that name. Its history shows the ones it has.",
+                "The run's journal has no step '{}', or fewer than {} with that name. Its history lists its steps.",
                 op.name,
                 op.occurrence.saturating_add(1)
             );

@@ -286,6 +286,7 @@ impl Cell {
 
 /// There is no such run, or not for whoever asks.
 pub fn no_such_run<E>() -> Fault<E> {
-    let detail = "There is no run of this id. Check that it is whole and of this deployment.";
+    let detail =
+        "There is no run with this id. Check that the id is complete and belongs to this deployment.";
     Fault::Rejected(Problem::new(Code::RunNotFound, detail))
 }

@@ -420,7 +420,7 @@ impl Cell {
 }
 
 fn no_such_letter() -> Problem {
-    let detail = "There is no letter of this name: it has arrived, was discarded, or never was.";
+    let detail = "There is no letter with this name. It has arrived, was discarded, or never existed.";
     Problem::new(Code::LetterNotFound, detail)
 }
 

@@ -174,7 +174,7 @@ impl Run {
                 }
             }
             Phase::Paused { why: PauseWhy::Request } => {
-                format!("{} has paused it. Resume it to go on.", self.who(Deed::Pause))
+                format!("{} paused it. Resume it to continue.", self.who(Deed::Pause))
             }
             Phase::Paused { why: PauseWhy::Problem(problem) } => problem.detail.clone(),
             Phase::Ended { how: End::Completed, .. } => "It has returned.".into(),
@@ -194,7 +194,7 @@ impl Run {
             "it cannot verify that they come from this engine".into()
         };
         let detail = format!(
-            "The app refuses calls: {why}. Set the same {APP_KEY} on engine and app; the run then goes on by itself."
+            "The app refuses calls: {why}. Set the same {APP_KEY} on engine and app, and the run continues."
         );
         Some(Problem::new(code, detail))
     }

@@ -303,7 +303,7 @@ impl Asked<'_> {
         match session {
             Some(session) => Ok(Answered::new(status, &session)),
             None => {
-                let detail = "You are here with a key, not with a session. `POST /api/session` opens one.";
+                let detail = "You are using a key, not a session. `POST /api/session` opens one.";
                 Err(Problem::new(Code::WrongStatus, detail).into())
             }
         }
@@ -313,7 +313,7 @@ impl Asked<'_> {
         let now = self.desk.now(self.clock);
         let key = self.catalog()?.key(id).map(|key| key.view(now));
         key.map(|key| Answered::new(status, &key))
-            .ok_or_else(|| Problem::new(Code::KeyNotFound, "The namespace has no key of this id.").into())
+            .ok_or_else(|| Problem::new(Code::KeyNotFound, "The namespace has no key with this id.").into())
     }
 
     fn show_settings(mut self) -> Said<Answered> {
@@ -324,7 +324,7 @@ impl Asked<'_> {
         let namespace = self.catalog()?.namespace(name);
         let view = namespace.map(|one| NamespaceView { name: one.name.clone(), created_at: one.created_at });
         view.map(|view| Answered::new(status, &view)).ok_or_else(|| {
-            let detail = "The deployment has no namespace of this name. `GET /api/namespaces` lists them.";
+            let detail = "The deployment has no namespace with this name. `GET /api/namespaces` lists them.";
             Problem::new(Code::NamespaceNotFound, detail).into()
         })
     }

@@ -130,7 +130,7 @@ impl Host {
         if let Some(tag) = &credential
             && state.tagged(tag)?.length() >= STREAMS_MAX
         {
-            let detail = format!("The key has {STREAMS_MAX} streams open here, and may have no more.");
+            let detail = format!("The key has {STREAMS_MAX} streams open here, which is the maximum.");
             return Err(Problem::new(Code::LimitReached, detail).after(1).into());
         }
         let tags = Array::of1(&tag.as_str().into());
@@ -198,7 +198,7 @@ impl Host {
         };
         for tag in tags {
             for socket in self.sockets().tagged(&tag).unwrap_or_default().iter() {
-                close(socket.unchecked_ref(), UNCONFIRMED, "come back with your key and your cursor");
+                close(socket.unchecked_ref(), UNCONFIRMED, "reconnect with your key and your cursor");
             }
         }
     }
@@ -213,7 +213,7 @@ impl Host {
                     self.machine.borrow_mut().watch_all(runtime::clock());
                 }
                 // Whoever it was can come back with its cursor.
-                Err(_) => close(socket.unchecked_ref(), BROKEN, "come back with your cursor"),
+                Err(_) => close(socket.unchecked_ref(), BROKEN, "reconnect with your cursor"),
             }
         }
     }
@@ -280,7 +280,7 @@ impl Host {
                 Ok(true) => self.mark_run(number),
                 Err(Fault::Rejected(_)) => close(&socket, OVER, "the run is gone"),
                 Err(Fault::Store(_) | Fault::Moved(_)) => {
-                    close(&socket, BROKEN, "come back with your cursor");
+                    close(&socket, BROKEN, "reconnect with your cursor");
                 }
             }
         }
@@ -329,7 +329,7 @@ impl Host {
             match self.serve_cell_reader(&socket) {
                 Ok(false) => {}
                 Ok(true) => self.mark_cell(),
-                Err(_) => close(&socket, BROKEN, "come back with your cursor"),
+                Err(_) => close(&socket, BROKEN, "reconnect with your cursor"),
             }
         }
     }

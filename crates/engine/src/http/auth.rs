@@ -71,7 +71,7 @@ async fn find(env: &Env, brought: &str, way: Way) -> Result<Caller, Refusal> {
 
 /// Whose key or session it would be.
 fn of_key(brought: &str, way: Way) -> Result<Caller, Refusal> {
-    let not_a_key = |error| Refusal::new(Code::Unauthorized, format!("This is no key: {error}."));
+    let not_a_key = |error| Refusal::new(Code::Unauthorized, format!("This is not a key: {error}."));
     let Named { kind, namespace, id } = key::read(brought).map_err(not_a_key)?;
     let is_good = match way {
         Way::Authorization => true,

@@ -54,7 +54,7 @@ pub fn check_length(length: usize, bytes_max: usize) -> Result<(), Refusal> {
 }
 
 fn broken_off() -> Refusal {
-    Refusal::new(Code::InvalidRequest, "The body broke off before its end.")
+    Refusal::new(Code::InvalidRequest, "The body is incomplete.")
 }
 
 fn too_large(length: usize, bytes_max: usize) -> Refusal {

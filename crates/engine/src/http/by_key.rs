@@ -67,8 +67,8 @@ async fn ask(front: &Front, workflow: &str, key: &str, ask: ByKey) -> Result<Res
             return Ok(response.renamed("location", "content-location"));
         };
         if !goes_on {
-            let detail = "No run of this workflow is known by this key. Check both, and that the run was started with \
-                          this key as its Idempotency-Key; it may have been deleted since.";
+            let detail = "This key has not started a run of this workflow, or the run was deleted. Check the workflow and \
+                          the Idempotency-Key of the start.";
             return Err(Refusal::new(Code::RunNotFound, detail));
         }
     }

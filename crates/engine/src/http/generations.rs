@@ -39,7 +39,8 @@ pub async fn locate(front: &Front, id: &str) -> Result<RunId, Refusal> {
     {
         return Ok(id);
     }
-    let detail = "There is no run of this id. Check that it is whole and of this deployment.";
+    let detail =
+        "There is no run with this id. Check that the id is complete and belongs to this deployment.";
     Err(Refusal::new(Code::RunNotFound, detail))
 }
 

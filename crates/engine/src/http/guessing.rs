@@ -28,8 +28,7 @@ pub fn check(request: &Request) -> Result<(), Refusal> {
     let Some(address) = address(request) else { return Ok(()) };
     let checked = GUESSES.with_borrow_mut(|guesses| guesses.check(runtime::clock(), &address));
     checked.map_err(|seconds| {
-        let detail =
-            "Too many requests from your address had a key that is not good. Wait, then send a good one.";
+        let detail = "Too many requests from your address had an invalid key. Wait, then send a valid one.";
         Refusal(Problem::new(Code::LimitReached, detail).after(seconds))
     })
 }

@@ -220,5 +220,5 @@ fn unreadable(_: worker::Error) -> Refusal {
 }
 
 fn no_such_route() -> Refusal {
-    Refusal::new(Code::RouteNotFound, "See docs/api.md for the routes that there are.")
+    Refusal::new(Code::RouteNotFound, "See docs/api.md for all routes.")
 }

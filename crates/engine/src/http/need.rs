@@ -41,7 +41,7 @@ pub fn check_root(route: Option<Route>, caller: &Caller) -> Result<(), Refusal> 
     let is_for_root = route.is_some_and(|route| route.entry().scope == routes::Scope::Root);
     match caller {
         Caller::Bearer { .. } | Caller::Nobody if is_for_root => {
-            let detail = format!("This takes the deployment's own key, {KEY}.");
+            let detail = format!("This needs the deployment's own key, {KEY}.");
             Err(Refusal::new(Code::Forbidden, detail))
         }
         Caller::Root | Caller::Bearer { .. } | Caller::Nobody => Ok(()),

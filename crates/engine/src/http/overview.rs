@@ -32,8 +32,7 @@ pub async fn workflow(front: &Front, name: &str) -> Result<Response, Refusal> {
     match layers.views(declared).iter().find(|workflow| workflow.declared.name == name) {
         Some(workflow) => Ok(Response::of(200, workflow)),
         None => {
-            let detail =
-                "The app has no workflow of this name. `GET /api/workflows` shows those that it has.";
+            let detail = "The app has no workflow with this name. `GET /api/workflows` lists its workflows.";
             Err(Refusal::new(Code::WorkflowNotFound, detail))
         }
     }

@@ -45,7 +45,7 @@ impl Fault {
             Self::Moved(place) => Problem::new(Code::Internal, format!("The key has gone to cell {place}.")),
             Self::Store(error) => {
                 worker::console_error!("stepwell: {error}");
-                let detail = "Nothing was recorded. Try again; if it stays, the Worker's log says more.";
+                let detail = "Nothing was recorded. Try again; if it persists, read the Worker's log.";
                 Problem::new(Code::Internal, detail)
             }
         }

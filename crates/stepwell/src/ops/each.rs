@@ -21,10 +21,10 @@ const AT_ONCE: usize = 6;
 /// for their next attempt; each of the latter is in every message that says what the run waits for.
 const BEGUN_MAX: usize = 1_000;
 
-/// Steps over a list of items that were named but not awaited yet, or are under way: see [`Ctx::each`].
+/// A step for each item of a list, as a future: see [`Ctx::each`].
 ///
-/// Awaited, it gives all results in the order of the items, or the error of the first item that failed. Use
-/// [`Each::results`] to see each of them.
+/// Awaiting it returns all results in the order of the items, or the error of the first item that failed. Use
+/// [`Each::results`] to get all of them.
 ///
 /// ```
 /// use stepwell::{prelude::*, testing::Test};
@@ -62,26 +62,26 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Each<'a, T> {
 }
 
 impl<T> Each<'_, T> {
-    /// Sets how many steps run at once, at the most. The default is 6. A step that waits for its next attempt does not
-    /// count.
+    /// Sets the maximum number of steps that run at the same time. The default is 6. A step that waits for its next
+    /// attempt does not count.
     pub fn at_once(self, steps: usize) -> Self {
         self.settings.borrow_mut().at_once = steps.max(1);
         self
     }
 
-    /// Sets how often each step is tried, and how long apart.
+    /// Sets the retry policy of each step.
     pub fn retry(self, retry: Retry) -> Self {
         self.settings.borrow_mut().policy.retry = retry;
         self
     }
 
-    /// Sets how often each step is tried, at the most.
+    /// Sets the maximum number of attempts of each step.
     pub fn attempts(self, attempts: u32) -> Self {
         self.settings.borrow_mut().policy.retry.attempts = attempts.max(1);
         self
     }
 
-    /// Bounds each attempt of each step.
+    /// Limits each attempt of each step.
     pub fn timeout(self, timeout: impl Into<Span>) -> Self {
         self.settings.borrow_mut().policy.timeout_ms = self.ctx.millis_of(timeout.into());
         self

@@ -13,11 +13,11 @@ use stepwell_protocol::{
 
 use crate::{Ctx, Error, Result, Span, app::Terms, vm::Concluded};
 
-/// A child that was named but not awaited yet, or is under way: see [`Ctx::invoke`].
+/// An invocation of a child, as a future: see [`Ctx::invoke`].
 ///
-/// Awaited, it starts a run of the workflow and gives what that returns. While it waits, the run costs nothing. A child
-/// that fails, is cancelled, or takes longer than [`Self::timeout`] is an error: [`Error::child`] has its id,
-/// [`Error::code`] and [`Error::message`] say what happened.
+/// Awaiting it starts a run of the workflow and returns its output. A waiting run uses no compute. If the child
+/// fails, is cancelled, or takes longer than [`Self::timeout`], it returns an error: [`Error::child`] is the child's
+/// id, [`Error::code`] and [`Error::message`] describe what happened.
 ///
 /// ```
 /// use stepwell::{prelude::*, testing::Test};
@@ -38,12 +38,12 @@ use crate::{Ctx, Error, Result, Span, app::Terms, vm::Concluded};
 /// assert_eq!(outcome.output::<Vec<String>>(), ["tea shipped", "cups shipped"]);
 /// ```
 ///
-/// A run has up to 1,000 children that have not ended, and stands below up to 16 others: one more fails at once with
-/// `too_many_children`. A child is invoked once, however often its parent is replayed. It needs no idempotency key, even
-/// if its workflow requires one.
+/// A run can have 1,000 open children, and can be nested 16 levels deep; beyond that, an invocation fails with
+/// `too_many_children`. A child is invoked once, however often its parent is replayed. It needs no idempotency key,
+/// even if its workflow requires one.
 ///
-/// Dropping the future does not end the child: what loses a `select` goes on until the run ends, and is then cancelled,
-/// or left to itself with [`OnClose::Abandon`].
+/// Dropping the future does not end the child: the loser of a `select` continues until the run ends, and is then
+/// cancelled, unless it has [`OnClose::Abandon`].
 #[must_use = "a child is not invoked until it is awaited"]
 pub struct Invoke<T> {
     call: Call,
@@ -67,31 +67,31 @@ impl<T> Invoke<T> {
         Self { call: Call { ctx, op, invocation, on_close: None, timeout_ms: None }, output: PhantomData }
     }
 
-    /// Gives up on the child after this long: `.timeout("10m")`. It fails with `child_timed_out`, and is then cancelled,
-    /// or left to itself: see [`Self::on_close`].
+    /// Stops waiting for the child after this time: `.timeout("10m")`. The invocation fails with `child_timed_out`,
+    /// and the child is cancelled unless [`Self::on_close`] changes that.
     pub fn timeout(mut self, timeout: impl Into<Span>) -> Self {
         self.call.timeout_ms = self.call.ctx.millis_of(timeout.into());
         self
     }
 
-    /// Says what becomes of the child when the run ends, continues as new, is taken back to before it, or has waited for
-    /// long enough: it is cancelled, unless this says [`OnClose::Abandon`].
+    /// Sets what happens to the child when the run ends, continues as new, is restarted from before the invocation,
+    /// or stops waiting. By default it is cancelled; with [`OnClose::Abandon`] it continues.
     pub fn on_close(mut self, on_close: OnClose) -> Self {
         self.call.on_close = Some(on_close);
         self
     }
 
-    /// Names the invocation in the run's history, instead of by its workflow. As with steps, the name and how often it
-    /// came before identify it on replay.
+    /// Names the invocation in the run's history; the default is the workflow's name. Like a step, an invocation is
+    /// identified by its name and its occurrence.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.call.rename(name.into());
         self
     }
 
-    /// Goes on as soon as the child is started, with its id, and hears nothing of its end:
-    /// `let audit: RunId = ctx.invoke(audit, event).detached().await?`.
+    /// Returns the child's id as soon as the child has started, and does not wait for its end: `let audit: RunId =
+    /// ctx.invoke(audit, event).detached().await?`.
     ///
-    /// The child goes on by itself when the run ends, unless [`Detached::on_close`] says otherwise.
+    /// The child continues when the run ends, unless [`Detached::on_close`] changes that.
     pub fn detached(self) -> Detached {
         Detached { call: self.call }
     }
@@ -120,14 +120,14 @@ impl<T: DeserializeOwned> Future for Invoke<T> {
     }
 }
 
-/// A child that is started and not waited for: see [`Invoke::detached`].
+/// A child that is started but not awaited: see [`Invoke::detached`].
 #[must_use = "a child is not invoked until it is awaited"]
 pub struct Detached {
     call: Call,
 }
 
 impl Detached {
-    /// Says what becomes of the child when the run ends: [`OnClose::Cancel`] cancels it.
+    /// Sets what happens to the child when the run ends: [`OnClose::Cancel`] cancels it.
     pub fn on_close(mut self, on_close: OnClose) -> Self {
         self.call.on_close = Some(on_close);
         self

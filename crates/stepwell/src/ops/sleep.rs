@@ -9,7 +9,7 @@ use stepwell_protocol::Op;
 
 use crate::{Ctx, vm::Length};
 
-/// A sleep that was named but not awaited yet, or is under way.
+/// A sleep, as a future: see [`Ctx::sleep`].
 #[must_use = "a sleep does nothing until it is awaited"]
 pub struct Sleep {
     ctx: Ctx,

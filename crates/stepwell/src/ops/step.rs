@@ -21,7 +21,7 @@ use crate::{
     vm::{Lane, Turn},
 };
 
-/// A step that was named but not awaited yet, or is under way.
+/// A step, as a future: see [`Ctx::step`].
 #[must_use = "a step does nothing until it is awaited"]
 pub struct Step<'a, T> {
     ctx: Ctx,
@@ -30,12 +30,12 @@ pub struct Step<'a, T> {
     future: Pin<Box<dyn Future<Output = Result<T>> + 'a>>,
 }
 
-/// What a step's code may want to know.
+/// Information for a step's code.
 #[derive(Clone)]
 pub struct StepInfo {
-    /// The same for every attempt of this step, and for no other step: pass it to whatever you call.
+    /// The same for every attempt of this step, and unique to it. Pass it to the services you call.
     pub idempotency_key: String,
-    /// Which attempt this is, from 1. An attempt that a crash cut short does not count.
+    /// The number of this attempt, from 1. An attempt that a crash interrupted does not count.
     pub attempt: u32,
     abort: Rc<Abort>,
 }
@@ -55,7 +55,7 @@ impl StepInfo {
         Err(EnvError::not_in_tests("signal of", "abort"))
     }
 
-    /// Whether the attempt timed out or its run was cancelled, for code that goes on beside it.
+    /// Whether the attempt timed out or its run was cancelled, for code that continues in the background.
     pub fn is_aborted(&self) -> bool {
         self.abort.is_aborted()
     }
@@ -82,35 +82,34 @@ impl<'a, T: Serialize + DeserializeOwned + 'a> Step<'a, T> {
 }
 
 impl<T> Step<'_, T> {
-    /// Sets how often the step is tried, and how long apart. The default is three attempts, with jittered delays of 1 s
-    /// and 2 s.
+    /// Sets the retry policy. The default is three attempts, with jittered delays of 1 s and 2 s.
     pub fn retry(self, retry: Retry) -> Self {
         self.policy.borrow_mut().retry = retry;
         self
     }
 
-    /// Sets how often the step is tried, at the most.
+    /// Sets the maximum number of attempts.
     pub fn attempts(self, attempts: u32) -> Self {
         self.policy.borrow_mut().retry.attempts = attempts.max(1);
         self
     }
 
-    /// Bounds each attempt: `.timeout("30 seconds")`, instead of five minutes or what the deployment says. An attempt
-    /// that takes longer is dropped and counts as failed. Its HTTP calls are aborted; what it has begun elsewhere may go
-    /// on there.
+    /// Limits each attempt: `.timeout("30 seconds")`. The default is five minutes, or the deployment's setting. An
+    /// attempt that takes longer is dropped and counts as failed. Its HTTP calls are aborted; work that it started
+    /// elsewhere may continue.
     pub fn timeout(self, timeout: impl Into<Span>) -> Self {
         self.policy.borrow_mut().timeout_ms = self.ctx.millis_of(timeout.into());
         self
     }
 
-    /// Never runs the code twice, whatever happens. A step that is cut short fails with `step_interrupted`: nobody
-    /// knows whether it has done its work. Costs one more row.
+    /// Never runs the code twice. A step that is interrupted fails with `step_interrupted`, because it is unknown
+    /// whether it took effect. Costs one more row.
     pub fn at_most_once(self) -> Self {
         self.policy.borrow_mut().at_most_once = true;
         self
     }
 
-    /// Goes on without the step when it fails: gives `None` instead of an error.
+    /// Returns `None` instead of an error when the step fails.
     pub async fn or_none(self) -> Option<T> {
         self.await.ok()
     }

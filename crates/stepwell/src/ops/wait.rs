@@ -11,7 +11,7 @@ use stepwell_protocol::{Op, Shape};
 
 use crate::{Ctx, Span, shape::shape_of};
 
-/// A wait that was named but not awaited yet, or is under way.
+/// A wait for a signal, as a future: see [`Ctx::wait`].
 #[must_use = "a wait does nothing until it is awaited"]
 pub struct Wait<T> {
     ctx: Ctx,
@@ -21,21 +21,21 @@ pub struct Wait<T> {
     payload: PhantomData<fn() -> T>,
 }
 
-/// Why a wait gave no value.
+/// Why a wait returned no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WaitError {
-    /// Nothing came in time.
+    /// No signal arrived in time.
     #[error("no signal '{signal}' came in time")]
     TimedOut {
         /// The signal that was waited for.
         signal: String,
     },
-    /// Something came that is not of the type that was waited for.
+    /// The signal's payload does not fit the type of the wait.
     #[error("signal '{signal}' came with something else than expected: {reason}")]
     Unreadable {
         /// The signal that was waited for.
         signal: String,
-        /// What is wrong with what came.
+        /// Why the payload does not fit.
         reason: String,
     },
 }
@@ -51,7 +51,7 @@ impl<T: DeserializeOwned> Wait<T> {
         self
     }
 
-    /// Goes on without the signal when the time is over: gives `None` instead of [`WaitError::TimedOut`].
+    /// Returns `None` instead of [`WaitError::TimedOut`] when the wait times out.
     ///
     /// ```
     /// # use stepwell::prelude::*;

@@ -179,7 +179,7 @@ impl Test {
         self.happens(after, Outside::Cancel)
     }
 
-    /// Pauses the run so long after the start, and lets it go on later.
+    /// Pauses the run at one time after the start, and resumes it at another.
     #[must_use]
     pub fn pause_between(self, from: Duration, to: Duration) -> Self {
         self.happens(from, Outside::Pause).happens(to, Outside::Resume)

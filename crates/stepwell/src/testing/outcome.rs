@@ -86,7 +86,7 @@ impl Outcome {
         }
     }
 
-    /// Why the run cannot go on, if that is so.
+    /// Why the run cannot continue, if it cannot.
     pub fn problem(&self) -> Option<&Problem> {
         if let Ended::Paused(problem) = &self.ended { Some(problem) } else { None }
     }

@@ -471,8 +471,8 @@ impl Vm {
         }
         let open = state.open();
         if open.is_empty() {
-            let detail = "The workflow awaits something that is neither a step, a sleep, a wait for a signal \
-                          nor a child, so nothing can wake it. Move that code into a step.";
+            let detail = "The workflow awaits something that is not a step, sleep, wait or invocation, so \
+                          nothing can wake it. Move that code into a step.";
             return Some(Then::Pause { problem: Problem::new(Code::NotDurable, detail) });
         }
         self.told = Some(open.clone());

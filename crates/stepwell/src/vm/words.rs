@@ -41,7 +41,7 @@ pub(super) fn divergence<'a>(
 
 /// What is said of a step that must not run twice and was cut short.
 pub(super) fn interrupted(op: &Op) -> Command {
-    let message = "it was cut short, and must not run twice: look whether it has done its work";
+    let message = "it was interrupted, and must not run twice: check whether it took effect";
     Command::StepFailed {
         op: op.clone(),
         attempt: 1,

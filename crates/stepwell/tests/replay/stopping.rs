@@ -73,7 +73,7 @@ fn a_run_that_is_paused_and_dies_goes_on_as_well() {
                     assert_eq!(ended, Ended::Completed("6".into()), "paused at {at}, {death:?}");
                     continue;
                 };
-                assert!(failure.message.contains("cut short"), "{}", failure.message);
+                assert!(failure.message.contains("interrupted"), "{}", failure.message);
             }
         }
     }

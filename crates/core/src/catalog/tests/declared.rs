@@ -150,7 +150,7 @@ fn a_manifest_with_mistakes_changes_nothing_and_names_all_of_them() {
         panic!("it was let in")
     };
     assert_eq!(problem.code, Code::InvalidManifest);
-    for mistake in ["form 99", "'c' is declared twice", "'stepwell.d'", "\"\"", "time-out of 0"] {
+    for mistake in ["form 99", "'c' is declared twice", "'stepwell.d'", "\"\"", "timeout of 0"] {
         assert!(problem.detail.contains(mistake), "{mistake} is not named in {}", problem.detail);
     }
     assert!(problem.detail.starts_with("5 mistakes"), "{}", problem.detail);

@@ -1,4 +1,4 @@
-//! The README as a test reads it: the fenced blocks of one section, in order.
+//! A page of the documentation as a test reads it: the fenced blocks of one section, in order.
 
 use std::fs;
 
@@ -15,12 +15,12 @@ pub struct Block {
     pub text: String,
 }
 
-/// The fenced blocks of the README's section with this title, its subsections included.
-pub fn section(title: &str) -> Result<Vec<Block>> {
-    let path = repository_root().join("README.md");
+/// The fenced blocks of a page's section with this title, its subsections included.
+pub fn section(page: &str, title: &str) -> Result<Vec<Block>> {
+    let path = repository_root().join(page);
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let blocks = blocks(&text, title);
-    ensure!(!blocks.is_empty(), "README.md has no section '{title}' with fenced blocks");
+    ensure!(!blocks.is_empty(), "{page} has no section '{title}' with fenced blocks");
     Ok(blocks)
 }
 

@@ -207,6 +207,7 @@ fn print(sum: &Sweep, seconds: f64) {
     let each_second = sum.seeds as f64 / seconds;
     println!("{} seeds in {seconds:.1} s ({each_second:.0} a second), {} runs", sum.seeds, sum.runs);
     println!("{} transitions, at least {} in a world", sum.transitions, sum.transitions_min);
+    println!("what happened hashes to {:016x}", sum.digest);
     println!("{} faults, at least {} in a world:", sum.faults.values().sum::<u64>(), sum.faults_min);
     for (kind, count) in &sum.faults {
         println!("  {count:>9} {kind}");

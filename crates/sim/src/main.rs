@@ -11,6 +11,10 @@ use stepwell_sim::{
     sweep::{Seeds, Sweep, sweep},
 };
 
+// A world is mostly small things that are made and dropped.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Small worlds in which everything breaks, and the rules that must hold in them.
 #[derive(Parser)]
 struct Arguments {

@@ -8,7 +8,13 @@ use std::{
     },
 };
 
-use crate::{coverage::Coverage, rng::{hash64, mix}, sabotage::Sabotage, simulate, world::Violation};
+use crate::{
+    coverage::Coverage,
+    rng::{hash64, mix},
+    sabotage::Sabotage,
+    simulate,
+    world::Violation,
+};
 
 /// What came of many seeds.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! The tables of a catalog, and what an instance of it sees of them: what the engine's SQL does, in maps.
 
-use std::{collections::BTreeMap, ops::Deref};
+use std::{cell::OnceCell, collections::BTreeMap, ops::Deref, rc::Rc};
 
 use stepwell_core::catalog::{Catalog, Desk, Line, Log, Numbers, Row, Rows, Trim};
 use stepwell_protocol::{Timestamp, access::AuditRecord};
@@ -27,6 +27,8 @@ pub struct Drawers {
     /// Everything but the audit log, by kind and name.
     rows: BTreeMap<(String, String), String>,
     audit: BTreeMap<(Log, u64), AuditRecord>,
+    /// What all of it was read as, until it is written to.
+    read: OnceCell<Rc<Catalog>>,
 }
 
 /// One transaction.
@@ -43,6 +45,7 @@ impl Disk for Drawers {
 
     fn apply(&mut self, write: &Filing) -> Result<(), String> {
         let mut refused = None;
+        self.read.take();
         for Row { kind, name, value } in &write.rows {
             let at = (kind.clone(), name.clone());
             match value {
@@ -67,8 +70,9 @@ impl Disk for Drawers {
 
 impl Drawers {
     /// What a fresh instance would read.
-    pub fn catalog(&self) -> Catalog {
-        Catalog::from_rows(&self.stored(), self.numbers()).expect("only machines write here")
+    pub fn catalog(&self) -> Rc<Catalog> {
+        let read = || Catalog::from_rows(&self.stored(), self.numbers()).expect("only machines write here");
+        self.read.get_or_init(|| Rc::new(read())).clone()
     }
 
     fn stored(&self) -> Vec<Row> {
@@ -101,7 +105,7 @@ pub struct Shelf {
 
 impl Shelf {
     /// A shelf on what is on disk.
-    pub fn new(disk: Drawers, sabotage: Option<Sabotage>) -> Self {
+    pub fn new(disk: Rc<Drawers>, sabotage: Option<Sabotage>) -> Self {
         Self { view: View::new(disk), sabotage }
     }
 

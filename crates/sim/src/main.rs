@@ -11,6 +11,10 @@ use stepwell_sim::{
     sweep::{Seeds, Sweep, sweep},
 };
 
+// A world is mostly small things that are made and dropped.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Small worlds in which everything breaks, and the rules that must hold in them.
 #[derive(Parser)]
 struct Arguments {
@@ -207,6 +211,7 @@ fn print(sum: &Sweep, seconds: f64) {
     let each_second = sum.seeds as f64 / seconds;
     println!("{} seeds in {seconds:.1} s ({each_second:.0} a second), {} runs", sum.seeds, sum.runs);
     println!("{} transitions, at least {} in a world", sum.transitions, sum.transitions_min);
+    println!("what happened hashes to {:016x}", sum.digest);
     println!("{} faults, at least {} in a world:", sum.faults.values().sum::<u64>(), sum.faults_min);
     for (kind, count) in &sum.faults {
         println!("  {count:>9} {kind}");

@@ -18,7 +18,7 @@ use stepwell_protocol::{
 use crate::{
     host::{Refused, View},
     sabotage::Sabotage,
-    tables::{Deleted, JournalRow, LetterChange, Row, Tables, Write},
+    tables::{Deleted, JournalRow, LetterChange, Reading, Row, Tables, Write},
 };
 
 /// The namespace of all cells.
@@ -51,7 +51,7 @@ impl Store {
     /// A store on what is on disk.
     pub fn new(
         place: Place,
-        disk: Tables,
+        disk: Rc<Tables>,
         page_events: usize,
         is_second: bool,
         sabotage: Option<Sabotage>,
@@ -60,12 +60,12 @@ impl Store {
     }
 
     /// A run as its rows say, past everything that could fail.
-    pub fn peek(&self, number: u64) -> Option<Run> {
+    pub fn peek(&self, number: u64) -> Option<Rc<Run>> {
         self.view.all().run(&self.place, number)
     }
 
     /// The runs that are due by a time.
-    pub fn due_by(&self, clock: Timestamp) -> Vec<Run> {
+    pub fn due_by(&self, clock: Timestamp) -> Vec<Rc<Run>> {
         let view = self.view.all();
         let due = view.by_wake.iter().take_while(|(at, _)| *at <= clock);
         due.filter_map(|(_, number)| view.run(&self.place, *number)).collect()
@@ -79,7 +79,7 @@ impl Store {
     /// Writes past the machine: what a planted bug does.
     pub fn write_anyway(&self, number: u64, at: Timestamp, event: &Event) {
         let seq = self.view.all().journal(number).last().map_or(Seq(1), |last| last.seq.next());
-        let record = journal_row(&Record { seq, at, event: event.clone() });
+        let record = JournalRow::new(&Record { seq, at, event: event.clone() });
         let write = Write { number, records: vec![record], ..Write::default() };
         // A bug that is planted does not care whether it succeeds.
         let _ = self.view.write(write);
@@ -111,6 +111,7 @@ impl Store {
             wake_at: if self.is(Sabotage::WakeTimeLost) { before.wake_at } else { columns.wake_at },
             state: state.into(),
             result: if columns.ended_at.is_some() { result } else { before.result.clone() },
+            reading: Reading::default(),
             ..before.clone()
         }
     }
@@ -210,7 +211,7 @@ impl Rows for Store {
     fn run(&self, number: u64) -> Result<Option<Run>, Refused> {
         let run = self.view.read()?.run(&self.place, number);
         self.view.note_read(number);
-        Ok(run)
+        Ok(run.map(|run| Run::clone(&run)))
     }
 
     fn last_number(&self) -> Result<u64, Refused> {
@@ -238,6 +239,7 @@ impl Rows for Store {
             state: columns.state.into(),
             input: Rc::new(input.clone()),
             result: None,
+            reading: Reading::default(),
         };
         self.view.write(Write {
             number: run.id.number,
@@ -260,7 +262,7 @@ impl Rows for Store {
         let mut anew = None;
         for entry in entries {
             if let Entry::Recorded { record, .. } = entry {
-                records.push(journal_row(record));
+                records.push(JournalRow::new(record));
                 if let Event::SignalReceived { id: Some(id), .. } = &record.event {
                     signal_ids.push(id.clone());
                 }
@@ -393,8 +395,8 @@ impl Rows for Store {
     fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Refused> {
         let view = self.view.read()?;
         let rest = view.journal_after(number, after);
-        let found = rest.iter().map(JournalRow::record).filter(|record| what.fits(&record.event));
-        Ok(found.take(self.page_events).collect())
+        let found = rest.iter().filter(|row| what.fits(row.says()));
+        Ok(found.take(self.page_events).map(JournalRow::record).collect())
     }
 
     fn due(
@@ -449,11 +451,6 @@ impl Rows for Store {
         // Nor does anybody follow its runs.
         Err(Refused)
     }
-}
-
-fn journal_row(record: &Record) -> JournalRow {
-    let event = serde_json::to_string(&record.event).expect("an event is JSON");
-    JournalRow { seq: record.seq, at: record.at, event: event.into(), trailer: None }
 }
 
 /// A state in which every suspicion is a strike.

@@ -8,7 +8,13 @@ use std::{
     },
 };
 
-use crate::{coverage::Coverage, rng::hash64, sabotage::Sabotage, simulate, world::Violation};
+use crate::{
+    coverage::Coverage,
+    rng::{hash64, mix},
+    sabotage::Sabotage,
+    simulate,
+    world::Violation,
+};
 
 /// What came of many seeds.
 #[derive(Debug, Default)]
@@ -27,6 +33,8 @@ pub struct Sweep {
     pub runs: u64,
     /// Pairs of phase and input.
     pub coverage: Coverage,
+    /// A hash of all that happened in all of them, in whatever order they ran.
+    pub digest: u64,
     /// The first seed that broke a rule.
     pub failure: Option<(u64, Violation)>,
 }
@@ -83,6 +91,7 @@ pub fn sweep(seeds: Seeds, threads: usize, sabotage: Option<Sabotage>, tell: imp
                     sum.seeds += 1;
                     sum.transitions += outcome.transitions;
                     sum.runs += outcome.runs;
+                    sum.digest = sum.digest.wrapping_add(mix(outcome.digest ^ seed));
                     sum.coverage.add(&outcome.coverage);
                     let faults = outcome.faults.values().sum();
                     for (kind, count) in outcome.faults {

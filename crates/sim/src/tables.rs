@@ -3,6 +3,7 @@
 //! What the engine's SQL does, in maps. A [`Write`] is one transaction.
 
 use std::{
+    cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
@@ -35,10 +36,43 @@ pub struct Row {
     pub input: Rc<Payload>,
     /// What it gave.
     pub result: Option<Rc<str>>,
+    /// What its text was last read as.
+    pub reading: Reading,
+}
+
+/// What a row's text was last read as, for all who have a copy of the row. Who reads the same text again, with the same
+/// end of the journal, gets the same.
+#[derive(Clone, Debug, Default)]
+pub struct Reading(Rc<RefCell<Option<Read>>>);
+
+#[derive(Clone, Debug)]
+struct Read {
+    state: Rc<str>,
+    last: Option<Rc<str>>,
+    run: Rc<Run>,
+}
+
+impl Reading {
+    /// The run that this text says, with the journal's last event.
+    fn of(&self, state: &Rc<str>, last: Option<&Rc<str>>, read: impl FnOnce() -> Run) -> Rc<Run> {
+        let mut known = self.0.borrow_mut();
+        let is_last = |of: &Option<Rc<str>>| match (of, last) {
+            (Some(of), Some(last)) => Rc::ptr_eq(of, last),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        let is_it = |known: &&mut Read| Rc::ptr_eq(&known.state, state) && is_last(&known.last);
+        if let Some(known) = known.as_mut().filter(is_it) {
+            return known.run.clone();
+        }
+        let run = Rc::new(read());
+        *known = Some(Read { state: state.clone(), last: last.cloned(), run: run.clone() });
+        run
+    }
 }
 
 /// A row of a journal.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct JournalRow {
     /// Its position.
     pub seq: Seq,
@@ -48,13 +82,25 @@ pub struct JournalRow {
     pub event: Rc<str>,
     /// What the last event of what was decided says besides itself.
     pub trailer: Option<Trailer>,
+    /// What the text was read as.
+    read: Rc<OnceCell<Event>>,
 }
 
 impl JournalRow {
+    /// The row of an event.
+    pub fn new(record: &Record) -> Self {
+        let event = serde_json::to_string(&record.event).expect("an event is JSON");
+        Self { seq: record.seq, at: record.at, event: event.into(), trailer: None, read: Rc::default() }
+    }
+
+    /// What the text says.
+    pub fn says(&self) -> &Event {
+        self.read.get_or_init(|| serde_json::from_str(&self.event).expect("only events are written here"))
+    }
+
     /// The event with its place.
     pub fn record(&self) -> Record {
-        let event: Event = serde_json::from_str(&self.event).expect("only events are written here");
-        Record { seq: self.seq, at: self.at, event }
+        Record { seq: self.seq, at: self.at, event: self.says().clone() }
     }
 }
 
@@ -114,7 +160,7 @@ pub struct Tables {
     /// Runs by number.
     pub runs: BTreeMap<u64, Row>,
     /// Journals by run.
-    pub journal: BTreeMap<u64, Vec<JournalRow>>,
+    pub journal: BTreeMap<u64, Rc<Vec<JournalRow>>>,
     /// The last position of each journal that was erased.
     pub erased: BTreeMap<u64, Seq>,
     /// Keys and what they have started.
@@ -158,7 +204,7 @@ impl Disk for Tables {
             }
         }
         if !write.records.is_empty() {
-            let journal = self.journal.entry(write.number).or_default();
+            let journal = Rc::make_mut(self.journal.entry(write.number).or_default());
             for record in &write.records {
                 // What was deleted leaves its position behind: none is used twice.
                 let last = journal.last().map_or(Seq(0), |last| last.seq);
@@ -178,7 +224,7 @@ impl Disk for Tables {
         match write.deleted {
             Some(Deleted::Trimmed(limit)) => self.trim(write.number, limit),
             Some(Deleted::Erased(part)) => {
-                let journal = self.journal.entry(write.number).or_default();
+                let journal = Rc::make_mut(self.journal.entry(write.number).or_default());
                 journal.retain(|row| row.seq <= part.after || row.seq > part.through);
                 let erased = self.erased.entry(write.number).or_default();
                 *erased = part.through.max(*erased);
@@ -219,7 +265,7 @@ impl Tables {
     }
 
     fn trim(&mut self, number: u64, limit: usize) {
-        let journal = self.journal.entry(number).or_default();
+        let journal = Rc::make_mut(self.journal.entry(number).or_default());
         let trimmed = journal.len().min(limit);
         journal.drain(..trimmed);
         for id in self.signal_ids(number).into_iter().take(limit - trimmed) {
@@ -255,7 +301,7 @@ impl Tables {
 
     /// A run's journal.
     pub fn journal(&self, number: u64) -> &[JournalRow] {
-        self.journal.get(&number).map(Vec::as_slice).unwrap_or_default()
+        self.journal.get(&number).map(|rows| rows.as_slice()).unwrap_or_default()
     }
 
     /// What of a run's journal comes after a position. A journal that is being deleted does not begin with 1.
@@ -265,16 +311,18 @@ impl Tables {
     }
 
     /// A run's state, as a fresh instance would read it.
-    pub fn run(&self, place: &Place, number: u64) -> Option<Run> {
+    pub fn run(&self, place: &Place, number: u64) -> Option<Rc<Run>> {
         let row = self.runs.get(&number)?;
-        let journal = self.journal(number);
-        let tail = Tail {
-            head: journal.last().map_or(Seq(0), |last| last.seq),
-            trailer: journal.last().and_then(|last| last.trailer.clone()).unwrap_or_default(),
-            quarantined: false,
-        };
-        let id = RunId { place: place.clone(), number, suffix: row.suffix.to_string() };
-        let run = Run::from_row(id, row.workflow.to_string(), row.created_at, &row.state, tail);
-        Some(run.expect("only states are written here"))
+        let last = self.journal(number).last();
+        Some(row.reading.of(&row.state, last.map(|last| &last.event), || {
+            let tail = Tail {
+                head: last.map_or(Seq(0), |last| last.seq),
+                trailer: last.and_then(|last| last.trailer.clone()).unwrap_or_default(),
+                quarantined: false,
+            };
+            let id = RunId { place: place.clone(), number, suffix: row.suffix.to_string() };
+            let run = Run::from_row(id, row.workflow.to_string(), row.created_at, &row.state, tail);
+            run.expect("only states are written here")
+        }))
     }
 }

@@ -4,7 +4,7 @@ use stepwell_core::run::{End, Phase};
 use stepwell_protocol::{Event, Place, RunId, rest::Status};
 
 use super::{Checked, Checker};
-use crate::tables::{JournalRow, Tables};
+use crate::tables::Tables;
 
 impl Checker {
     /// A client was told that its run was started.
@@ -55,8 +55,8 @@ impl Checker {
         if self.is_deleted(cell, run) {
             return Ok(());
         }
-        let kept = disk.journal(run.number).iter().map(JournalRow::record).any(|record| {
-            matches!(&record.event, Event::SignalReceived { id: kept, payload: with, .. }
+        let kept = disk.journal(run.number).iter().any(|row| {
+            matches!(row.says(), Event::SignalReceived { id: kept, payload: with, .. }
                 if kept.as_deref() == id && with.text() == payload.to_string())
         });
         // Once a life has taken it, it is deleted with that life: that it was there is known.

@@ -1,7 +1,7 @@
 //! What must hold whenever something has become durable.
 
 use stepwell_core::run::{Entry, Phase, Run, STRIKES_MAX};
-use stepwell_protocol::{Code, Epoch, Event, Failure, OpKind, Outcome, Record, Seq, Timestamp};
+use stepwell_protocol::{Code, Epoch, Event, Failure, OpKind, Outcome, RunId, Seq, Timestamp};
 
 use super::{Checked, Checker, Known, lives};
 use crate::{
@@ -29,9 +29,8 @@ impl Checker {
             known.take_back(disk.journal(write.number), after);
         }
         // What a child gives is kept after its parent's end: whoever takes that back goes on from there.
-        let is_of_child = |row: &JournalRow| {
-            matches!(row.record().event, Event::ChildFinished { .. } | Event::ChildStarted { .. })
-        };
+        let is_of_child =
+            |row: &JournalRow| matches!(row.says(), Event::ChildFinished { .. } | Event::ChildStarted { .. });
         let is_kept = !write.records.is_empty() && write.records.iter().all(is_of_child);
         if let Some(ended) = known.ended.filter(|ended| !is_kept || after.status() != *ended) {
             return Err((
@@ -49,11 +48,8 @@ impl Checker {
             return Err(("6 a superseded activation is refused", about(text)));
         }
         for row in &write.records {
-            let record = row.record();
-            if let Err((rule, text)) = known.record(before, &record, &after.id.to_string(), latest) {
-                return Err((rule, about(text)));
-            }
-            known.events.insert(record.seq, hash64(&row.event));
+            known.record(before, row, &after.id, latest).map_err(|(rule, text)| (rule, about(text)))?;
+            known.events.insert(row.seq, hash64(&row.event));
         }
         if !write.entries.iter().any(|entry| matches!(entry, Entry::Reopened { .. })) {
             known.note_signals(&write.records);
@@ -141,21 +137,23 @@ fn wrote_as_program(entries: &[Entry]) -> bool {
 }
 
 impl Known {
-    fn record(&mut self, before: Option<&Run>, record: &Record, run: &str, latest: Timestamp) -> Checked {
+    fn record(&mut self, before: Option<&Run>, row: &JournalRow, run: &RunId, latest: Timestamp) -> Checked {
         let life = lives::number(before);
         // Other events are added with the machine's new inputs; what is not known here is not checked.
-        if let Event::StepFinished { op, attempt, outcome, .. } = &record.event {
+        if let Event::StepFinished { op, attempt, outcome, .. } = row.says() {
             let step = self.steps.entry((life, op.clone())).or_default();
             if step.finished.is_some() {
                 return Err(("5 each step has one outcome", format!("{op} has a second one")));
             }
-            step.finished = Some(record.seq);
+            step.finished = Some(row.seq);
             if *attempt != step.failed + 1 {
                 let text = format!("{op} ends with attempt {attempt} after {} that failed", step.failed);
                 return Err(("7 the count of attempts survives", text));
             }
             match outcome {
-                Outcome::Ok(value) if value.text() != hash(&lives::key(run, life, op)).to_string() => {
+                Outcome::Ok(value)
+                    if value.text() != hash(&lives::key(&run.to_string(), life, op)).to_string() =>
+                {
                     return Err(("5 each step has one outcome", format!("{op} gave {}", value.text())));
                 }
                 Outcome::Ok(_) => {}
@@ -165,7 +163,7 @@ impl Known {
                     }
                 }
             }
-        } else if let Event::StepRetrying { op, attempt, .. } = &record.event {
+        } else if let Event::StepRetrying { op, attempt, .. } = row.says() {
             let step = self.steps.entry((life, op.clone())).or_default();
             if *attempt != step.failed + 1 || step.finished.is_some() {
                 let text = format!("{op}: attempt {attempt} failed after {} that had", step.failed);
@@ -175,7 +173,7 @@ impl Known {
             if step.limit.is_some_and(|limit| *attempt >= limit) {
                 return Err(("7 attempts never exceed the policy", format!("{op} goes on after {attempt}")));
             }
-        } else if let Event::TimerFired { op, .. } = &record.event {
+        } else if let Event::TimerFired { op, .. } = row.says() {
             if !self.timers.insert(op.clone()) {
                 return Err(("10 a timer fires once", format!("{op} fired again")));
             }
@@ -186,9 +184,9 @@ impl Known {
                 let text = format!("{op} is due at {until:?}, the clock shows {}", latest.as_millis());
                 return Err(("10 a timer never fires early", text));
             }
-        } else if let Event::ChildFinished { invoked, outcome, .. } = &record.event {
+        } else if let Event::ChildFinished { invoked, outcome, .. } = row.says() {
             self.child_finished(before, *invoked, outcome)?;
-        } else if let Event::SignalReceived { id: Some(id), .. } = &record.event
+        } else if let Event::SignalReceived { id: Some(id), .. } = row.says()
             && !self.signal_ids.insert(id.clone())
         {
             return Err(("16 a signal counts once", format!("signal {id} was recorded twice")));
@@ -207,14 +205,13 @@ impl Known {
         let head = self.events.last_key_value().map_or(Seq(0), |(seq, _)| *seq);
         let life = lives::number(Some(after));
         let still_counts = |row: &&JournalRow| row.seq <= head && after.counts(row.seq);
-        let rows: Vec<_> = journal.iter().filter(still_counts).map(JournalRow::record).collect();
-        for record in rows {
-            if let Event::StepFinished { op, .. } = record.event {
-                self.steps.entry((life, op)).or_default().finished = Some(record.seq);
-            } else if let Event::StepRetrying { op, attempt, .. } = record.event {
-                self.steps.entry((life, op)).or_default().failed = attempt;
-            } else if let Event::TimerFired { op, .. } = record.event {
-                self.timers.insert(op);
+        for row in journal.iter().filter(still_counts) {
+            if let Event::StepFinished { op, .. } = row.says() {
+                self.steps.entry((life, op.clone())).or_default().finished = Some(row.seq);
+            } else if let Event::StepRetrying { op, attempt, .. } = row.says() {
+                self.steps.entry((life, op.clone())).or_default().failed = *attempt;
+            } else if let Event::TimerFired { op, .. } = row.says() {
+                self.timers.insert(op.clone());
             }
         }
     }

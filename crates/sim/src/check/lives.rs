@@ -48,8 +48,8 @@ impl Known {
     /// Signals have come. Those that a restart receives again have come before.
     pub(super) fn note_signals(&mut self, rows: &[JournalRow]) {
         for row in rows {
-            if let Event::SignalReceived { name, payload, .. } = row.record().event {
-                self.received.push((name, payload.text().to_owned()));
+            if let Event::SignalReceived { name, payload, .. } = row.says() {
+                self.received.push((name.clone(), payload.text().to_owned()));
             }
         }
     }
@@ -63,9 +63,9 @@ impl Known {
     ) -> Checked {
         let job: Job = row.input.decode().expect("every life is started with a job");
         let taken = job.taken.iter().map(|item| ("item".to_owned(), item.to_string()));
-        let counted = journal.iter().filter(|row| run.counts(row.seq)).map(JournalRow::record);
-        let counted = counted.filter_map(|record| match record.event {
-            Event::SignalReceived { name, payload, .. } => Some((name, payload.text().to_owned())),
+        let counted = journal.iter().filter(|row| run.counts(row.seq)).map(JournalRow::says);
+        let counted = counted.filter_map(|event| match event {
+            Event::SignalReceived { name, payload, .. } => Some((name.clone(), payload.text().to_owned())),
             Event::StepFinished { .. }
             | Event::StepBegun { .. }
             | Event::StepRetrying { .. }

@@ -1,6 +1,6 @@
 //! What must hold of messages between cells: each takes effect once, or is visibly dead.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
 use stepwell_core::{
     cell::child_key,
@@ -11,7 +11,7 @@ use stepwell_protocol::{Code, Event, OnClose, Outcome, Place, RunId, Seq};
 
 use super::{Checked, Checker, Known};
 use crate::family::FAMILY;
-use crate::tables::{JournalRow, LetterChange, Tables, Write};
+use crate::tables::{LetterChange, Tables, Write};
 
 /// The rule that an outbox is for.
 const RULE: &str = "27 each message takes effect once, or is visibly dead";
@@ -20,12 +20,12 @@ const RULE: &str = "27 each message takes effect once, or is visibly dead";
 pub struct Disks<'a>(pub BTreeMap<&'a Place, &'a Tables>);
 
 impl Disks<'_> {
-    fn run(&self, id: &RunId) -> Option<Run> {
+    fn run(&self, id: &RunId) -> Option<Rc<Run>> {
         self.0.get(&id.place)?.run(&id.place, id.number).filter(|run| run.id == *id)
     }
 
     /// The run that a child's key stands for.
-    fn child(&self, to: &Place, parent: &RunId, invoked: Seq) -> Option<(Option<Run>, u64)> {
+    fn child(&self, to: &Place, parent: &RunId, invoked: Seq) -> Option<(Option<Rc<Run>>, u64)> {
         let disk = self.0.get(to)?;
         let stored = disk.keys.get(&child_key(parent, invoked))?;
         Some((disk.run(to, stored.number), stored.number))
@@ -62,8 +62,7 @@ impl Checker {
                 let is_refused = write
                     .records
                     .iter()
-                    .map(JournalRow::record)
-                    .any(|record| matches!(record.event, Event::ChildFinished { run: None, .. }));
+                    .any(|row| matches!(row.says(), Event::ChildFinished { run: None, .. }));
                 let is_kept = write.mail.post.iter().any(|letter| letter.envelopes.contains(envelope));
                 if !is_refused && !is_kept && !disks.has_had_effect(envelope) {
                     let detail =
@@ -99,9 +98,9 @@ impl Checker {
         if run.workflow == FAMILY && run.phase == Phase::Suspended && !has_dead {
             return Err(("11 every run comes to rest", format!("run {} waits for {:?}", run.id, run.open)));
         }
-        let journal: Vec<_> = disk.journal(run.id.number).iter().map(JournalRow::record).collect();
-        for record in &journal {
-            let Event::ChildInvoked { to, on_close, detached, .. } = &record.event else { continue };
+        let journal = disk.journal(run.id.number);
+        for record in journal {
+            let Event::ChildInvoked { to, on_close, detached, .. } = record.says() else { continue };
             let child = disks.child(to, &run.id, record.seq);
             let about = format!("run {}, child {}", run.id, record.seq.0);
             let is_dead = disks.0.values().any(|disk| disk.has_dead_letter_about(&run.id, record.seq));
@@ -125,7 +124,7 @@ impl Checker {
                 return Err(("23 no child is left alone", format!("{about} goes on without its parent")));
             }
             let given = journal.iter().find_map(|other| {
-                if let Event::ChildFinished { invoked, outcome, .. } = &other.event
+                if let Event::ChildFinished { invoked, outcome, .. } = other.says()
                     && *invoked == record.seq
                 {
                     Some(outcome)

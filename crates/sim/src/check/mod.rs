@@ -232,12 +232,13 @@ impl Checker {
         for (wake_at, number) in &disk.by_wake {
             let row = disk.runs.get(number);
             let status = row.map_or("", |row| row.status);
-            let is_leased = row.is_some_and(|row| row.state.contains(r#""session":"token""#));
+            let is_running = status == "running";
+            let is_leased = is_running && row.is_some_and(|row| row.state.contains(r#""session":"token""#));
             // What is due is under way, or in the window's queue until somebody's call ends; the dead man's
             // switch is set while anybody is called.
-            let by = if status == "running" && is_leased {
+            let by = if is_leased {
                 latest.plus_millis(LEASE_MS + 1).max(*wake_at)
-            } else if status == "running" {
+            } else if is_running {
                 soon.max(*wake_at)
             } else if *wake_at > latest {
                 *wake_at

@@ -59,7 +59,7 @@ impl World {
         // An alarm that could not be set is set at the next request, or when its cell has another reason to.
         self.sites[cell].alarm_lost |= not_armed && !self.sites[cell].is_stale(id);
         self.struck |= not_armed || is_broken || matches!(&result, Err(Fault::Storage(_)));
-        self.after_turn(cell, id, cause, batch.as_ref(), result.is_ok());
+        self.after_turn(cell, id, cause, batch.as_deref(), result.is_ok());
         let mut calls = Vec::new();
         for order in orders {
             match order {
@@ -76,7 +76,7 @@ impl World {
             }
         }
         if is_broken {
-            self.reset(cell, id, cause, batch.as_ref());
+            self.reset(cell, id, cause, batch.as_deref());
             return result;
         }
         for (number, epoch) in calls {
@@ -163,7 +163,7 @@ impl World {
                         (cell, &site.disk),
                         program.map(|(_, epoch)| epoch),
                         write,
-                        before.as_ref(),
+                        before.as_deref(),
                         &after,
                         latest,
                     ),
@@ -219,7 +219,7 @@ impl World {
         if self.is(Sabotage::JournalRowLost) && was_live {
             let disk = Rc::make_mut(&mut self.sites[cell].disk);
             if let Some(journal) = disk.journal.values_mut().find(|journal| journal.len() > 1) {
-                journal.pop();
+                Rc::make_mut(journal).pop();
             }
         }
     }

@@ -84,10 +84,10 @@ impl World {
     ) {
         let Said::Ended { parent, run, outcome } = message else { return };
         let is_gone = matches!(received, Ok(Receipt::Gone)) && self.sites[cell].instance(id).is_some();
-        let journal = self.sites[cell].disk.journal(parent.run.number).iter().map(JournalRow::record);
-        let was_told = journal.into_iter().any(
-            |record| matches!(record.event, Event::ChildFinished { invoked, .. } if invoked == parent.invoked),
-        );
+        let journal = self.sites[cell].disk.journal(parent.run.number).iter().map(JournalRow::says);
+        let was_told = journal
+            .into_iter()
+            .any(|event| matches!(event, Event::ChildFinished { invoked, .. } if *invoked == parent.invoked));
         let tells = self.is(Sabotage::ParentToldTwice) && was_told
             || self.is(Sabotage::ToldAfterTheWait) && !was_told;
         if is_gone && tells {

@@ -255,14 +255,14 @@ impl World {
             self.write_to_ended(cell, id, number);
         }
         let Some(instance) = self.sites[cell].instance(id) else { return };
-        let after = instance.store.peek(number).map(Rc::new);
+        let after = instance.store.peek(number);
         let writes = instance.pending.iter().skip(pending).flat_map(|batch| &batch.writes);
         let wrote = writes.into_iter().any(|write| write.number == number);
         match first {
             // The repeat of a commit that is on record gets the same answer, and changes nothing.
             Some((_, answered, stood)) => {
                 let failed = matches!(&answer, Answer::Refused { problem } if problem.code == Code::Internal);
-                let is_same = stood.as_deref() == before.as_ref();
+                let is_same = stood.as_deref() == before.as_deref();
                 if is_same && !failed && *answered != "refused" && (*answered != kind || wrote) {
                     let written = if wrote { " and written again" } else { "" };
                     let detail = format!(

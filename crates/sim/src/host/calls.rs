@@ -116,7 +116,7 @@ pub fn differs<M: Clone>(instance: &Instance<Cells, M>, batch: &Batch<Write>) ->
                 kept.remains = kept.remains.or(stored.remains);
                 // So is its last error.
                 kept.last_error.clone_from(&stored.last_error);
-                if kept != stored {
+                if kept != *stored {
                     wrong = Some(format!("run {}: memory {kept:?} and rows {stored:?} differ", write.number));
                 }
             }

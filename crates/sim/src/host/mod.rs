@@ -77,7 +77,7 @@ pub struct Instance<K: Simulated, M: Clone> {
     /// What it sees of the disk.
     pub store: K::Rows,
     /// What it has written and the disk has not.
-    pub pending: VecDeque<Batch<WriteOf<K>>>,
+    pub pending: VecDeque<Rc<Batch<WriteOf<K>>>>,
     /// How many batches it has written.
     pub written: u64,
     /// How many of them are durable.
@@ -116,7 +116,7 @@ pub struct Turned<K: Simulated, T> {
     /// What has to go out to other objects.
     pub sends: Vec<Sending>,
     /// What was written.
-    pub batch: Option<Batch<WriteOf<K>>>,
+    pub batch: Option<Rc<Batch<WriteOf<K>>>>,
     /// The rows that were read, by number.
     pub reads: Vec<u64>,
     /// Whether the alarm could not be set.
@@ -156,13 +156,13 @@ impl<K: Simulated, M: Clone> Default for Host<K, M> {
 impl<K: Simulated, M: Clone> Host<K, M> {
     /// The instance that has the name. If there is none, it is made anew from what is on disk; `is_second` says that
     /// another one was there before.
-    pub fn load(&mut self, make: impl FnOnce(K::Disk, bool) -> (K::Machine, K::Rows)) -> Loaded {
+    pub fn load(&mut self, make: impl FnOnce(Rc<K::Disk>, bool) -> (K::Machine, K::Rows)) -> Loaded {
         if let Some(live) = &self.live {
             return Loaded { id: live.id, is_new: false };
         }
         self.instances += 1;
         let id = self.instances;
-        let (machine, store) = make(self.disk.as_ref().clone(), id > 1);
+        let (machine, store) = make(self.disk.clone(), id > 1);
         self.live = Some(Rc::new(Instance {
             id,
             machine,
@@ -251,7 +251,7 @@ impl<K: Simulated, M: Clone> Host<K, M> {
     }
 
     /// What an instance has written and is about to become durable.
-    pub fn take_pending(&mut self, id: u64) -> VecDeque<Batch<WriteOf<K>>> {
+    pub fn take_pending(&mut self, id: u64) -> VecDeque<Rc<Batch<WriteOf<K>>>> {
         let Some(instance) = self.instance_mut(id) else { return VecDeque::new() };
         instance.flushed = instance.written;
         std::mem::take(&mut instance.pending)
@@ -308,7 +308,7 @@ impl<K: Simulated, M: Clone> Host<K, M> {
             }
             result = Err(Fault::Storage(refused));
         }
-        let batch = instance.store.take();
+        let batch = instance.store.take().map(Rc::new);
         if let Some(batch) = &batch {
             instance.written += 1;
             instance.pending.push_back(batch.clone());

@@ -5,6 +5,7 @@
 use std::{
     cell::{Ref, RefCell},
     fmt::Debug,
+    rc::Rc,
 };
 
 use stepwell_core::catalog::Corrupt;
@@ -66,7 +67,7 @@ pub struct View<D: Disk>(RefCell<Inner<D>>);
 
 #[derive(Clone, Debug)]
 struct Inner<D: Disk> {
-    sees: D,
+    sees: Rc<D>,
     batch: Batch<D::Write>,
     /// Nothing can be written for the time being.
     refuses: bool,
@@ -80,7 +81,7 @@ struct Inner<D: Disk> {
 
 impl<D: Disk> View<D> {
     /// A view of what is on disk.
-    pub fn new(disk: D) -> Self {
+    pub fn new(disk: Rc<D>) -> Self {
         Self(RefCell::new(Inner {
             sees: disk,
             batch: Batch::new(Cause::Request),
@@ -144,7 +145,7 @@ impl<D: Disk> View<D> {
 
     /// All that this instance sees, past everything that could fail.
     pub fn all(&self) -> Ref<'_, D> {
-        Ref::map(self.0.borrow(), |inner| &inner.sees)
+        Ref::map(self.0.borrow(), |inner| inner.sees.as_ref())
     }
 
     /// The same for a machine: it may fail.
@@ -157,7 +158,7 @@ impl<D: Disk> View<D> {
         let mut inner = self.0.borrow_mut();
         inner.may_write()?;
         // The machine alone writes here: what a constraint refuses shows when it reaches the disk.
-        let _ = inner.sees.apply(&write);
+        let _ = Rc::make_mut(&mut inner.sees).apply(&write);
         inner.batch.writes.push(write);
         if std::mem::take(&mut inner.fails_after) {
             inner.broken = true;

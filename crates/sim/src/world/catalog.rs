@@ -1,5 +1,7 @@
 //! The catalog in a world: its keys, the cells that remember them, and what must hold of both.
 
+use std::rc::Rc;
+
 use stepwell_core::{
     access::{About, Credential, Need, ROOT},
     catalog::{Catalog, Confirmation, Desk, Input, Key, Order, TELL_AGAIN_MS, Word},
@@ -85,7 +87,7 @@ impl At for TheCatalog {
         &mut world.catalog
     }
 
-    fn make(self, world: &World, disk: Drawers, _: bool) -> (Desk, Shelf) {
+    fn make(self, world: &World, disk: Rc<Drawers>, _: bool) -> (Desk, Shelf) {
         (Desk::new(Vec::new()), Shelf::new(disk, world.sabotage))
     }
 
@@ -94,12 +96,13 @@ impl At for TheCatalog {
         let (writes, alarm) = batch.map_or((0, None), |batch| (batch.writes.len(), batch.alarm));
         let alarm_ms = alarm.map_or(0, Timestamp::as_millis);
         world.digest([u64::MAX, id, writes as u64 * 2 + u64::from(ok), alarm_ms]);
-        let rows = batch.into_iter().flat_map(|batch| &batch.writes).flat_map(|write| &write.rows);
-        let rows: Vec<_> = rows.map(|row| format!("{} {}", row.kind, row.name)).collect();
-        let failed = if ok { "" } else { " (refused)" };
-        let armed = alarm.map(|at| format!("; alarm at {}", world.catalog.world_time(at)));
+        let armed_ms = alarm.map(|at| world.catalog.world_time(at));
         world.note(|| {
-            format!("catalog.{id}: {cause:?}{failed}: {}{}", rows.join(", "), armed.unwrap_or_default())
+            let rows = batch.into_iter().flat_map(|batch| &batch.writes).flat_map(|write| &write.rows);
+            let rows: Vec<_> = rows.map(|row| format!("{} {}", row.kind, row.name)).collect();
+            let failed = if ok { "" } else { " (refused)" };
+            let armed = armed_ms.map(|ms| format!("; alarm at {ms}")).unwrap_or_default();
+            format!("catalog.{id}: {cause:?}{failed}: {}{armed}", rows.join(", "))
         });
         let Some(instance) = world.catalog.instance_mut(id) else { return };
         if batch.is_none() || instance.store.is_broken() {
@@ -107,7 +110,7 @@ impl At for TheCatalog {
         }
         let stored = instance.store.all().catalog();
         // Memory is a cache of rows.
-        if !matches!(instance.machine.catalog(&instance.store), Ok(kept) if *kept == stored) {
+        if !matches!(instance.machine.catalog(&instance.store), Ok(kept) if *kept == *stored) {
             world.fail("24 memory is a cache of rows", "the catalog and its rows differ".into());
         }
     }

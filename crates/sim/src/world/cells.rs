@@ -49,7 +49,7 @@ impl At for usize {
         &mut world.sites[self]
     }
 
-    fn make(self, world: &World, disk: Tables, is_second: bool) -> (Machine, Store) {
+    fn make(self, world: &World, disk: Rc<Tables>, is_second: bool) -> (Machine, Store) {
         let script = &world.script;
         let slice = Slice { rows: script.delete_slice, bytes: SLICE_BYTES };
         let mut machine = Machine::new(script.window).with_delete_slice(slice).with_queue(script.queue);
@@ -119,7 +119,7 @@ impl At for usize {
         if world.is(Sabotage::JournalRowLost) && dead.was_live {
             let disk = Rc::make_mut(&mut world.sites[self].disk);
             if let Some(journal) = disk.journal.values_mut().find(|journal| journal.len() > 1) {
-                journal.pop();
+                Rc::make_mut(journal).pop();
             }
         }
     }
@@ -218,7 +218,7 @@ impl World {
         let deletes = |entry: &Entry| matches!(entry, Entry::Expired | Entry::Emptied);
         if write.deleted.is_some() || write.entries.iter().any(deletes) {
             let site = (cell, self.sites[cell].disk.as_ref());
-            let checked = self.check.deleted(site, write, before.as_ref(), latest);
+            let checked = self.check.deleted(site, write, before.as_deref(), latest);
             self.must(checked);
             return;
         }
@@ -229,7 +229,7 @@ impl World {
                 (cell, &self.sites[cell].disk),
                 program.map(|called| called.epoch),
                 write,
-                before.as_ref(),
+                before.as_deref(),
                 &after,
                 latest,
             ),

@@ -142,7 +142,7 @@ impl World {
         let paused: Vec<_> = paused.filter_map(|(number, _)| site.disk.run(&site.place, *number)).collect();
         for run in paused {
             if matches!(run.phase, Phase::Paused { why: PauseWhy::Request }) {
-                self.ask(cell, None, Ask::Manage(run.id, Manage::Resume));
+                self.ask(cell, None, Ask::Manage(run.id.clone(), Manage::Resume));
             }
         }
     }

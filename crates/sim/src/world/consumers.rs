@@ -3,11 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use stepwell_core::{
-    cell::Claim,
-    object::Fault,
-    run::{BEAT_MS, Run},
-};
+use stepwell_core::{cell::Claim, object::Fault, run::BEAT_MS};
 use stepwell_protocol::{
     Code, Timestamp,
     program::{Activation, Answer, Page, RawPage},
@@ -106,7 +102,7 @@ impl World {
 
     /// What a planted bug gives a consumer that comes second.
     fn claim_anyway(&mut self, cell: usize, id: u64, number: u64) -> Option<Box<Activation<RawPage>>> {
-        let run = self.sites[cell].instance(id)?.store.peek(number).filter(Run::is_leased)?;
+        let run = self.sites[cell].instance(id)?.store.peek(number).filter(|run| run.is_leased())?;
         let activation = self.turn(cell, id, Cause::Request, |machine, store, now| {
             machine.activation(store, now, number, run.epoch)
         });
@@ -347,7 +343,8 @@ impl World {
     pub(super) fn renew_leases(&mut self, cell: usize, id: u64) {
         let Some(instance) = self.sites[cell].instance(id) else { return };
         let running = instance.store.due_by(Timestamp::MAX).into_iter();
-        let leased: Vec<_> = running.filter(Run::is_leased).map(|run| (run.id.number, run.epoch)).collect();
+        let leased: Vec<_> =
+            running.filter(|run| run.is_leased()).map(|run| (run.id.number, run.epoch)).collect();
         for (number, epoch) in leased {
             // Nobody looks at what comes of it.
             let _ = self.turn(cell, id, Cause::Request, |machine, store, now| {

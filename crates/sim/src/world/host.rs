@@ -3,6 +3,8 @@
 //! What a kind does besides is its [`At`]. The rest of the world calls these functions with an object's address, and
 //! need not say which kind it is.
 
+use std::rc::Rc;
+
 use stepwell_core::object::{Fault, Hosted as _, Machine as _};
 use stepwell_protocol::Timestamp;
 
@@ -48,7 +50,7 @@ pub trait At: Copy {
     fn make(
         self,
         world: &World,
-        disk: <Self::Kind as Simulated>::Disk,
+        disk: Rc<<Self::Kind as Simulated>::Disk>,
         is_second: bool,
     ) -> (<Self::Kind as Simulated>::Machine, <Self::Kind as Simulated>::Rows);
 
@@ -111,7 +113,7 @@ impl World {
         if let Some(live) = &at.site(self).live {
             return live.id;
         }
-        let disk = at.site(self).disk.as_ref().clone();
+        let disk = at.site(self).disk.clone();
         let made = at.make(self, disk, at.site(self).instances > 0);
         let site = at.site_mut(self);
         let id = site.load(|_, _| made).id;
@@ -149,11 +151,11 @@ impl World {
         let (result, orders, batch, sends) = (turned.result, turned.orders, turned.batch, turned.sends);
         site.platform.error_next |= turned.still_errs;
         let ok = result.is_ok();
-        at.after_turn(self, id, &After { cause, batch: batch.as_ref(), reads: &turned.reads, ok });
+        at.after_turn(self, id, &After { cause, batch: batch.as_deref(), reads: &turned.reads, ok });
         if turned.is_broken {
             // The storage throws from here on: the platform resets the instance, and the write stands.
             self.note(|| format!("{}: written, but an error came back", at.name()));
-            at.unperformed(self, id, orders, batch.as_ref());
+            at.unperformed(self, id, orders, batch.as_deref());
             if !at.site(self).is_stale(id) {
                 self.make_durable(at, id);
                 // What the machine could not say any more includes the alarm: the platform tries a failed alarm

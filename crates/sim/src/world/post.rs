@@ -129,9 +129,9 @@ impl World {
             return;
         };
         let journal = self.sites[cell].disk.journal(parent.run.number).iter();
-        let was_told = journal.map(crate::tables::JournalRow::record).any(|record| {
-            matches!(record.event, JournalEvent::ChildFinished { invoked, .. } if invoked == parent.invoked)
-        });
+        let was_told = journal.map(crate::tables::JournalRow::says).any(
+            |event| matches!(event, JournalEvent::ChildFinished { invoked, .. } if *invoked == parent.invoked),
+        );
         let tells = self.is(Sabotage::ParentToldTwice) && was_told
             || self.is(Sabotage::ToldAfterTheWait) && !was_told && known.id == parent.run;
         if tells {

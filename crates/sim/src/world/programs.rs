@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -76,7 +77,7 @@ pub(super) struct From {
 /// What was answered to a commit, and how the run stood after that.
 pub(super) struct Committed {
     answer: &'static str,
-    run: Option<Run>,
+    run: Option<Rc<Run>>,
 }
 
 #[derive(Default)]

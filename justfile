@@ -84,6 +84,10 @@ workerd-test: test-bundles test-bundles-unwind
 demo:
     scripts/demo
 
+# From nothing to a finished first run, as a new user does it: timed, in an empty home; `--warm` keeps cargo's caches.
+five-minutes *ARGUMENTS:
+    scripts/five-minutes {{ARGUMENTS}}
+
 # Kills workerd KILLS times while RUNS runs go through, in both forms; more arguments: `--help`.
 kill KILLS RUNS *ARGUMENTS: test-bundles
     cargo run --quiet --locked -p stepwell-workerd-tests --bin kill -- {{KILLS}} {{RUNS}} {{ARGUMENTS}}

@@ -32,7 +32,9 @@ struct Finding {
 impl Machine {
     fn new(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let machine = Self { folder, deployment: Vec::new() };
+        // Nobody listens there. By default it would ask whoever has the port of `stepwell dev`.
+        let deployment = ["--address", "http://127.0.0.1:1"].map(str::to_owned).to_vec();
+        let machine = Self { folder, deployment };
         fs::create_dir_all(machine.path("sysroot/lib/rustlib/wasm32-unknown-unknown/lib")).expect("made");
         fs::create_dir(machine.path("bin")).expect("made");
         machine.tool("cargo", "echo cargo 1.95.0");
@@ -227,9 +229,7 @@ fn data_that_another_dev_serves() {
 
 #[test]
 fn a_deployment_that_does_not_answer() {
-    let mut machine = Machine::new(&[]);
-    machine.deployment = ["--address", "http://127.0.0.1:1"].map(str::to_owned).to_vec();
-    machine.expect("address", "bad", "127.0.0.1:1", "");
+    Machine::new(&[]).expect("address", "bad", "127.0.0.1:1", "");
 }
 
 #[test]

@@ -77,6 +77,11 @@ test-bundles:
     scripts/build-worker examples/quickstart target/bundles/quickstart-app --profile quick --no-opt --no-default-features
     scripts/build-worker examples/orders target/bundles/orders --profile quick --no-opt
 
+# The command line, and the agent as people build it: by `stepwell build`.
+test-bundle-agent:
+    cargo build --locked -p stepwell-cli
+    source scripts/env.sh && cd examples/agent && wasm_env "$CARGO_TARGET_DIR/debug/stepwell" build --profile quick --no-opt --out "$root/target/bundles/agent"
+
 # The test Workers in which a panic is caught.
 test-bundles-unwind:
     scripts/build-worker tests/workerd/app target/bundles/unwind/test-all-in-one --profile quick --no-opt --panic-unwind
@@ -84,13 +89,16 @@ test-bundles-unwind:
     scripts/build-worker crates/engine target/bundles/unwind/engine --profile quick --no-opt --panic-unwind
 
 # Tests on the real workerd: the platform's facts, the engine in both forms, the commands of docs/getting-started.md.
-workerd-test: test-bundles test-bundles-unwind
-    cargo build --locked -p stepwell-cli
+workerd-test: test-bundles test-bundles-unwind test-bundle-agent
     source scripts/env.sh && cargo nextest run --locked -p stepwell-workerd-tests
 
 # A tour of the command line on the real workerd: new, dev, start, watch, and what one does with runs.
 demo:
     scripts/demo
+
+# From nothing to a finished first run, as a new user does it: timed, in an empty home; `--warm` keeps cargo's caches.
+five-minutes *ARGUMENTS:
+    scripts/five-minutes {{ARGUMENTS}}
 
 # Kills workerd KILLS times while RUNS runs go through, in both forms; more arguments: `--help`.
 kill KILLS RUNS *ARGUMENTS: test-bundles

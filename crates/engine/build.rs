@@ -2,11 +2,12 @@
 
 use std::{env, fs, path::Path};
 
-const DESCRIPTION: &str = "../../docs/openapi.json";
+/// A link to `docs/openapi.json`, which a released crate has as a file.
+const DESCRIPTION: &str = "openapi.json";
 
 fn main() {
     println!("cargo::rerun-if-changed={DESCRIPTION}");
-    let pretty = fs::read_to_string(DESCRIPTION).expect("docs/openapi.json is part of the repository");
+    let pretty = fs::read_to_string(DESCRIPTION).expect("the description is part of the crate");
     let out = env::var_os("OUT_DIR").expect("cargo says where to write");
     fs::write(Path::new(&out).join("openapi.json"), without_blanks(&pretty)).expect("there is room for it");
 }

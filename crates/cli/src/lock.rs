@@ -83,6 +83,13 @@ impl Lock {
     }
 }
 
+/// Whether somebody holds the lock on a data folder at this moment.
+pub fn is_held(data: &Path) -> bool {
+    // Not created: who only looks leaves nothing behind.
+    let file = File::open(path(data));
+    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 /// Who holds the lock on a data folder, or held it last.
 pub fn holder(data: &Path) -> Option<Holder> {
     let mut text = String::new();
@@ -134,10 +141,12 @@ mod tests {
         let first = Lock::take(data.path(), "http://127.0.0.1:1").expect("it is free");
         let refused = Lock::take(data.path(), "http://127.0.0.1:2").expect_err("it is taken");
         let process = std::process::id();
+        assert!(is_held(data.path()));
         assert!(refused.what.contains(&format!("(process {process})")), "{}", refused.what);
         assert!(refused.what.contains("http://127.0.0.1:1,"), "{}", refused.what);
         assert!(!refused.next.expect("advice").contains("--port"), "another port is no way out");
         drop(first);
+        assert!(!is_held(data.path()));
         Lock::take(data.path(), "http://127.0.0.1:3").expect("it is free again");
         assert_eq!(holder(data.path()), Some(Holder { process, address: "http://127.0.0.1:3".into() }));
     }

@@ -4,13 +4,16 @@
 //! JSON; everything else goes to standard error. [`failure`] has the exit codes.
 
 mod bars;
+mod building;
 mod changes;
+mod checkup;
 mod client;
 mod commands;
 mod config;
 mod events;
 mod failure;
 mod feed;
+mod first;
 mod linked;
 mod local;
 mod lock;
@@ -24,6 +27,7 @@ mod serving;
 mod sources;
 mod table;
 mod telling;
+mod templates;
 mod timeline;
 mod tools;
 mod variables;

@@ -1,6 +1,7 @@
 //! A project: a crate with workflows, and the configuration that Cloudflare's tools read too.
 //!
-//! A project is one Worker, or two: then the engine is a crate of its own in the folder `engine`, and calls the app.
+//! A project is one Worker, or two: then the engine is in the folder `engine`, as a crate of its own or built from an npm
+//! package, and calls the app.
 
 use std::{
     collections::BTreeMap,
@@ -46,6 +47,8 @@ pub struct Worker {
 pub struct Wrangler {
     /// The Worker's name.
     pub name: String,
+    /// The module that the runtime begins with.
+    pub main: Option<String>,
     /// The day from which the runtime's behaviour is taken.
     pub compatibility_date: String,
     /// Deviations from it.
@@ -72,9 +75,41 @@ pub struct Wrangler {
     /// The Workers that it calls.
     #[serde(default)]
     pub services: Vec<Service>,
+    /// How its classes came about.
+    #[serde(default)]
+    pub migrations: Vec<Migration>,
+    /// When it is called by the clock.
+    #[serde(default)]
+    pub triggers: Triggers,
+    /// How it is built.
+    #[serde(default)]
+    pub build: BuildSection,
     /// Its environments.
     #[serde(default)]
     pub env: BTreeMap<String, Environment>,
+}
+
+/// A step in the history of a Worker's classes.
+#[derive(Debug, Default, Deserialize)]
+pub struct Migration {
+    /// The classes that it makes.
+    #[serde(default)]
+    pub new_sqlite_classes: Vec<String>,
+}
+
+/// What calls a Worker without a request.
+#[derive(Debug, Default, Deserialize)]
+pub struct Triggers {
+    /// The times, as cron writes them.
+    #[serde(default)]
+    pub crons: Vec<String>,
+}
+
+/// How a Worker is built.
+#[derive(Debug, Default, Deserialize)]
+pub struct BuildSection {
+    /// What wrangler runs.
+    pub command: Option<String>,
 }
 
 /// An environment: what it has instead of what stands at the top.
@@ -174,6 +209,13 @@ pub struct Service {
 }
 
 impl Wrangler {
+    /// The command that builds it, unless that is `stepwell build`.
+    pub fn own_build(&self) -> Option<&str> {
+        let command = self.build.command.as_deref().map(str::trim).filter(|command| !command.is_empty())?;
+        let ours = command.strip_prefix("npx ").unwrap_or(command).trim_start();
+        (!ours.starts_with("stepwell build")).then_some(command)
+    }
+
     /// Whether it declares something that plain workerd has not.
     pub fn needs_miniflare(&self) -> bool {
         let Self { kv_namespaces, r2_buckets, d1_databases, queues, .. } = self;
@@ -241,6 +283,19 @@ impl Project {
 }
 
 impl Worker {
+    /// Whether an npm package brings it: there is nothing to build.
+    pub fn is_prebuilt(&self) -> bool {
+        let main = self.wrangler.main.as_deref().unwrap_or_default();
+        self.wrangler.build.command.is_none() && main.split('/').any(|part| part == "node_modules")
+    }
+
+    /// Where its bundle is: what a build leaves, or what a package brings.
+    pub fn bundle(&self) -> PathBuf {
+        let main = self.wrangler.main.as_deref().filter(|_| self.is_prebuilt());
+        let main = main.and_then(|main| Path::new(main).parent());
+        self.folder.join(main.unwrap_or(Path::new("build")))
+    }
+
     fn at(folder: &Path) -> Result<Self> {
         let path = folder.join("wrangler.toml");
         let wrong = |what: String| Failure::local(format!("{}: {what}", path.display()));
@@ -249,12 +304,13 @@ impl Worker {
         let wrangler: Wrangler = table.clone().try_into().map_err(|error: toml::de::Error| {
             wrong(error.message().to_owned()).next("A Worker has at least `name` and `compatibility_date`.")
         })?;
-        if !folder.join("Cargo.toml").is_file() {
+        let not_served =
+            ONLY_ON_CLOUDFLARE.iter().filter(|name| table.contains_key(**name)).map(|&name| name.to_owned());
+        let worker = Self { folder: folder.to_owned(), wrangler, not_served: not_served.collect() };
+        if !worker.is_prebuilt() && !folder.join("Cargo.toml").is_file() {
             return Err(Failure::local(format!("{} has no Cargo.toml", folder.display()))
                 .next("`stepwell new NAME` makes a project that has one."));
         }
-        let not_served =
-            ONLY_ON_CLOUDFLARE.iter().filter(|name| table.contains_key(**name)).map(|&name| name.to_owned());
-        Ok(Self { folder: folder.to_owned(), wrangler, not_served: not_served.collect() })
+        Ok(worker)
     }
 }

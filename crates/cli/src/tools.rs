@@ -7,22 +7,30 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::failure::{Failure, Result};
+use serde::Deserialize;
 
-/// The version of worker-build that fits the SDK.
-pub const WORKER_BUILD: &str = "0.8.7";
+use crate::{
+    failure::{Failure, Result},
+    project::Worker,
+};
+
+/// What Workers are compiled for.
+pub const WASM: &str = "wasm32-unknown-unknown";
 
 /// How to get each tool.
 pub const GET_CARGO: &str = "Install Rust from https://rustup.rs.";
 /// How to get the standard library for Workers.
 pub const GET_WASM: &str = "rustup target add wasm32-unknown-unknown";
-/// How to get worker-build.
-pub const GET_WORKER_BUILD: &str = "cargo install worker-build@0.8.7 --locked";
+/// How to get wasm-opt.
+pub const GET_WASM_OPT: &str = "npm install --save-dev binaryen";
 /// How to get workerd and wrangler.
 pub const GET_NPM: &str = "npm install --save-dev workerd wrangler";
 /// How to get a Node that wrangler and Miniflare run on.
 pub const GET_NODE: &str =
     "Install Node 22 or later from https://nodejs.org, or for one project: npm install --save-dev node@22";
+
+/// How to get what the project's `package.json` names.
+pub const INSTALL: &str = "Run `npm install` in the project.";
 
 /// The oldest Node that wrangler and Miniflare run on.
 const NODE_MAJOR_MIN: u32 = 22;
@@ -59,21 +67,21 @@ pub fn has_wasm_target() -> Option<bool> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).args(["--print", "sysroot"]).stderr(Stdio::null()).output().ok()?;
     let sysroot = String::from_utf8(output.stdout).ok()?;
-    Some(Path::new(sysroot.trim()).join("lib/rustlib/wasm32-unknown-unknown/lib").is_dir())
+    Some(Path::new(sysroot.trim()).join("lib/rustlib").join(WASM).join("lib").is_dir())
 }
 
-/// What makes a Worker of a crate.
-pub fn worker_build() -> Result<PathBuf> {
+/// Refuses a compiler that cannot compile for Workers.
+pub fn check_wasm_target() -> Result {
     if has_wasm_target() == Some(false) {
-        return Err(Failure::local("the compiler cannot build for wasm32-unknown-unknown").next(GET_WASM));
+        return Err(Failure::local(format!("the compiler cannot build for {WASM}")).next(GET_WASM));
     }
-    in_path("worker-build").ok_or_else(|| Failure::local("worker-build is missing").next(GET_WORKER_BUILD))
+    Ok(())
 }
 
 /// What a project needs that this machine does not have, each with the way to get it. `npm install` in the project
 /// brings the rest.
 pub fn missing(project: &Path) -> Vec<Failure> {
-    [cargo().err(), worker_build().err(), node(project).err()].into_iter().flatten().collect()
+    [cargo().err(), check_wasm_target().err(), node(project).err()].into_iter().flatten().collect()
 }
 
 /// Node: the one that the project brings along, or the one in the PATH.
@@ -121,6 +129,59 @@ pub fn workerd(project: &Path) -> Result<PathBuf> {
     })
 }
 
+/// The bundler, which comes with wrangler. The binary itself: npm's script around it takes longer than it does.
+pub fn esbuild(project: &Path) -> Result<PathBuf> {
+    let native = match env::consts::OS {
+        "windows" => format!("@esbuild/win32-{}/esbuild.exe", node_arch()),
+        os => format!("@esbuild/{}-{}/bin/esbuild", if os == "macos" { "darwin" } else { os }, node_arch()),
+    };
+    let named = env::var_os("ESBUILD_BIN").map(PathBuf::from).filter(|named| named.exists());
+    let beside = || in_node_modules(&wrangler_folder(project)?, &native);
+    let found =
+        named.or_else(beside).or_else(|| in_node_modules(project, &native)).or_else(|| in_path("esbuild"));
+    found.ok_or_else(|| Failure::local("esbuild, which comes with wrangler, is missing").next(INSTALL))
+}
+
+/// What makes a module smaller, if there is one.
+pub fn wasm_opt(project: &Path) -> Option<PathBuf> {
+    let named = env::var_os("WASM_OPT_BIN").map(PathBuf::from).filter(|named| named.exists());
+    named.or_else(|| in_node_modules(project, ".bin/wasm-opt")).or_else(|| in_path("wasm-opt"))
+}
+
+/// Installs what the project's `package.json` names, unless that is there already. Says whether it did.
+pub fn install(project: &Path, is_there: bool) -> Result<bool> {
+    if is_there || !project.join("package.json").is_file() {
+        return Ok(false);
+    }
+    let npm = in_path(if cfg!(windows) { "npm.cmd" } else { "npm" });
+    let npm = npm.ok_or_else(|| Failure::local("npm is missing").next(GET_NODE))?;
+    let mut command = Command::new(npm);
+    command.args(["install", "--no-audit", "--no-fund", "--loglevel=error"]).current_dir(project);
+    // Its progress is on standard error.
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    succeed(&mut command, "npm install")?;
+    Ok(true)
+}
+
+/// Runs a tool to its end.
+pub fn succeed(command: &mut Command, name: &str) -> Result {
+    let status =
+        command.status().map_err(|error| Failure::local(format!("{name} cannot be started: {error}")))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure::local(format!("{name} has ended with {status}")).next("See what it wrote above."))
+}
+
+/// The PATH with this program and the project's tools in front: what a `[build]` command finds.
+pub fn path_for_builds(project: &Path) -> Option<OsString> {
+    let own = env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
+    let tools =
+        project.ancestors().map(|folder| folder.join("node_modules/.bin")).find(|folder| folder.is_dir());
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::join_paths(own.into_iter().chain(tools).chain(env::split_paths(&path))).ok()
+}
+
 /// Cloudflare's tool: the program, and its first arguments.
 pub fn wrangler(project: &Path) -> Result<(PathBuf, Vec<OsString>)> {
     if let Some(script) = in_node_modules(project, "wrangler/bin/wrangler.js") {
@@ -129,6 +190,22 @@ pub fn wrangler(project: &Path) -> Result<(PathBuf, Vec<OsString>)> {
     in_path("wrangler").map(|wrangler| (wrangler, Vec::new())).ok_or_else(|| {
         Failure::local("wrangler is missing").next(format!("{GET_NPM}   (in {})", project.display()))
     })
+}
+
+/// The names of a Worker's secrets on Cloudflare; nothing, if wrangler does not say. The arguments name the environment.
+pub fn secrets(worker: &Worker, environment: &[OsString]) -> Option<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Secret {
+        name: String,
+    }
+    let (program, first) = wrangler(&worker.folder).ok()?;
+    let mut command = Command::new(program);
+    command.args(first).args(["secret", "list", "--format", "json"]).args(environment);
+    // Nobody is asked anything.
+    command.env("CI", "true").current_dir(&worker.folder).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    let secrets: Vec<Secret> = serde_json::from_slice(&output.stdout).ok()?;
+    Some(secrets.into_iter().map(|secret| secret.name).collect())
 }
 
 /// What a tool says about its version, on one line.
@@ -143,6 +220,11 @@ pub fn version(program: &Path, arguments: &[OsString]) -> Option<String> {
         .ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+/// This machine's processor, as npm's packages name it.
+fn node_arch() -> &'static str {
+    if env::consts::ARCH == "aarch64" { "arm64" } else { "x64" }
 }
 
 fn platform() -> &'static str {

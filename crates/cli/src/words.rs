@@ -56,6 +56,12 @@ pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
+/// What people type to run this program: npx leaves it out of the PATH.
+pub fn own_name() -> &'static str {
+    let is_npx = std::env::var_os("npm_lifecycle_event").is_some_and(|event| event == "npx");
+    if is_npx { "npx stepwell" } else { "stepwell" }
+}
+
 /// How long something took.
 pub fn length(ms: u64) -> String {
     let (seconds, minutes, hours, days) = (ms / 1_000, ms / 60_000, ms / 3_600_000, ms / 86_400_000);

@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("stepwell-sim", &["stepwell", "stepwell-core", "stepwell-protocol"]),
     ("quickstart", &["stepwell", "stepwell-engine"]),
     ("orders", &["stepwell", "stepwell-engine"]),
+    ("agent", &["stepwell", "stepwell-engine"]),
     ("test-app", &["stepwell", "stepwell-engine"]),
     ("platform-probe", &[]),
     ("stepwell-workerd-tests", &["stepwell-protocol"]),

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant},
@@ -27,6 +27,10 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The smallest module that wasm has.
 const EMPTY_WASM: &[u8] = b"\0asm\x01\0\0\0";
+
+/// Stands in for `stepwell build`: what is tested is what comes after it.
+const BUILD: &str = "build.command = \"echo built >> builds.log; mkdir -p build; \
+                     cp bundle/index.js bundle/index_bg.wasm build/\"\n";
 
 /// The classes that a Worker with the engine exports.
 const CLASSES: &str = "class Rows {}\nexport { Rows as Cell };\nexport class Station {}\n";
@@ -78,7 +82,7 @@ impl Project {
         self.write("engine/Cargo.toml", "[package]\nname = \"engine\"\n")?;
         self.write(
             "engine/wrangler.toml",
-            &format!("name = \"engine\"\ncompatibility_date = \"{COMPATIBILITY_DATE}\"\n{more}"),
+            &format!("name = \"engine\"\ncompatibility_date = \"{COMPATIBILITY_DATE}\"\n{BUILD}{more}"),
         )
     }
 
@@ -87,13 +91,6 @@ impl Project {
         let project = Self { folder, port: free_port()? };
         symlink(repository_root().join("node_modules").canonicalize()?, project.path("node_modules"))?;
         project.write("Cargo.toml", "[package]\nname = \"orders\"\n")?;
-        // Stands in for worker-build: what is tested is what comes after it.
-        fs::create_dir(project.path("bin"))?;
-        project.write(
-            "bin/worker-build",
-            "#!/bin/sh\nset -e\necho built >> builds.log\nmkdir -p build\ncp bundle/index.js bundle/index_bg.wasm build/\n",
-        )?;
-        fs::set_permissions(project.path("bin/worker-build"), fs::Permissions::from_mode(0o755))?;
         Ok(project)
     }
 
@@ -107,8 +104,17 @@ impl Project {
         };
         self.write(
             "wrangler.toml",
-            &format!("name = \"orders\"\ncompatibility_date = \"{COMPATIBILITY_DATE}\"\n{objects}{more}"),
+            &format!(
+                "name = \"orders\"\ncompatibility_date = \"{COMPATIBILITY_DATE}\"\n{BUILD}{objects}{more}"
+            ),
         )
+    }
+
+    /// Takes over a configuration, whose Worker is not built but copied.
+    pub fn adopt_configuration(&self, from: &Path) -> Result<()> {
+        let mut table: toml::Table = toml::from_str(&fs::read_to_string(from)?)?;
+        table.extend(toml::from_str::<toml::Table>(BUILD)?);
+        self.write("wrangler.toml", &toml::to_string(&table)?)
     }
 
     /// A file of the project.
@@ -148,11 +154,9 @@ impl Project {
     /// A command of the command line in the project's folder.
     pub fn command(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(stepwell_binary()?);
-        let path = std::env::var("PATH")?;
         command
             .args(arguments)
             .current_dir(self.folder.path())
-            .env("PATH", format!("{}:{path}", self.path("bin").display()))
             .env("STEPWELL_CONFIG", "/dev/null")
             .env("NO_COLOR", "1")
             .env_remove("STEPWELL_KEY")

@@ -124,7 +124,7 @@ async fn with_json_every_line_is_json() -> TestResult {
         &["cancel", &run],
         &["export", &run],
         &["doctor", "--remote"],
-        &["new", "orders"],
+        &["new", "orders", "--no-install"],
     ] {
         let arguments: Vec<_> = ["--json"].into_iter().chain(arguments.iter().copied()).collect();
         let ran = terminal.quietly(&arguments).await?;

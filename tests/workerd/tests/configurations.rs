@@ -64,14 +64,21 @@ async fn check(folder: &Path, file: &str, is_engine: bool) -> Result<()> {
 #[tokio::test]
 async fn a_new_project_can_be_deployed_in_each_form_and_environment() -> TestResult {
     let folder = tempfile::tempdir()?;
-    for arguments in [&["new", "orders"][..], &["new", "shop", "--two-workers"]] {
-        let made =
-            Command::new(stepwell_binary()?).args(arguments).current_dir(folder.path()).output().await?;
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for template in ["hello", "orders", "agent"] {
+        let two = format!("{template}-two");
+        for arguments in [&["new", template][..], &["new", &two, "--two-workers"]] {
+            let made = Command::new(stepwell_binary()?)
+                .args(arguments)
+                .args(["--template", template, "--no-install"])
+                .current_dir(folder.path())
+                .output()
+                .await?;
+            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        }
+        check(&folder.path().join(template), "wrangler.toml", true).await?;
+        check(&folder.path().join(&two), "wrangler.toml", false).await?;
+        check(&folder.path().join(&two).join("engine"), "wrangler.toml", true).await?;
     }
-    check(&folder.path().join("orders"), "wrangler.toml", true).await?;
-    check(&folder.path().join("shop"), "wrangler.toml", false).await?;
-    check(&folder.path().join("shop/engine"), "wrangler.toml", true).await?;
     Ok(())
 }
 

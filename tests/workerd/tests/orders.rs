@@ -44,9 +44,8 @@ impl Shop {
         timeout(TOOL_TIMEOUT, lines.next_line()).await??.context("the bank has not opened")?;
 
         let project = Project::of_bundle(&bundle("orders")?)?;
-        for file in ["wrangler.toml", "schema.sql"] {
-            fs::copy(example.join(file), project.path(file))?;
-        }
+        project.adopt_configuration(&example.join("wrangler.toml"))?;
+        fs::copy(example.join("schema.sql"), project.path("schema.sql"))?;
         project.write(".dev.vars", &format!("BANK_KEY={BANK_KEY}\nBANK_URL=http://127.0.0.1:{port}\n"))?;
         let bank_http = Http::new(&format!("http://127.0.0.1:{port}"));
         let shop = Self { project, bank: bank_http, _bank: bank };

@@ -11,7 +11,6 @@ use std::{
 
 use anstyle::Style;
 use clap::Args;
-use serde::Deserialize;
 use serde_json::json;
 use stepwell_protocol::manifest::Plan;
 
@@ -53,18 +52,13 @@ pub struct Deploy {
     arguments: Vec<String>,
 }
 
-/// A secret, as wrangler lists it.
-#[derive(Deserialize)]
-struct Secret {
-    name: String,
-}
-
 impl Deploy {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
         let project = Project::find()?;
-        // wrangler would only say that a command was not found.
-        tools::worker_build()?;
+        // wrangler would only say that a command has failed.
+        tools::check_wasm_target()?;
+        tools::install(&project.root, tools::wrangler(&project.root).is_ok())?;
         let wrangler = Wrangler { tool: tools::wrangler(&project.root)?, env: self.environment() };
         for worker in project.workers() {
             check_variables(worker, self.env.as_deref())?;
@@ -249,18 +243,14 @@ impl Wrangler {
         let (program, first) = &self.tool;
         let mut command = Command::new(program);
         command.args(first).args(arguments).args(&self.env).current_dir(&worker.folder);
+        // wrangler runs the `[build]` command, which is this program.
+        command.envs(tools::path_for_builds(&worker.folder).map(|path| ("PATH", path)));
         command
     }
 
     /// The names of a Worker's secrets; nothing, if wrangler does not say.
     fn secrets(&self, worker: &Worker) -> Option<Vec<String>> {
-        let mut command = self.command(worker, &["secret", "list", "--format", "json"]);
-        let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-        if !output.status.success() {
-            return None;
-        }
-        let secrets: Vec<Secret> = serde_json::from_slice(&output.stdout).ok()?;
-        Some(secrets.into_iter().map(|secret| secret.name).collect())
+        tools::secrets(worker, &self.env)
     }
 
     /// Sets a secret. Its value goes through a pipe: others could see an argument.

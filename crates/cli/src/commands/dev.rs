@@ -3,7 +3,7 @@
 use std::{
     env,
     net::TcpListener,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Stdio},
     sync::{
         Arc,
@@ -23,13 +23,14 @@ use crate::{
     client::Client,
     config::{Key, Target},
     failure::{Failure, Result},
+    first,
     local::{self, KEY_VARIABLE},
     lock::Lock,
     private,
     project::{Project, Worker},
-    serving::{self, Kill, Server, Serving, guarded, kill_group},
+    serving::{self, Kill, Server, Serving, guarded, kill_group, own_program},
     sources::{Change, Sources},
-    tools, variables,
+    tools, variables, words,
 };
 
 /// How often it looks whether something is to be done.
@@ -62,7 +63,7 @@ pub struct Dev {
     /// Do not rebuild when a file changes.
     #[arg(long)]
     once: bool,
-    /// Further arguments for worker-build.
+    /// Further arguments for cargo.
     #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<String>,
 }
@@ -71,7 +72,10 @@ impl Dev {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
         let project = Project::find()?;
-        let worker_build = tools::worker_build()?;
+        tools::check_wasm_target()?;
+        if tools::install(&project.root, tools::workerd(&project.root).is_ok())? {
+            say(global, "npm has installed what package.json names");
+        }
         let data = project.data();
         private::create_folder(&data)
             .map_err(|error| Failure::local(format!("{}: {error}", data.display())))?;
@@ -89,7 +93,7 @@ impl Dev {
             signal_hook::flag::register(signal, stop.clone())
                 .map_err(|error| Failure::local(format!("signals cannot be taken: {error}")))?;
         }
-        let mut session = Session { dev: &self, global, serving, worker_build, stop };
+        let mut session = Session { dev: &self, global, serving, stop, has_told: false };
         session.serve()
     }
 }
@@ -99,8 +103,9 @@ struct Session<'a> {
     dev: &'a Dev,
     global: &'a Global,
     serving: Serving,
-    worker_build: PathBuf,
     stop: Arc<AtomicBool>,
+    /// Whether it was said what to type first.
+    has_told: bool,
 }
 
 impl Session<'_> {
@@ -166,35 +171,38 @@ impl Session<'_> {
         }
     }
 
-    fn start(&self) -> Result<Server> {
+    fn start(&mut self) -> Result<Server> {
         let server = self.serving.start()?;
-        self.sync();
+        let client = Client::new(Target::of_dev(self.serving.address(), Some(self.serving.key.clone())));
+        self.sync(&client);
         let address = self.serving.address();
+        // Told once: whoever saves a file knows it by then.
+        let is_first = !std::mem::replace(&mut self.has_told, true);
+        let next = is_first.then(|| first::command(&client, &self.serving.project.root)).flatten();
         if self.global.json {
-            anstream::println!("{}", json!({ "event": "ready", "address": address }));
+            anstream::println!("{}", json!({ "event": "ready", "address": address, "next": next }));
             return Ok(server);
         }
         let (green, bold, dim) =
             (AnsiColor::Green.on_default().bold(), Style::new().bold(), Style::new().dimmed());
         anstream::println!("{green}ready:{green:#} {bold}{address}{bold:#}; data in .stepwell/");
+        if let Some(next) = next {
+            anstream::println!("next:  in another terminal, in this folder: {bold}{next}{bold:#}");
+        }
         if given_key(self.global).is_some() {
             anstream::println!("       It takes the key that you have set. Ctrl-C ends it; the data stays.");
             return Ok(server);
         }
         let key = self.serving.key.secret();
-        anstream::println!(
-            "       Commands in this folder find it: {bold}stepwell list{bold:#}. Elsewhere, first run:"
-        );
+        anstream::println!("       Commands in this folder find it by themselves. Elsewhere, first run:");
         anstream::println!("       {dim}export STEPWELL_ADDRESS={address} {KEY_VARIABLE}={key}{dim:#}");
         anstream::println!("       Ctrl-C ends it; the data stays.");
         Ok(server)
     }
 
     /// Lets the engine read what the app declares, and says what has changed.
-    fn sync(&self) {
-        let key = Some(self.serving.key.clone());
-        let target = Target::of_dev(self.serving.address(), key);
-        match changes::sync(&Client::new(target)) {
+    fn sync(&self, client: &Client) {
+        match changes::sync(client) {
             Ok(plan) => {
                 for line in changes::lines(&plan.value) {
                     say(self.global, &anstream::adapter::strip_str(&line).to_string());
@@ -209,7 +217,7 @@ impl Session<'_> {
 
     /// Builds all Workers, and takes over what came out.
     fn build(&self) -> Built {
-        for worker in self.serving.project.workers() {
+        for worker in self.serving.project.workers().filter(|worker| !worker.is_prebuilt()) {
             match self.build_worker(worker) {
                 Built::Well => {}
                 other @ (Built::Badly(_) | Built::Stopped) => return other,
@@ -234,7 +242,8 @@ impl Session<'_> {
             match child.try_wait() {
                 Ok(None) => thread::sleep(TICK),
                 Ok(Some(status)) if status.success() => {
-                    say(self.global, &format!("built in {} s", began.elapsed().as_secs()));
+                    let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                    say(self.global, &format!("built in {}", words::length(ms)));
                     return Built::Well;
                 }
                 Ok(Some(_)) => {
@@ -248,17 +257,26 @@ impl Session<'_> {
     }
 
     fn build_command(&self, worker: &Worker) -> Result<Child> {
-        let mut command = guarded(&self.worker_build, Kill::Gently)?;
-        if self.dev.release {
-            command.arg("--release");
-        } else {
-            command.args(["--dev", "--no-opt"]);
-        }
-        command.args(&self.dev.arguments).current_dir(&worker.folder).stdin(Stdio::null());
+        let mut command = match worker.wrangler.own_build() {
+            Some(own) => {
+                let (shell, option) = if cfg!(windows) { ("cmd", "/C") } else { ("/bin/sh", "-c") };
+                let mut command = guarded(Path::new(shell), Kill::Gently)?;
+                command.args([option, own]);
+                command
+            }
+            None => {
+                let mut command = guarded(&own_program()?, Kill::Gently)?;
+                command.arg("build").args((!self.dev.release).then_some("--dev"));
+                command.arg("--").args(&self.dev.arguments);
+                command
+            }
+        };
+        command.current_dir(&worker.folder).stdin(Stdio::null());
+        command.envs(tools::path_for_builds(&worker.folder).map(|path| ("PATH", path)));
         if self.global.json {
             command.stdout(Stdio::null());
         }
-        command.spawn().map_err(|error| Failure::local(format!("worker-build cannot be started: {error}")))
+        command.spawn().map_err(|error| Failure::local(format!("the build cannot be started: {error}")))
     }
 
     fn complain(&self, failure: &Failure) {

@@ -2,6 +2,7 @@
 
 mod act;
 mod audit;
+mod build;
 mod completions;
 mod deploy;
 mod dev;
@@ -38,6 +39,8 @@ pub enum Command {
     New(new::New),
     /// Build a project, serve it on this machine, and rebuild it when a file changes.
     Dev(dev::Dev),
+    /// Build the Worker of a project, as `dev` and `deploy` do.
+    Build(build::Build),
     /// Deploy a project to Cloudflare.
     Deploy(deploy::Deploy),
     /// Show what a deploy of this folder would change, and which live runs would diverge.
@@ -107,6 +110,7 @@ impl Command {
         match self {
             Self::New(command) => command.run(global),
             Self::Dev(command) => command.run(global),
+            Self::Build(command) => command.run(global),
             Self::Deploy(command) => command.run(global),
             Self::Plan(command) => command.run(global),
             Self::Doctor(command) => command.run(global),

@@ -12,29 +12,9 @@ use serde_json::json;
 use crate::{
     Global,
     failure::{Failure, Result},
-    tools,
+    templates::{Filling, Form, Template},
+    tools, words,
 };
-
-/// The files of a project, and where they go.
-const FILES: &[(&str, &str)] = &[
-    ("Cargo.toml", include_str!("../../templates/Cargo.toml.in")),
-    ("Cargo.lock", include_str!("../../templates/Cargo.lock.in")),
-    ("src/lib.rs", include_str!("../../templates/lib.rs.in")),
-    ("tests/workflows.rs", include_str!("../../templates/workflows.rs.in")),
-    ("wrangler.toml", include_str!("../../templates/wrangler.toml.in")),
-    ("package.json", include_str!("../../templates/package.json.in")),
-    ("README.md", include_str!("../../templates/README.md.in")),
-    (".gitignore", include_str!("../../templates/gitignore.in")),
-];
-
-/// The files that two Workers have besides, or instead.
-const FILES_OF_TWO: &[(&str, &str)] = &[
-    ("Cargo.toml", include_str!("../../templates/app.Cargo.toml.in")),
-    ("wrangler.toml", include_str!("../../templates/app.wrangler.toml.in")),
-    ("engine/Cargo.toml", include_str!("../../templates/engine.Cargo.toml.in")),
-    ("engine/src/lib.rs", include_str!("../../templates/engine.lib.rs.in")),
-    ("engine/wrangler.toml", include_str!("../../templates/wrangler.toml.in")),
-];
 
 /// The longest name: Cloudflare takes no longer one for a Worker.
 const NAME_LENGTH_MAX: usize = 63;
@@ -48,12 +28,18 @@ pub struct New {
     /// The project's name, or the folder to create it in.
     #[arg(value_name = "NAME")]
     path: PathBuf,
-    /// A checkout of Stepwell to build with, instead of the published release.
-    #[arg(long, value_name = "FOLDER")]
-    stepwell: Option<PathBuf>,
+    /// The template to start from.
+    #[arg(long, value_enum, default_value_t)]
+    template: Template,
     /// Create engine and app as two Workers, so that deploying your code does not restart the engine.
     #[arg(long)]
     two_workers: bool,
+    /// Skip `npm install`; `dev` and `deploy` run it.
+    #[arg(long)]
+    no_install: bool,
+    /// A checkout of Stepwell to build with, instead of the published release.
+    #[arg(long, value_name = "FOLDER")]
+    stepwell: Option<PathBuf>,
 }
 
 impl New {
@@ -61,23 +47,38 @@ impl New {
     pub fn run(self, global: &Global) -> Result {
         let name = self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         check_name(&name)?;
-        let source = source(self.stepwell.as_deref())?;
+        let source = Source::of(self.stepwell.as_deref())?;
         let form = if self.two_workers { Form::TwoWorkers } else { Form::AllInOne };
-        write_all(&self.path, &name, &source, form)?;
+        let files = self.template.project(form, &source.filling(&name));
+        write_all(&self.path, &files)?;
+        let folder = self.path.display();
+        if !global.json {
+            anstream::println!("{folder} is there. Its workflows are in src/lib.rs.");
+        }
+        let missing = tools::missing(&self.path);
+        // What is installed has to run, too.
+        if !self.no_install && missing.is_empty() {
+            let has_tools = tools::workerd(&self.path).is_ok();
+            if let Err(failure) = tools::install(&self.path, has_tools) {
+                anstream::eprintln!("{}; `{} dev` tries it again", failure.what, words::own_name());
+            }
+        }
         if global.json {
-            let files: Vec<_> = files(form).into_keys().collect();
+            let files: Vec<_> = files.keys().collect();
             anstream::println!("{}", json!({ "name": name, "folder": self.path, "files": files }));
             return Ok(());
         }
-        anstream::println!("{} is there. It has two workflows, in src/lib.rs.", self.path.display());
-        let missing = tools::missing(&self.path);
         if !missing.is_empty() {
             anstream::eprintln!("This machine lacks some of what the project needs:");
         }
         for failure in missing {
             anstream::eprintln!("- {}. {}", failure.what, failure.next.unwrap_or_default());
         }
-        anstream::eprintln!("next: cd {} && npm install && stepwell dev", self.path.display());
+        let first = match self.template {
+            Template::Hello => "",
+            Template::Orders | Template::Agent => " (README.md has what to start before it)",
+        };
+        anstream::eprintln!("next: cd {folder} && {} dev{first}", words::own_name());
         Ok(())
     }
 }
@@ -102,88 +103,49 @@ fn check_name(name: &str) -> Result {
     Ok(())
 }
 
-/// Where the crates come from.
+/// Where the crates come from, as dependencies are written.
 struct Source {
-    /// What both dependencies begin with.
-    common: String,
-    sdk: &'static str,
-    engine: &'static str,
+    sdk: String,
+    engine: String,
+    is_release: bool,
 }
 
-fn source(checkout: Option<&Path>) -> Result<Source> {
-    let Some(checkout) = checkout else {
-        // The release that this command belongs to: a branch would change under the project.
-        let common =
-            format!("git = \"{}\", tag = \"v{}\"", env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION"));
-        return Ok(Source { common, sdk: "", engine: "" });
-    };
-    if !checkout.join("crates/stepwell/Cargo.toml").is_file() {
-        let what = format!("{} is not a checkout of Stepwell: it has no crates/stepwell", checkout.display());
-        return Err(Failure::usage(what));
-    }
-    let checkout = fs::canonicalize(checkout)
-        .map_err(|error| Failure::usage(format!("{} cannot be found: {error}", checkout.display())))?;
-    let text = checkout.to_str().filter(|text| !text.contains(['"', '\\', '\n']));
-    let Some(text) = text else {
-        return Err(Failure::usage(format!("a Cargo.toml cannot hold the path {}", checkout.display())));
-    };
-    Ok(Source { common: format!("path = \"{text}/crates/"), sdk: "stepwell\"", engine: "engine\"" })
-}
-
-/// How engine and app are put together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    AllInOne,
-    TwoWorkers,
-}
-
-/// The files of a project, by where they go.
-fn files(form: Form) -> BTreeMap<&'static str, &'static str> {
-    let more = match form {
-        Form::AllInOne => &[],
-        Form::TwoWorkers => FILES_OF_TWO,
-    };
-    FILES.iter().chain(more).copied().collect()
-}
-
-/// What the engine's configuration says about the app of an environment.
-fn binding(form: Form, name: &str, environment: &str) -> String {
-    match form {
-        Form::AllInOne => String::new(),
-        Form::TwoWorkers => {
-            format!("services = [{{ binding = \"APP\", service = \"{name}-app{environment}\" }}]\n")
+impl Source {
+    fn of(checkout: Option<&Path>) -> Result<Self> {
+        let Some(checkout) = checkout else {
+            // Any release that is compatible with this command.
+            let version = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
+            let [sdk, engine] = [(); 2].map(|()| format!("version = \"{version}\""));
+            return Ok(Self { sdk, engine, is_release: true });
+        };
+        if !checkout.join("crates/stepwell/Cargo.toml").is_file() {
+            let what =
+                format!("{} is no checkout of Stepwell: it has no crates/stepwell", checkout.display());
+            return Err(Failure::usage(what));
         }
+        let checkout = fs::canonicalize(checkout)
+            .map_err(|error| Failure::usage(format!("{} cannot be found: {error}", checkout.display())))?;
+        let text = checkout.to_str().filter(|text| !text.contains(['"', '\\', '\n']));
+        let Some(text) = text else {
+            return Err(Failure::usage(format!("a Cargo.toml cannot hold the path {}", checkout.display())));
+        };
+        let [sdk, engine] = ["stepwell", "engine"].map(|name| format!("path = \"{text}/crates/{name}\""));
+        Ok(Self { sdk, engine, is_release: false })
+    }
+
+    fn filling<'a>(&'a self, name: &'a str) -> Filling<'a> {
+        let version = self.is_release.then_some(env!("CARGO_PKG_VERSION"));
+        Filling { name, sdk: &self.sdk, engine: &self.engine, version }
     }
 }
 
-fn write_all(folder: &Path, name: &str, source: &Source, form: Form) -> Result {
+fn write_all(folder: &Path, files: &BTreeMap<&str, String>) -> Result {
     let wrong = |path: &Path, error: &std::io::Error| Failure::local(format!("{}: {error}", path.display()));
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) || folder.is_file() {
         return Err(Failure::usage(format!("{} is there already", folder.display()))
             .next("Take another name, or delete it first."));
     }
-    let app = match form {
-        Form::AllInOne => String::new(),
-        Form::TwoWorkers => format!(
-            "# The app has to be deployed first.\n[[services]]\nbinding = \"APP\"\nservice = \"{name}-app\"\n\n"
-        ),
-    };
-    for (path, template) in files(form) {
-        let text = template
-            .replace("#{{app}}\n", &app)
-            .replace("#{{app_staging}}\n", &binding(form, name, "-staging"))
-            .replace("#{{app_production}}\n", &binding(form, name, "-production"))
-            .replace("{{source}}", &source.common)
-            .replace("{{sdk}}", source.sdk)
-            .replace("{{engine}}", source.engine)
-            .replace("{{name}}", name)
-            .replace("{{crate}}", &name.replace('-', "_"))
-            .replace("{{repository}}", env!("CARGO_PKG_REPOSITORY"));
-        let text = match (form, path) {
-            // The app does not know the engine.
-            (Form::TwoWorkers, "src/lib.rs") => text.replace("use stepwell_engine as _;\n", ""),
-            (Form::TwoWorkers | Form::AllInOne, _) => text,
-        };
+    for (path, text) in files {
         let path = folder.join(path);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(|error| wrong(parent, &error))?;
@@ -208,34 +170,25 @@ mod tests {
     }
 
     #[test]
-    fn no_placeholder_is_left_and_the_files_can_be_read() {
+    fn what_is_written_is_a_project_and_overwrites_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().join("orders");
         let checkout = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let forms = [Form::AllInOne, Form::TwoWorkers];
         for (source, form) in
-            [None, Some(checkout)].into_iter().flat_map(|from| forms.map(|form| (source(from), form)))
+            [None, Some(checkout)].into_iter().flat_map(|from| forms.map(|form| (Source::of(from), form)))
         {
             let _ = fs::remove_dir_all(&root);
-            write_all(&root, "orders", &source.expect("a source"), form).expect("it is written");
-            for path in files(form).into_keys() {
-                let text = fs::read_to_string(root.join(path)).expect("it is there");
-                assert!(!text.contains("{{"), "{path}: {text}");
-                assert!(!text.contains("branch"), "{path} depends on a branch, which changes");
-                if Path::new(path).extension().is_some_and(|extension| extension == "toml") {
-                    toml::from_str::<toml::Table>(&text).expect(path);
-                }
-            }
+            let source = source.expect("a source");
+            let files = Template::Hello.project(form, &source.filling("orders"));
+            write_all(&root, &files).expect("it is written");
             let project = crate::project::Project::at(&root).expect("it is a project");
             assert_eq!(project.front.wrangler.name, "orders");
+            assert!(project.workers().all(|worker| worker.wrangler.own_build().is_none()));
             let app = project.app.map(|app| app.wrangler.name);
             assert_eq!(app, (form == Form::TwoWorkers).then(|| "orders-app".to_owned()));
             assert_eq!(project.front.not_served, Vec::<String>::new(), "the app is served too");
+            assert!(write_all(&root, &files).is_err(), "it would overwrite somebody's work");
         }
-        let source = source(None).expect("a source");
-        assert!(
-            write_all(&root, "orders", &source, Form::AllInOne).is_err(),
-            "it would overwrite somebody's work"
-        );
     }
 }

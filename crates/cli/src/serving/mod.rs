@@ -21,6 +21,7 @@ use std::{
 };
 
 use crate::{
+    building::MODULES,
     config::Key,
     failure::{Failure, Result},
     local::{self, APP_KEY_VARIABLE, KEY_VARIABLE},
@@ -32,9 +33,6 @@ use crate::{
 
 /// A runtime listens within a second or two; a machine under load may need much longer.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The files that worker-build leaves.
-const MODULES: [&str; 2] = ["index.js", "index_bg.wasm"];
 
 /// Tells the engine that it runs on a developer's machine: only requests for a loopback host are answered.
 const DEVELOPMENT: (&str, &str) = ("STEPWELL_DEV", "1");
@@ -104,16 +102,20 @@ impl Serving {
     pub fn adopt(&self) -> Result {
         private::create_folder(&self.folder())
             .map_err(|error| Failure::local(format!("{}: {error}", self.folder().display())))?;
-        self.check_engine(&self.project.front.folder.join("build").join(MODULES[0]))?;
+        self.check_engine(&self.project.front.bundle().join(MODULES[0]))?;
         for (name, worker) in self.project.named() {
             let folder = self.bundle(name);
             private::create_folder(&folder)
                 .map_err(|error| Failure::local(format!("{}: {error}", folder.display())))?;
             for module in MODULES {
-                let built = worker.folder.join("build").join(module);
+                let built = worker.bundle().join(module);
                 fs::copy(&built, folder.join(module)).map_err(|error| {
-                    Failure::local(format!("the build has left no {}: {error}", built.display()))
-                        .next("Is `crate-type = [\"cdylib\", \"rlib\"]` in Cargo.toml?")
+                    let next = if worker.is_prebuilt() {
+                        tools::INSTALL
+                    } else {
+                        "Is `crate-type = [\"cdylib\", \"rlib\"]` in Cargo.toml?"
+                    };
+                    Failure::local(format!("there is no {}: {error}", built.display())).next(next)
                 })?;
             }
         }
@@ -267,7 +269,8 @@ pub fn guarded(program: &Path, how: Kill) -> Result<Command> {
     Ok(command)
 }
 
-fn own_program() -> Result<PathBuf> {
+/// This very program.
+pub fn own_program() -> Result<PathBuf> {
     std::env::current_exe().map_err(|error| Failure::local(format!("this program cannot be found: {error}")))
 }
 

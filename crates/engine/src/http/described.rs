@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn what_is_served_is_the_description_without_its_blanks() {
         let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("it is JSON");
-        let committed = include_str!("../../../../docs/openapi.json");
+        let committed = include_str!("../../openapi.json");
         assert_eq!(read(OPENAPI), read(committed));
         assert!(OPENAPI.len() * 2 < committed.len(), "{} bytes are served", OPENAPI.len());
     }

@@ -1,0 +1,1 @@
+../../../../../examples/agent/src/model.rs

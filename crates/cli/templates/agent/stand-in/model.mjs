@@ -1,0 +1,1 @@
+../../../../../examples/agent/stand-in/model.mjs

@@ -1,0 +1,1 @@
+../../../../../examples/agent/tests/workflows.rs

@@ -1,0 +1,1 @@
+../../../../../examples/orders/src/books.rs

@@ -1,0 +1,1 @@
+../../../../../examples/orders/stand-in/bank.mjs

@@ -1,0 +1,1 @@
+../../../../../examples/orders/tests/workflows.rs

@@ -45,14 +45,8 @@ pub async fn list(front: &Front, query: &str) -> Result<Response, Refusal> {
     };
     let places = front.cells().filter_map(|place| after(&place).map(|after| (place, after)));
     let parts = join_all(places.map(|(place, after)| async move {
-        let operation = Operation::ShowOutbox { only_dead, after, limit };
-        let asked = pin!(front.ask_json::<ListedLetters>(&place, operation));
-        let listed = match select(asked, Delay::from(Duration::from_millis(ANSWER_MS))).await {
-            Either::Left((Ok(listed), _)) => Some(listed),
-            Either::Left((Err(refusal), _)) if refusal.0.code != Code::Internal => return Err(refusal),
-            Either::Left((Err(_), _)) | Either::Right(_) => None,
-        };
-        Ok((place, after, listed))
+        let listed = ask(front, &place, Operation::ShowOutbox { only_dead, after, limit }).await?;
+        Ok::<_, Refusal>((place, after, listed))
     }))
     .await;
     let mut merged = Merged::default();
@@ -64,6 +58,16 @@ pub async fn list(front: &Front, query: &str) -> Result<Response, Refusal> {
         }
     }
     Ok(Response::of(200, &merged.page(limit as usize)))
+}
+
+/// What a cell has; nothing, if it does not answer.
+async fn ask(front: &Front, place: &Place, operation: Operation) -> Result<Option<ListedLetters>, Refusal> {
+    let asked = pin!(front.ask_json::<ListedLetters>(place, operation));
+    match select(asked, Delay::from(Duration::from_millis(ANSWER_MS))).await {
+        Either::Left((Ok(listed), _)) => Ok(Some(listed)),
+        Either::Left((Err(refusal), _)) if refusal.0.code != Code::Internal => Err(refusal),
+        Either::Left((Err(_), _)) | Either::Right(_) => Ok(None),
+    }
 }
 
 /// `POST /api/outbox/{letter}/redeliver`

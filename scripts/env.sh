@@ -2,7 +2,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/versions.sh"
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-export PATH="$STEPWELL_TOOLS/worker-build-$WORKER_BUILD_VERSION/bin:$STEPWELL_TOOLS/cargo-deny-$CARGO_DENY_VERSION/bin:$STEPWELL_TOOLS/cargo-nextest-$CARGO_NEXTEST_VERSION/bin:$PATH"
+export PATH="$STEPWELL_TOOLS/worker-build-$WORKER_BUILD_VERSION/bin:$STEPWELL_TOOLS/cargo-deny-$CARGO_DENY_VERSION/bin:$STEPWELL_TOOLS/cargo-nextest-$CARGO_NEXTEST_VERSION/bin:$STEPWELL_TOOLS/mdbook-$MDBOOK_VERSION/bin:$PATH"
 # worker-build would otherwise download its own copies of these.
 export WASM_BINDGEN_BIN="$STEPWELL_TOOLS/wasm-bindgen-cli-$WASM_BINDGEN_VERSION/bin/wasm-bindgen"
 export ESBUILD_BIN="$root/node_modules/.bin/esbuild"

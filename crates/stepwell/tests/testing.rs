@@ -312,7 +312,7 @@ async fn awaits_something_else(ctx: Ctx) -> Result<()> {
 fn an_await_outside_of_a_step_is_found() {
     let app = App::new().workflow(awaits_something_else);
     let complaint = complaint(|| drop(crash_everywhere(app, "awaits_something_else", &())));
-    assert!(complaint.contains("neither a step, a sleep, a wait for a signal nor a child"), "{complaint}");
+    assert!(complaint.contains("not a step, sleep, wait or invocation"), "{complaint}");
 }
 
 #[workflow]

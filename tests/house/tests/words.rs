@@ -155,13 +155,13 @@ fn descriptions() -> Vec<(String, String)> {
     vec![("docs/openapi.json".to_owned(), found.join("\n"))]
 }
 
-/// The hardest page that is allowed: the grade of a university's first year.
-const GRADE_MAX: f64 = 13.0;
+/// The hardest page that is allowed.
+const GRADE_MAX: f64 = 8.0;
 
 #[test]
 fn every_page_can_be_read() {
-    let mut grades: Vec<_> =
-        pages().iter().filter_map(|page| Some((grade(&prose(page))?, page.path.clone()))).collect();
+    let pages = pages().into_iter().filter(|page| page.path != "docs/SUMMARY.md");
+    let mut grades: Vec<_> = pages.filter_map(|page| Some((grade(&prose(&page))?, page.path))).collect();
     grades.sort_by(|a, b| b.0.total_cmp(&a.0));
     println!("reading grade (Flesch–Kincaid)");
     for (grade, path) in &grades {

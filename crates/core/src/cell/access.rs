@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use stepwell_protocol::{
-    Code, Invocation, Problem, Timestamp,
+    Code, Problem, Timestamp,
     access::{Limits, RunSettings},
 };
 
@@ -20,6 +20,19 @@ use crate::{
     object::{Fault, Hosted as _},
     pools::Pool,
 };
+
+/// How long a run may take, and how long it is kept after its end.
+pub type Spans = (Option<u64>, Option<u64>);
+
+/// A start that no caller asks for: a child's, or a tick's.
+pub(super) struct Unasked<'a> {
+    pub workflow: &'a str,
+    pub bytes: usize,
+    pub timeout_ms: Option<u64>,
+    pub retention_ms: Option<u64>,
+    /// Whether the retention is what the deployment says of all runs.
+    pub retention_is_default: bool,
+}
 
 /// How many keys a cell remembers; the catalog is asked about others again.
 pub const REMEMBERED_MAX: usize = 1_000;
@@ -130,26 +143,20 @@ impl Cell {
         }
     }
 
-    /// Refuses a child where a start by a caller would be refused, and counts it like one. Gives how long it may take and
-    /// how long it is kept. A cell that was told of no rules has none to obey.
-    pub(super) fn admit_child<R: Rows>(
+    /// Refuses a run that no caller asks for where a start by a caller would be refused, and counts it like one. Gives how
+    /// long it may take and how long it is kept. A cell that was told of no rules has none to obey.
+    pub(super) fn admit_unasked<R: Rows>(
         &mut self,
         rows: &R,
         now: Timestamp,
-        invocation: &Invocation,
-    ) -> Result<(Option<u64>, Option<u64>), Fault<R::Error>> {
-        let Invocation { workflow, input, timeout_ms, retention_ms, .. } = invocation;
-        let is_default = retention_ms.is_none();
-        let retention_ms = match *retention_ms {
-            Some(0) => None,
-            Some(ms) => Some(ms),
-            None => self.retention_ms,
-        };
-        let Some((rules, until)) = self.gate.rules.take() else { return Ok((*timeout_ms, retention_ms)) };
-        let checked = self.check_rules(rows, now, &rules, workflow, input.size());
-        let terms = settled(&rules.grant, workflow, *timeout_ms, retention_ms, is_default);
+        unasked: &Unasked<'_>,
+    ) -> Result<Spans, Fault<R::Error>> {
+        let Unasked { workflow, bytes, timeout_ms, retention_ms, retention_is_default } = *unasked;
+        let Some((rules, until)) = self.gate.rules.take() else { return Ok((timeout_ms, retention_ms)) };
+        let checked = self.check_rules(rows, now, &rules, workflow, bytes);
+        let spans = settled(&rules.grant, workflow, timeout_ms, retention_ms, retention_is_default);
         self.gate.rules = Some((rules, until));
-        checked.map(|()| terms)
+        checked.map(|()| spans)
     }
 
     fn check_rules<R: Rows>(
@@ -162,7 +169,7 @@ impl Cell {
     ) -> Result<(), Fault<R::Error>> {
         let shares = self.pool.as_ref().map_or(1, Pool::cells_of_latest);
         if paused.contains(workflow) {
-            let detail = format!("The workflow '{workflow}' is paused: the child waits until it is resumed.");
+            let detail = format!("The workflow '{workflow}' is paused: the run waits until it is resumed.");
             return Err(Problem::new(Code::WorkflowPaused, detail).into());
         }
         if let Some(problem) = grant.check_payload(Some(workflow), bytes) {
@@ -227,7 +234,7 @@ pub fn settled(
     timeout_ms: Option<u64>,
     retention_ms: Option<u64>,
     retention_is_default: bool,
-) -> (Option<u64>, Option<u64>) {
+) -> Spans {
     let own = grant.workflows.get(workflow).copied().unwrap_or_default();
     let RunSettings { timeout_ms: general_timeout, retention_ms: general_retention, .. } = grant.runs;
     let timeout_ms = own.timeout_ms.or(timeout_ms).or(general_timeout);

@@ -13,10 +13,10 @@ use stepwell_protocol::{
     Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, Problem, Record, RunId, Seq,
     Timestamp,
     outbox::MessageHead,
-    rest::{Act, Deed},
+    rest::{Act, Deed, Status},
 };
 
-use super::{Cell, KeyRow, NewRun, Rows, Sought, StoredKey};
+use super::{Cell, KeyRow, NewRun, Rows, Sought, StoredKey, access::Unasked};
 use crate::{
     object::{
         Address, Arrival, Delivery, Discarded, Envelope, Fault, Hosted as _, Letter, Message, Receipt,
@@ -93,8 +93,13 @@ impl Cell {
     ) -> Result<Vec<Letter>, Fault<R::Error>> {
         let end = entries.iter().find_map(outcome_of);
         let tells = run.parent.as_ref().filter(|parent| end.is_some() && !parent.abandoned);
+        let how = entries.iter().find_map(status_after);
+        let station = how.and_then(|how| {
+            let ticked = run.ticked.as_ref()?;
+            Some((ticked, ticked.tells.as_deref()?, how))
+        });
         let leaves: BTreeSet<_> = leaves(run, entries).into_iter().collect();
-        if invoked.is_empty() && tells.is_none() && leaves.is_empty() {
+        if invoked.is_empty() && tells.is_none() && station.is_none() && leaves.is_empty() {
             return Ok(Vec::new());
         }
         let namespace = rows.namespace().map_err(Fault::Storage)?;
@@ -127,6 +132,11 @@ impl Cell {
         if let (Some(parent), Some(outcome)) = (tells, end) {
             let to = Address::cell(&namespace, &parent.run.place);
             let message = Message::Ended { parent: parent.clone(), run: run.id.clone(), outcome };
+            envelopes.push(Envelope { to, message });
+        }
+        if let Some((ticked, shard, how)) = station {
+            let to = Address::schedules(&namespace, shard);
+            let message = Message::TickEnded { ticked: ticked.clone(), run: run.id.clone(), how };
             envelopes.push(Envelope { to, message });
         }
         let first = self.object.outbox().next_id(rows).map_err(Fault::Storage)?;
@@ -351,6 +361,8 @@ impl Cell {
                 self.dispatch(rows, now);
                 Ok(Receipt::Taken)
             }
+            // Only stations of schedules are told of this.
+            Message::TickEnded { .. } => Ok(Receipt::Gone),
             Message::Cancel { parent, invoked } => {
                 let number = match rows.key(&child_key(&parent, invoked)).map_err(Fault::Storage)? {
                     Some(StoredKey::Run(run)) => run.number,
@@ -391,8 +403,19 @@ impl Cell {
             });
         }
         let now = self.now(clock);
-        let (timeout_ms, retention_ms) = self.admit_child(rows, now, &invocation)?;
-        let Invocation { workflow, input, dispatch, .. } = invocation;
+        let Invocation { workflow, input, dispatch, timeout_ms, retention_ms, .. } = invocation;
+        let unasked = Unasked {
+            workflow: &workflow,
+            bytes: input.size(),
+            timeout_ms,
+            retention_ms: match retention_ms {
+                Some(0) => None,
+                Some(ms) => Some(ms),
+                None => self.retention_ms,
+            },
+            retention_is_default: retention_ms.is_none(),
+        };
+        let (timeout_ms, retention_ms) = self.admit_unasked(rows, now, &unasked)?;
         let new = NewRun {
             place,
             suffix: chance.suffix.clone(),
@@ -407,6 +430,7 @@ impl Cell {
             key: Some(KeyRow { key: key.clone(), fingerprint: chance.suffix }),
             by: Some(started_by(&parent.run)),
             parent: Some(parent),
+            ticked: None,
         };
         match (self.start(rows, clock, new), spare) {
             (Ok(started), _) => Ok(Receipt::Started { run: started.run.id }),
@@ -474,6 +498,19 @@ fn outcome_of(entry: &Entry) -> Option<Outcome> {
         Some(Outcome::Err(Failure { terminal: true, ..failure.clone() }))
     } else if let Entry::Cancelled { .. } = entry {
         Some(Outcome::Err(Failure::coded(Code::ChildCancelled, Code::ChildCancelled.title())))
+    } else {
+        None
+    }
+}
+
+/// Where a run stands after its end.
+fn status_after(entry: &Entry) -> Option<Status> {
+    if let Entry::Completed { .. } = entry {
+        Some(Status::Completed)
+    } else if let Entry::Failed { .. } = entry {
+        Some(Status::Failed)
+    } else if let Entry::Cancelled { .. } = entry {
+        Some(Status::Cancelled)
     } else {
         None
     }

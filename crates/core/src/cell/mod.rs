@@ -25,6 +25,7 @@ mod room;
 mod rows;
 mod session;
 mod telling;
+mod ticks;
 mod unreadable;
 mod watching;
 
@@ -50,6 +51,7 @@ pub use retention::DELETE_SLICE;
 pub use room::FULL_PERCENT;
 pub use rows::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed};
 pub use telling::{LINGER_MS, PUBLISHED_BYTES_MAX, TELL_EVERY_MS, TOLD_BYTES_MAX};
+pub use ticks::TickRun;
 pub(crate) use unreadable::unreadable_journal;
 pub use unreadable::{LOOK_AT_UNREADABLE_MS, readable_again, unreadable};
 

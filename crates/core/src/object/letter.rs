@@ -4,7 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Code, Invocation, Outcome, Parent, Place, RunId, Seq, Timestamp, outbox::MessageHead,
+    Code, Invocation, Outcome, Parent, Place, RunId, Seq, Timestamp, outbox::MessageHead, rest::Status,
+    schedule::Ticked,
 };
 
 use super::Address;
@@ -59,6 +60,16 @@ pub enum Message {
         /// What it gave.
         outcome: Outcome,
     },
+    /// To a station of schedules: the run of a tick has ended. Taken only while the schedule waits for it.
+    #[serde(rename = "tick_ended")]
+    TickEnded {
+        /// The schedule and its tick.
+        ticked: Ticked,
+        /// The run.
+        run: RunId,
+        /// How it ended.
+        how: Status,
+    },
     /// To a child's cell: nobody needs it any more.
     #[serde(rename = "cancel")]
     Cancel {
@@ -75,6 +86,7 @@ impl Message {
         match self {
             Self::Start { .. } => "start",
             Self::Ended { .. } => "ended",
+            Self::TickEnded { .. } => "tick_ended",
             Self::Cancel { .. } => "cancel",
         }
     }
@@ -83,7 +95,7 @@ impl Message {
     pub fn from(&self) -> &RunId {
         match self {
             Self::Start { parent, .. } => &parent.run,
-            Self::Ended { run, .. } => run,
+            Self::Ended { run, .. } | Self::TickEnded { run, .. } => run,
             Self::Cancel { parent, .. } => parent,
         }
     }
@@ -101,7 +113,7 @@ impl Message {
                 Self::Start { invocation, .. } => invocation.input.size(),
                 Self::Ended { outcome: Outcome::Ok(output), .. } => output.size(),
                 Self::Ended { outcome: Outcome::Err(failure), .. } => failure.message.len(),
-                Self::Cancel { .. } => 0,
+                Self::TickEnded { .. } | Self::Cancel { .. } => 0,
             }
     }
 }

@@ -19,6 +19,7 @@ mod signals;
 mod silence;
 mod streams;
 mod taken_back;
+mod ticks;
 mod unreadable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,6 +56,7 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
         key: None,
         by: None,
         parent: None,
+        ticked: None,
     }
 }
 

@@ -4,8 +4,9 @@ use std::{pin::pin, rc::Rc, time::Duration};
 
 use futures::future::{Either, select};
 use stepwell_core::{
-    cell::Chance,
-    object::{ANSWER_MS, Delivery, Message, Receipt, Sending},
+    access::ROOT,
+    cell::{Chance, TickRun},
+    object::{ANSWER_MS, Delivery, Kind, Message, Receipt, Sending},
 };
 use stepwell_protocol::{
     Place, Problem, RunId,
@@ -16,7 +17,10 @@ use worker::Delay;
 
 use super::Host;
 use crate::{
-    calls::cell::{Call, Operation},
+    calls::{
+        cell::{Call, Operation},
+        schedules,
+    },
     object::{self, Answered, Fault},
     runtime,
 };
@@ -67,10 +71,21 @@ impl Host {
     }
 
     async fn hand_over(&self, sending: &Sending) -> Result<(u16, String), JsValue> {
-        let to = &sending.to;
-        let place: Place = to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
-        let operation = Operation::Receive { message: sending.message.clone() };
-        object::ask(&self.env, to, &Call::new(&to.namespace, &place, None, operation)).await
+        let (to, message) = (&sending.to, sending.message.clone());
+        match to.kind {
+            Kind::Cell => {
+                let place: Place =
+                    to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
+                let call = Call::new(&to.namespace, &place, None, Operation::Receive { message });
+                object::ask(&self.env, to, &call).await
+            }
+            Kind::Schedules => {
+                let call =
+                    schedules::Call { by: ROOT.into(), request: schedules::Request::Receive { message } };
+                object::ask(&self.env, to, &call).await
+            }
+            Kind::Catalog => Err(JsValue::from_str("nobody writes to a catalog")),
+        }
     }
 
     /// A person wants a letter to be sent again.
@@ -85,6 +100,20 @@ impl Host {
         Ok(Answered::new(200, &DiscardedLetter { letter: format!("{place}-{letter}"), messages }))
     }
 
+    /// A schedule has ticked.
+    pub(super) async fn start_tick(
+        self: &Rc<Self>,
+        namespace: &str,
+        place: Place,
+        run: TickRun,
+    ) -> Result<Answered, Fault> {
+        self.learn_rules(namespace, &place).await?;
+        self.store.prepare(namespace, &place, || self.cells_of(&place))?;
+        let run =
+            self.turn(|machine, store, now| Ok(machine.start_tick(store, now, place, chance(), run)?))?;
+        Ok(Answered::new(200, &run))
+    }
+
     /// Another cell has written.
     pub(super) async fn receive(
         self: &Rc<Self>,
@@ -96,9 +125,12 @@ impl Host {
             self.learn_rules(namespace, &place).await?;
             self.store.prepare(namespace, &place, || self.cells_of(&place))?;
         }
-        let chance = Chance { suffix: RunId::suffix_from(runtime::random()), seed: runtime::random() };
         let receipt =
-            self.turn(|machine, store, now| Ok(machine.receive(store, now, place, chance, message)?))?;
+            self.turn(|machine, store, now| Ok(machine.receive(store, now, place, chance(), message)?))?;
         Ok(Answered::new(200, &receipt))
     }
+}
+
+fn chance() -> Chance {
+    Chance { suffix: RunId::suffix_from(runtime::random()), seed: runtime::random() }
 }

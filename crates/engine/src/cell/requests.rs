@@ -108,6 +108,7 @@ impl Host {
                     key,
                     by: grant.map(|grant| grant.actor.clone()),
                     parent: None,
+                    ticked: None,
                 };
                 self.start_run(&namespace, new, is_strict, wait_ms).await
             }
@@ -159,6 +160,7 @@ impl Host {
             Operation::Redeliver { letter } => self.redeliver(&place, letter),
             Operation::Discard { letter } => self.discard(&place, letter),
             Operation::Receive { message } => self.receive(&namespace, place, message).await,
+            Operation::Tick { run } => self.start_tick(&namespace, place, *run).await,
             Operation::Consume { ask } => self.answer_consumer(ask).await,
         }
     }

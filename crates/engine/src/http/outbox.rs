@@ -90,7 +90,8 @@ fn find(front: &Front, letter: &str) -> Result<(Place, u64), Refusal> {
         front.cells().any(|known| known == place).then_some((place, id))
     });
     found.ok_or_else(|| {
-        let detail = "There is no letter with this name. `GET /api/outbox` lists those that have not arrived.";
+        let detail =
+            "There is no letter with this name. `GET /api/outbox` lists those that have not arrived.";
         Refusal::new(Code::LetterNotFound, detail)
     })
 }

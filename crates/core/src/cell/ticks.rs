@@ -1,0 +1,80 @@
+//! Runs that schedules start. Each tick starts one, within the limits, settings and pauses of its namespace.
+
+use serde::{Deserialize, Serialize};
+use stepwell_protocol::{Payload, Place, RunId, Timestamp, program::Dispatch, schedule::Ticked};
+
+use super::{Cell, Chance, KeyRow, NewRun, Rows, StoredKey, access::Unasked};
+use crate::{
+    object::{Fault, Hosted as _},
+    schedule::tick_key,
+};
+
+/// The run of a tick, to be started on these terms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TickRun {
+    /// By what it is known.
+    pub ticked: Ticked,
+    /// The workflow.
+    pub workflow: String,
+    /// What it is started with.
+    pub input: Payload,
+    /// Its tags.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// How its program is called.
+    #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
+    pub dispatch: Dispatch,
+    /// How long it may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// How long it is kept after its end; for ever, if that is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_ms: Option<u64>,
+    /// Whether that is what the deployment says of all runs.
+    #[serde(default)]
+    pub retention_is_default: bool,
+}
+
+impl Cell {
+    /// Starts the run of a tick, unless that was done before: whatever it is started with, the same tick is the same
+    /// start.
+    pub fn start_tick<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        place: Place,
+        chance: Chance,
+        tick: TickRun,
+    ) -> Result<RunId, Fault<R::Error>> {
+        let TickRun { ticked, workflow, input, tags, dispatch, .. } = tick;
+        let key = tick_key(&ticked);
+        if let Some(StoredKey::Run(run)) = rows.key(&key).map_err(Fault::Storage)? {
+            return Ok(RunId { place, number: run.number, suffix: run.fingerprint });
+        }
+        let unasked = Unasked {
+            workflow: &workflow,
+            bytes: input.size(),
+            timeout_ms: tick.timeout_ms,
+            retention_ms: tick.retention_ms,
+            retention_is_default: tick.retention_is_default,
+        };
+        let now = self.now(clock);
+        let (timeout_ms, retention_ms) = self.admit_unasked(rows, now, &unasked)?;
+        let new = NewRun {
+            place,
+            suffix: chance.suffix.clone(),
+            seed: chance.seed,
+            workflow,
+            input,
+            dispatch,
+            timeout_ms,
+            retention_ms,
+            tags,
+            key: Some(KeyRow { key, fingerprint: chance.suffix }),
+            by: Some(format!("schedule:{}", ticked.schedule)),
+            parent: None,
+            ticked: Some(ticked),
+        };
+        Ok(self.start(rows, clock, new)?.run.id)
+    }
+}

@@ -202,7 +202,7 @@ extern "C" {
     pub fn wait_until(promise: &Promise) -> Result<(), JsValue>;
 }
 
-// The runtime knows every time zone; a copy of the rules in the bundle would be larger than the rest of schedules.
+// The runtime knows every time zone: nothing of their rules has to be in the bundle.
 #[wasm_bindgen(inline_js = r#"
 const FORMATS = new Map();
 const FIELDS = ["year", "month", "day", "hour", "minute", "second"];

@@ -19,6 +19,7 @@ mod outbox;
 mod plan;
 mod replay;
 mod restart;
+mod schedules;
 mod session;
 mod settings;
 mod show;
@@ -78,6 +79,9 @@ pub enum Command {
     /// List the app's workflows; pause and resume them.
     #[command(subcommand)]
     Workflows(workflows::Workflows),
+    /// Create, list, change, pause and trigger schedules.
+    #[command(subcommand)]
+    Schedules(schedules::Schedules),
     /// Create, list, rotate and revoke the keys of a namespace.
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -129,6 +133,7 @@ impl Command {
             Self::Export(command) => command.run(global),
             Self::Replay(command) => command.run(global),
             Self::Workflows(command) => command.run(global),
+            Self::Schedules(command) => command.run(global),
             Self::Keys(command) => command.run(global),
             Self::Namespaces(command) => command.run(global),
             Self::Settings(command) => command.run(global),

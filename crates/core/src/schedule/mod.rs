@@ -15,6 +15,7 @@ mod agenda;
 pub mod civil;
 pub mod cron;
 mod drive;
+mod host;
 mod next;
 mod row;
 mod spec;
@@ -24,10 +25,8 @@ mod zone;
 
 use stepwell_protocol::{Code, Problem};
 
-pub use drive::{
-    ANSWER_MS, IN_FLIGHT_MAX, LIST_MAX, NEXT_MAX, Order, Rows, SCHEDULES_MAX, STARTS_MAX, Schedules,
-    StartEnd, TickStart,
-};
+pub use drive::{ANSWER_MS, IN_FLIGHT_MAX, LIST_MAX, NEXT_MAX, SCHEDULES_MAX, STARTS_MAX, Schedules};
+pub use host::{Order, Rows, StartEnd, TickStart};
 pub use next::{Next, PASSED_MAX};
 pub use row::{MINUTE_MS, RUNNING_MAX, Schedule, TRIGGERS_MAX, Upcoming};
 pub use spec::Plan;

@@ -1,8 +1,8 @@
 //! What a wall clock shows at an instant, and at which instant it shows something.
 //!
 //! Owns: what becomes of times that a wall clock skips or shows twice. Does not own: the rules of the zones. Whoever
-//! hosts a machine brings them ([`Zones`]): the runtime knows them all, and a copy of them in the bundle would be larger
-//! than the rest of what schedules take.
+//! hosts a machine brings them ([`Zones`]): the runtime knows them all, and a copy of them would take 49 kB of a
+//! compressed bundle.
 
 use stepwell_protocol::Timestamp;
 

@@ -128,6 +128,13 @@ impl Grant {
         self.expires_at.is_some_and(|end| end <= now)
     }
 
+    /// Refuses a payload that is larger than what is set for a workflow.
+    pub fn check_payload(&self, workflow: Option<&str>, bytes: usize) -> Option<Problem> {
+        let most = self.payload_bytes_max(workflow).filter(|most| bytes > *most as usize)?;
+        let detail = format!("The payload has {bytes} bytes; the most that is set here is {most}.");
+        Some(Problem::new(Code::PayloadTooLarge, detail))
+    }
+
     /// The largest payload for a workflow.
     pub fn payload_bytes_max(&self, workflow: Option<&str>) -> Option<u32> {
         let own = workflow.and_then(|name| self.workflows.get(name)).and_then(|own| own.payload_bytes_max);
@@ -135,6 +142,17 @@ impl Grant {
         // Whatever the namespace sets for itself, it stays within its limits.
         [general, self.limits.payload_bytes_max].into_iter().flatten().min()
     }
+}
+
+/// What holds in a namespace for runs that no caller starts: those that other runs invoke.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// What the engine itself is granted there: limits and settings are those of every caller.
+    pub grant: Grant,
+    /// The workflows that are paused.
+    pub paused: BTreeSet<String>,
+    /// As of which version of the catalog: a cell that has heard of a later one asks again.
+    pub version: u64,
 }
 
 /// The answer to a key that is not good, whatever the reason: whoever tries keys learns nothing from it.

@@ -9,7 +9,7 @@ use stepwell_protocol::{
 
 use super::{Catalog, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND};
 use crate::{
-    access::{Bucket, Credential, Grant, Need, not_good},
+    access::{Bucket, Credential, Grant, Need, Rules, not_good},
     object::{Fault, Hosted, Machine, Object},
     token::Vouched,
 };
@@ -228,6 +228,17 @@ impl Desk {
         let grant = self.counted(rows, clock, worth)?;
         self.drive(rows, clock, "", Input::Watch { cell: cell.to_owned() })?;
         Ok(Confirmation { grant, version: self.catalog(rows)?.version() })
+    }
+
+    /// What holds for runs that no caller starts, for a cell that will remember it. The cell is a watcher from now on.
+    pub fn rules<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        cell: &str,
+    ) -> Result<Rules, Fault<R::Error>> {
+        self.drive(rows, clock, "", Input::Watch { cell: cell.to_owned() })?;
+        Ok(self.catalog(rows)?.rules())
     }
 
     /// A session that is used lasts longer.

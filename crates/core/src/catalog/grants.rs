@@ -7,7 +7,7 @@ use stepwell_protocol::{
 
 use super::{Catalog, Session};
 use crate::{
-    access::{Credential, Grant},
+    access::{Credential, Grant, ROOT, Rules},
     token::Vouched,
 };
 
@@ -56,6 +56,13 @@ impl Catalog {
     fn granted(&self, actor: String, scopes: Vec<Permission>, expires_at: Option<Timestamp>) -> Grant {
         let workflows = self.workflows.clone();
         Grant { actor, scopes, expires_at, limits: self.limits, runs: self.runs, workflows }
+    }
+
+    /// What holds for runs that no caller starts.
+    pub fn rules(&self) -> Rules {
+        let paused = self.declared().paused().map(|(workflow, _)| workflow.to_owned()).collect();
+        let grant = self.granted(ROOT.to_owned(), vec![Permission::all(Scope::Write)], None);
+        Rules { grant, paused, version: self.version() }
     }
 
     /// The sessions that are good, newest first.

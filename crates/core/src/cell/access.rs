@@ -1,22 +1,24 @@
-//! Who may ask this cell for something: keys that its namespace's catalog has confirmed, and how much they may ask.
+//! Who may ask this cell for something: keys that its namespace's catalog has confirmed, and how much they may ask. The
+//! same limits and settings hold for children, whose starts no caller asks for.
 //!
-//! Owns: the memory of confirmed keys, and the cell's share of the namespace's limits. All of it is gone with the
-//! instance, and then asked for again.
+//! Owns: the memory of confirmed keys and of the namespace's rules, and the cell's share of its limits. All of it is gone
+//! with the instance, and then asked for again.
 //!
 //! Invariant: nothing that was confirmed before the latest version that this cell has heard of is remembered.
 
 use std::{collections::BTreeMap, rc::Rc};
 
 use stepwell_protocol::{
-    Code, Problem, Timestamp,
+    Code, Invocation, Problem, Timestamp,
     access::{Limits, RunSettings},
 };
 
 use super::{Cell, Rows};
 use crate::{
-    access::{Bucket, Credential, Grant, Need},
+    access::{Bucket, Credential, Grant, Need, Rules},
     catalog::Confirmation,
     object::{Fault, Hosted as _},
+    pools::Pool,
 };
 
 /// How many keys a cell remembers; the catalog is asked about others again.
@@ -29,6 +31,8 @@ pub const REMEMBERED_MS: u64 = 900_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate {
     remembered: BTreeMap<String, Remembered>,
+    /// What holds for children, and until when that is remembered.
+    rules: Option<(Rules, Timestamp)>,
     /// The latest version of the catalog that this cell has heard of.
     heard: u64,
     requests: Bucket,
@@ -41,6 +45,9 @@ struct Remembered {
     grant: Rc<Grant>,
     until: Timestamp,
 }
+
+/// How long a run may take, and how long it is kept after its end, in milliseconds; without end, if that is not said.
+pub type Times = (Option<u64>, Option<u64>);
 
 /// What a cell says about a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +104,8 @@ impl Cell {
     /// remembers then is true as of that answer, even if an instance before this one gave it: a confirmation that was
     /// under way has died with that instance.
     pub fn forget_keys(&mut self, version: u64, ids: Option<&[String]>) {
+        // They may have changed with any version, and one question tells.
+        self.gate.rules.take_if(|(rules, _)| rules.version < version);
         match ids {
             Some(ids) => {
                 self.gate.remembered.retain(|id, _| !ids.contains(id));
@@ -108,6 +117,66 @@ impl Cell {
             }
             None => {}
         }
+    }
+
+    /// Whether the catalog has to be asked what holds for children before the next one is started.
+    pub fn wants_rules(&mut self, clock: Timestamp) -> bool {
+        let now = self.now(clock);
+        self.gate.rules.as_ref().is_none_or(|(_, until)| *until <= now)
+    }
+
+    /// Remembers what the catalog says of children, unless this cell has heard of something later.
+    pub fn remember_rules(&mut self, clock: Timestamp, rules: Rules) {
+        let now = self.now(clock);
+        if rules.version >= self.gate.heard {
+            self.gate.rules = Some((rules, now.plus_millis(REMEMBERED_MS)));
+        }
+    }
+
+    /// Refuses a child where a start by a caller would be refused, and counts it like one. Gives how long it may take and
+    /// how long it is kept. A cell that was told of no rules has none to obey.
+    pub(super) fn admit_child<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        invocation: &Invocation,
+    ) -> Result<Times, Fault<R::Error>> {
+        let Invocation { workflow, input, timeout_ms, retention_ms, .. } = invocation;
+        let is_default = retention_ms.is_none();
+        let retention_ms = match *retention_ms {
+            Some(0) => None,
+            Some(ms) => Some(ms),
+            None => self.retention_ms,
+        };
+        let Some((rules, until)) = self.gate.rules.take() else { return Ok((*timeout_ms, retention_ms)) };
+        let checked = self.check_rules(rows, now, &rules, workflow, input.size());
+        let terms = settled(&rules.grant, workflow, *timeout_ms, retention_ms, is_default);
+        self.gate.rules = Some((rules, until));
+        checked.map(|()| terms)
+    }
+
+    fn check_rules<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        Rules { grant, paused, .. }: &Rules,
+        workflow: &str,
+        bytes: usize,
+    ) -> Result<(), Fault<R::Error>> {
+        let shares = self.pool.as_ref().map_or(1, Pool::cells_of_latest);
+        if paused.contains(workflow) {
+            let detail = format!("The workflow '{workflow}' is paused: the child waits until it is resumed.");
+            return Err(Problem::new(Code::WorkflowPaused, detail).into());
+        }
+        if let Some(problem) = grant.check_payload(Some(workflow), bytes) {
+            return Err(problem.into());
+        }
+        if let Some(problem) = self.check_live(rows, &grant.limits, shares)? {
+            return Err(problem.into());
+        }
+        // The last, since a child that is declined comes again and again.
+        self.gate.take(now, &grant.limits, bytes as u64, shares)?;
+        Ok(())
     }
 
     /// Refuses a new run if its namespace has as many as it may. The cell keeps count; a fresh instance counts a slice
@@ -161,7 +230,7 @@ pub fn settled(
     timeout_ms: Option<u64>,
     retention_ms: Option<u64>,
     retention_is_default: bool,
-) -> (Option<u64>, Option<u64>) {
+) -> Times {
     let own = grant.workflows.get(workflow).copied().unwrap_or_default();
     let RunSettings { timeout_ms: general_timeout, retention_ms: general_retention, .. } = grant.runs;
     let timeout_ms = own.timeout_ms.or(timeout_ms).or(general_timeout);

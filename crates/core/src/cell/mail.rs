@@ -313,12 +313,9 @@ impl Cell {
                 StoredKey::Moved(_) => Receipt::Gone,
             });
         }
-        let Invocation { workflow, input, timeout_ms, retention_ms, dispatch, .. } = invocation;
-        let retention_ms = match retention_ms {
-            Some(0) => None,
-            Some(ms) => Some(ms),
-            None => self.retention_ms,
-        };
+        let now = self.now(clock);
+        let (timeout_ms, retention_ms) = self.admit_child(rows, now, &invocation)?;
+        let Invocation { workflow, input, dispatch, .. } = invocation;
         let new = NewRun {
             place,
             suffix: chance.suffix.clone(),

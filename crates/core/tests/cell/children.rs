@@ -2,7 +2,7 @@
 
 use stepwell_core::{
     cell::{Action, Cell, Chance, Rows as _, child_key},
-    object::{Delivery, Hosted as _, Machine as _, Message, Receipt, SEND_AGAIN_MS_MAX, Sending},
+    object::{Delivery, Fault, Hosted as _, Machine as _, Message, Receipt, SEND_AGAIN_MS_MAX, Sending},
     pools::Pool,
     run::{CallEnd, End, INVOCATION_KEPT_MS, Phase, Run},
 };
@@ -13,7 +13,11 @@ use stepwell_protocol::{
     rest::Status,
 };
 
-use super::{at, calls, memory::Memory, new_run, said};
+use super::{
+    at, calls,
+    memory::{Failed, Memory},
+    new_run, said,
+};
 
 /// Two cells of a pool: the parent is in the first.
 pub(super) struct Two {
@@ -105,15 +109,18 @@ impl Two {
     }
 
     pub(super) fn arrive(&mut self, sending: &Sending) -> Receipt {
+        self.hand_over(sending).expect("it is taken")
+    }
+
+    /// The same, if it may be refused.
+    pub(super) fn hand_over(&mut self, sending: &Sending) -> Result<Receipt, Fault<Failed>> {
         self.now += 1;
         self.drawn += 1;
         let place: Place = sending.to.name.parse().expect("a cell");
         let to = place.cell as usize;
         let chance = Chance { suffix: RunId::suffix_from(self.drawn), seed: self.drawn };
         let clock = self.clock();
-        self.cells[to]
-            .receive(&self.rows[to], clock, place, chance, sending.message.clone())
-            .expect("it is taken")
+        self.cells[to].receive(&self.rows[to], clock, place, chance, sending.message.clone())
     }
 
     pub(super) fn answer(&mut self, from: usize, sending: &Sending, delivery: Delivery) {
@@ -182,7 +189,7 @@ impl Two {
     }
 }
 
-fn done(value: u32) -> Then {
+pub(super) fn done(value: u32) -> Then {
     Then::Complete { output: Payload::encode(&value).expect("JSON") }
 }
 

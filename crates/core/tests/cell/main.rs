@@ -14,6 +14,7 @@ mod refused;
 mod repeats;
 mod retention;
 mod room;
+mod rules;
 mod signals;
 mod silence;
 mod streams;

@@ -41,6 +41,11 @@ pub enum Request {
         /// The cell's place.
         cell: String,
     },
+    /// Say what holds for runs that no caller starts, to a cell that will remember it.
+    Rules {
+        /// The cell's place.
+        cell: String,
+    },
     /// List the keys.
     ListKeys,
     /// Make a key.

@@ -127,6 +127,10 @@ impl Asked<'_> {
                     self.desk.confirm(self.store, self.clock, &credential, vouched.as_ref(), &cell)?;
                 Ok(Answered::new(200, &confirmed))
             }
+            Request::Rules { cell } => {
+                self.store.prepare(self.namespace).map_err(MachineFault::Storage)?;
+                Ok(Answered::new(200, &self.desk.rules(self.store, self.clock, &cell)?))
+            }
             Request::ListKeys => {
                 let now = self.desk.now(self.clock);
                 Ok(Answered::new(200, &KeyList { keys: self.catalog()?.keys(now) }))

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use serde::de::DeserializeOwned;
 use stepwell_core::{
     access::{Grant, not_good},
     catalog::Confirmation,
@@ -16,6 +17,7 @@ use crate::{
     calls::{catalog, cell::Call},
     object::{Fault, StoreError},
     runtime,
+    settings::STATION_BINDING,
 };
 
 /// How often the catalog is asked about one key: it may change while it is asked.
@@ -77,12 +79,9 @@ impl Host {
                 None => stepwell_core::access::forbidden(scope).into(),
             });
         }
-        match grant.payload_bytes_max(workflow.as_deref()) {
-            Some(most) if bytes > most as usize => {
-                let detail = format!("The payload has {bytes} bytes; the most that is set here is {most}.");
-                Err(Problem::new(Code::PayloadTooLarge, detail).into())
-            }
-            Some(_) | None => Ok(()),
+        match grant.check_payload(workflow.as_deref(), bytes) {
+            Some(problem) => Err(problem.into()),
+            None => Ok(()),
         }
     }
 
@@ -95,9 +94,37 @@ impl Host {
         }
     }
 
+    /// Learns what holds for runs that no caller starts, unless this cell remembers it. Nothing does in a deployment
+    /// without catalogs.
+    pub(super) async fn learn_rules(&self, namespace: &str, place: &Place) -> Result<(), Fault> {
+        if runtime::property(&self.env, STATION_BINDING).is_undefined() {
+            return Ok(());
+        }
+        for _ in 0..ASKED_MAX {
+            if !self.machine.borrow_mut().wants_rules(runtime::clock()) {
+                return Ok(());
+            }
+            let request = catalog::Request::Rules { cell: place.to_string() };
+            let rules = self.ask_catalog(namespace, request).await?;
+            self.machine.borrow_mut().remember_rules(runtime::clock(), rules);
+        }
+        if self.machine.borrow_mut().wants_rules(runtime::clock()) {
+            return Err(unreachable_catalog().into());
+        }
+        Ok(())
+    }
+
     async fn confirm(&self, namespace: &str, access: &Access, place: &Place) -> Result<Confirmation, Fault> {
         let Access { credential, vouched, .. } = access.clone();
         let request = catalog::Request::Confirm { credential, vouched, cell: place.to_string() };
+        self.ask_catalog(namespace, request).await
+    }
+
+    async fn ask_catalog<T: DeserializeOwned>(
+        &self,
+        namespace: &str,
+        request: catalog::Request,
+    ) -> Result<T, Fault> {
         let call = catalog::Call { namespace: namespace.to_owned(), access: None, request };
         let (status, body) = catalog::ask(&self.env, &call).await.map_err(|thrown| {
             worker::console_error!("stepwell: the catalog did not answer: {}", runtime::message(&thrown));

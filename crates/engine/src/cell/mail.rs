@@ -77,13 +77,14 @@ impl Host {
     }
 
     /// Another cell has written.
-    pub(super) fn receive(
+    pub(super) async fn receive(
         self: &Rc<Self>,
         namespace: &str,
         place: Place,
         message: Message,
     ) -> Result<Answered, Fault> {
         if matches!(message, Message::Start { .. }) {
+            self.learn_rules(namespace, &place).await?;
             self.store.prepare(namespace, &place, || self.cells_of(&place))?;
         }
         let chance = Chance { suffix: RunId::suffix_from(runtime::random()), seed: runtime::random() };

@@ -156,7 +156,7 @@ impl Host {
                 Ok(Answered::new(200, &self.store.show_outbox(&place, only_dead, limit)?))
             }
             Operation::Redeliver { letter } => self.redeliver(&place, letter),
-            Operation::Receive { message } => self.receive(&namespace, place, message),
+            Operation::Receive { message } => self.receive(&namespace, place, message).await,
             Operation::Consume { ask } => self.answer_consumer(ask).await,
         }
     }

@@ -123,6 +123,22 @@ fn a_deploy_does_not_unpause_what_a_person_has_paused() {
 }
 
 #[test]
+fn cells_that_start_children_hear_of_a_pause_and_keep_their_keys() {
+    let mut world = World::default();
+    let rules = world.desk.rules(&world.rows, at(0), "default-1-0").expect("the rows can be read");
+    assert!(rules.paused.is_empty());
+    world.must(1, pause("a"));
+    let words = world.catalog().words();
+    assert_eq!(words.len(), 1);
+    assert_eq!((words[0].cell.as_str(), words[0].ids.as_deref()), ("default-1-0", Some(&[][..])));
+    assert!(words[0].version > rules.version);
+    let rules = world.desk.rules(&world.rows, at(2), "default-1-0").expect("the rows can be read");
+    assert_eq!((rules.paused, rules.version), (["a".to_owned()].into(), words[0].version));
+    world.must(3, Input::Declared(Change::Resume { workflow: "a".into() }));
+    assert!(world.catalog().version() > rules.version);
+}
+
+#[test]
 fn a_manifest_with_mistakes_changes_nothing_and_names_all_of_them() {
     let mut world = World::default();
     world.must(0, sync(manifest(1, &["a"]), false));

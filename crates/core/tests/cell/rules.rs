@@ -1,0 +1,176 @@
+//! Children obey their namespace: its limits, its settings, its pauses.
+
+use stepwell_core::{
+    access::{Grant, ROOT, Rules},
+    object::{DEAD_AFTER_MS, Delivery, Fault, Receipt, SEND_AGAIN_MS_MAX, Sending},
+};
+use stepwell_protocol::{
+    Code, Invocation, Outcome, Payload, Place,
+    access::{Limits, RunSettings},
+};
+
+use super::{
+    children::{Two, done, invocation, waiting},
+    new_run,
+};
+
+fn rules(limits: Limits, runs: RunSettings, paused: &[&str]) -> Rules {
+    let grant = Grant {
+        actor: ROOT.into(),
+        scopes: Vec::new(),
+        expires_at: None,
+        limits,
+        runs,
+        workflows: [("own".to_owned(), RunSettings { timeout_ms: Some(7), ..RunSettings::default() })].into(),
+    };
+    Rules { grant, paused: paused.iter().map(|name| (*name).to_owned()).collect(), version: 1 }
+}
+
+fn limited(limits: Limits) -> Rules {
+    rules(limits, RunSettings::default(), &[])
+}
+
+impl Two {
+    /// Both cells are told what holds.
+    fn obey(&mut self, rules: &Rules) {
+        let clock = self.clock();
+        for cell in &mut self.cells {
+            cell.remember_rules(clock, rules.clone());
+        }
+    }
+
+    /// What becomes of a message, as its sender hears it.
+    fn deliver(&mut self, sending: &Sending) -> Delivery {
+        match self.hand_over(sending) {
+            Ok(receipt) => Delivery::Arrived(receipt),
+            Err(Fault::Rejected(problem)) => Delivery::refused(problem),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    fn refusal(&mut self, sending: &Sending) -> Option<Code> {
+        match self.hand_over(sending) {
+            Ok(_) => None,
+            Err(Fault::Rejected(problem)) => Some(problem.code),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+fn cell_of(sending: &Sending) -> usize {
+    sending.to.name.parse::<Place>().expect("a cell").cell as usize
+}
+
+#[test]
+fn a_child_counts_like_any_run_that_has_not_ended() {
+    let (mut two, parent, sends) = waiting(invocation());
+    let to = cell_of(&sends[0]);
+    // One for each of the two cells.
+    two.obey(&limited(Limits { live_runs: Some(2), ..Limits::default() }));
+    let clock = two.clock();
+    let other = two.cells[to].start(&two.rows[to], clock, new_run(None)).expect("it is accepted").run;
+    assert_eq!(two.refusal(&sends[0]), Some(Code::LimitReached));
+    assert_eq!(two.deliver(&sends[0]), Delivery::Declined);
+    two.answer(0, &sends[0], Delivery::Declined);
+    two.report(to, other.id.number, vec![], done(1));
+    if to == 0 {
+        // The parent is one itself.
+        two.obey(&limited(Limits { live_runs: Some(4), ..Limits::default() }));
+    }
+    let again = two.alarm(0, SEND_AGAIN_MS_MAX);
+    two.post(again, 0);
+    assert!(two.child(&parent.id, 1).is_some(), "there is room again");
+    // What was started stays so, whatever holds later.
+    two.obey(&limited(Limits { live_runs: Some(1), ..Limits::default() }));
+    assert!(matches!(two.deliver(&sends[0]), Delivery::Arrived(Receipt::Started { .. })));
+}
+
+#[test]
+fn starts_of_children_take_part_in_the_rates() {
+    for limits in [
+        Limits { requests_per_second: Some(2), ..Limits::default() },
+        Limits { payload_bytes_per_second: Some(2), ..Limits::default() },
+    ] {
+        let (mut two, _, sends) = waiting(invocation());
+        two.obey(&limited(limits));
+        let mut started = 0;
+        for invoked in 1..100 {
+            let mut sending = sends[0].clone();
+            let stepwell_core::object::Message::Start { parent, .. } = &mut sending.message else {
+                panic!("it starts a run")
+            };
+            parent.invoked = stepwell_protocol::Seq(invoked);
+            match two.refusal(&sending) {
+                None => started += 1,
+                Some(code) => assert_eq!(code, Code::LimitReached),
+            }
+        }
+        assert!((1..=4).contains(&started), "{started} within a burst: {limits:?}");
+    }
+}
+
+#[test]
+fn a_child_of_a_paused_workflow_waits_for_days_and_is_started_when_it_is_resumed() {
+    let (mut two, parent, mut sends) = waiting(invocation());
+    let paused = rules(Limits::default(), RunSettings::default(), &["child"]);
+    let mut tries = 0;
+    while two.now < DEAD_AFTER_MS - 10 * SEND_AGAIN_MS_MAX {
+        two.obey(&paused);
+        for sending in std::mem::take(&mut sends) {
+            let delivery = two.deliver(&sending);
+            assert_eq!(delivery, Delivery::Declined);
+            two.answer(0, &sending, delivery);
+            tries += 1;
+        }
+        sends = two.alarm(0, SEND_AGAIN_MS_MAX);
+    }
+    assert!(tries > 1_000 && two.letters() == 1, "{tries} tries");
+    two.obey(&limited(Limits::default()));
+    two.post(sends, 0);
+    assert!(two.child(&parent.id, 1).is_some());
+    assert_eq!(two.letters(), 0);
+}
+
+#[test]
+fn a_child_has_the_terms_that_its_namespace_sets() {
+    let runs = RunSettings { timeout_ms: Some(500), retention_ms: Some(9_000), payload_bytes_max: None };
+    let terms = |invocation: Invocation| {
+        let (mut two, parent, sends) = waiting(invocation);
+        two.obey(&rules(Limits::default(), runs, &[]));
+        two.post(sends, 0);
+        let (_, child) = two.child(&parent.id, 1).expect("it is started");
+        (child.timeout_ms, child.retention_ms)
+    };
+    assert_eq!(terms(invocation()), (Some(500), Some(9_000)), "where its code says nothing");
+    let says = Invocation { timeout_ms: Some(80), retention_ms: Some(0), ..invocation() };
+    assert_eq!(terms(says.clone()), (Some(80), None), "its code says it");
+    assert_eq!(terms(Invocation { workflow: "own".into(), ..says }), (Some(7), None), "the settings say more");
+}
+
+#[test]
+fn a_child_that_would_be_refused_again_fails_its_invocation() {
+    let large = Invocation { input: Payload::encode(&"x".repeat(100)).expect("JSON"), ..invocation() };
+    let (mut two, _, sends) = waiting(large);
+    two.obey(&limited(Limits { payload_bytes_max: Some(50), ..Limits::default() }));
+    let delivery = two.deliver(&sends[0]);
+    two.answer(0, &sends[0], delivery);
+    let finished = two.finished(1);
+    let [(_, Outcome::Err(failure))] = &finished[..] else { panic!("{finished:?}") };
+    assert_eq!(failure.code, Some(Code::PayloadTooLarge));
+    assert_eq!((two.letters(), two.runs()), (0, 1));
+}
+
+#[test]
+fn rules_are_remembered_until_something_changes() {
+    let (mut two, _, sends) = waiting(invocation());
+    let (clock, cell) = (two.clock(), cell_of(&sends[0]));
+    assert!(two.cells[cell].wants_rules(clock));
+    two.obey(&rules(Limits::default(), RunSettings::default(), &["child"]));
+    assert!(!two.cells[cell].wants_rules(clock));
+    two.cells[cell].forget_keys(1, None);
+    assert!(!two.cells[cell].wants_rules(clock), "they are as new as that");
+    two.cells[cell].forget_keys(2, Some(&[]));
+    assert!(two.cells[cell].wants_rules(clock));
+    two.obey(&limited(Limits::default()));
+    assert!(two.cells[cell].wants_rules(clock), "an answer from before the change does not count");
+}

@@ -15,6 +15,9 @@ pub const CELLS_MAX: u32 = 4_096;
 /// The most generations of a pool.
 pub const GENERATIONS_MAX: usize = 16;
 
+/// How many cells of a generation a child is offered to, if they are full.
+pub const OFFERED_MAX: u32 = 4;
+
 const DAY_MS: u64 = 86_400_000;
 
 /// A pool and its generations.
@@ -121,6 +124,25 @@ impl Pool {
         self.home(self.latest(), random)
     }
 
+    /// Where something goes whose cell is full, and which was first sent to `home`: through up to [`OFFERED_MAX`] cells of
+    /// the latest generation, in an order that only depends on `home` and `draw`. Nowhere from the last of them, and from
+    /// a cell of a generation that this Worker does not know.
+    ///
+    /// So it never comes to a cell twice: generations only follow each other, and each has one order.
+    pub fn instead_of(&self, full: &Place, home: &Place, draw: u64) -> Option<Place> {
+        let (latest, cells) = (self.latest(), self.cells_of_latest());
+        if full.generation > latest {
+            return None;
+        }
+        let first = if home.generation == latest { home.cell } else { self.any(draw).cell };
+        let stride = stride(cells, draw >> 32);
+        let mut offered = (0..cells.min(OFFERED_MAX)).map(|index| (first + index * stride) % cells);
+        if full.generation == latest {
+            offered.find(|cell| *cell == full.cell)?;
+        }
+        offered.next().map(|cell| Place { pool: self.name.clone(), generation: latest, cell })
+    }
+
     fn latest(&self) -> u32 {
         u32::try_from(self.generations.len()).expect("there are few generations")
     }
@@ -146,6 +168,17 @@ impl Pool {
         };
         (1..self.latest()).rev().find(is_over).map_or(1, |over| over + 1)
     }
+}
+
+/// A stride that leads to each of so many cells before it comes back to the first.
+fn stride(cells: u32, draw: u64) -> u32 {
+    let from = draw % u64::from(cells.saturating_sub(1).max(1));
+    let from = u32::try_from(from).expect("below the number of cells") + 1;
+    (from..cells).find(|stride| common_divisor(cells, *stride) == 1).unwrap_or(1)
+}
+
+fn common_divisor(one: u32, other: u32) -> u32 {
+    if other == 0 { one } else { common_divisor(other, one % other) }
 }
 
 /// Whether there is a cell at some place.
@@ -378,6 +411,38 @@ mod tests {
         let pool = pool("16,64");
         assert!((0..1_000).all(|random| pool.any(random).generation == 2));
         assert_eq!(pool.any(63), place(2, 63));
+    }
+
+    #[test]
+    fn what_is_sent_on_comes_to_other_cells_of_the_latest_generation_and_to_none_twice() {
+        for cells in ["1", "2", "3", "4", "6", "16", "4096", "2,1", "3,16"] {
+            let pool = pool(cells);
+            let most = pool.cells_of_latest().min(OFFERED_MAX) as usize;
+            for draw in (0..400_u64).map(|draw| draw.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
+                for home in [pool.any(draw >> 7), place(1, 0)] {
+                    let mut way = vec![home.clone()];
+                    while let Some(next) = pool.instead_of(&way[way.len() - 1], &home, draw) {
+                        assert!(pool.find(&next) == Found::Yes && next.generation == pool.latest(), "{next}");
+                        assert!(!way.contains(&next), "{cells}: {way:?} and then {next}");
+                        way.push(next);
+                    }
+                    let is_older = home.generation < pool.latest();
+                    assert_eq!(way.len(), most + usize::from(is_older), "{cells}: {way:?}");
+                }
+            }
+        }
+        assert_eq!(pool("2").instead_of(&place(2, 0), &place(1, 0), 5), None, "it is newer than this Worker");
+    }
+
+    #[test]
+    fn a_pool_that_has_grown_takes_what_all_cells_of_before_were_too_full_for() {
+        let (old, grown) = (pool("2"), pool("2,3"));
+        let (home, other) = (place(1, 1), place(1, 0));
+        assert_eq!(old.instead_of(&home, &home, 9), Some(other.clone()));
+        assert_eq!(old.instead_of(&other, &home, 9), None);
+        let next = grown.instead_of(&other, &home, 9).expect("there are three more");
+        assert_eq!(next.generation, 2);
+        assert_eq!(grown.instead_of(&next, &home, 9).map(|place| place.generation), Some(2));
     }
 
     #[test]

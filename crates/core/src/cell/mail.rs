@@ -4,7 +4,8 @@
 //! ([`crate::object::Outbox`]).
 //!
 //! A child is known in its cell by a key that no caller can write: its parent and the place of the invocation in the
-//! parent's journal. So a start that comes twice starts one run, and a cancel finds it without its id.
+//! parent's journal. So a start that comes twice starts one run, and a cancel finds it without its id. A cell that is full
+//! sends such a key on to another cell, for good, and never starts its run: see [`super::keys`].
 
 use std::collections::BTreeSet;
 
@@ -43,6 +44,21 @@ pub struct Chance {
     pub suffix: String,
     /// Where its random numbers will come from.
     pub seed: u64,
+}
+
+/// A child to be started.
+struct Child {
+    parent: Parent,
+    invocation: Invocation,
+    /// Where it goes if this cell is full.
+    spare: Option<Place>,
+}
+
+/// A number for the choice of another cell: the same for the same child.
+fn draw(key: &str) -> u64 {
+    key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// The key of a child. No workflow's name is empty, so no caller's key looks like it.
@@ -90,7 +106,7 @@ impl Cell {
                 abandoned,
             };
             let to = Address::cell(&namespace, &to);
-            envelopes.push(Envelope { to, message: Message::Start { parent, invocation } });
+            envelopes.push(Envelope { to, message: Message::Start { parent, invocation, spare: None } });
         }
         let mut let_go = Vec::new();
         for Left { seq, to, on_close } in find_invocations(rows, run, entries, &leaves)? {
@@ -122,8 +138,23 @@ impl Cell {
 
     /// Sends what may go out now. If the rows cannot be read, the alarm tries again.
     pub(super) fn send_mail<R: Rows>(&mut self, rows: &R, now: Timestamp) {
-        if self.object.send(rows, now).is_err() {
+        let sent = self.object.send(rows, now);
+        self.name_spares();
+        if sent.is_err() {
             self.look_again(now);
+        }
+    }
+
+    /// Says where children go whose cells turn out to be full. By the pool as it is now: it may have grown since they were
+    /// invoked, and for that reason.
+    fn name_spares(&mut self) {
+        let Some(pool) = &self.pool else { return };
+        for Sending { to, home, message, .. } in self.object.sends() {
+            if let Message::Start { parent, spare, .. } = message
+                && let (Ok(full), Ok(home)) = (to.name.parse(), home.name.parse())
+            {
+                *spare = pool.instead_of(&full, &home, draw(&child_key(&parent.run, parent.invoked)));
+            }
         }
     }
 
@@ -145,6 +176,11 @@ impl Cell {
             Delivery::Declined | Delivery::Arrived(Receipt::Later) => {
                 let is_dead = self.object.outbox().early(now, to, *letter, *index);
                 self.bury_if(rows, *letter, is_dead)
+            }
+            Delivery::Arrived(Receipt::Moved { to: place }) => {
+                let next = Address::cell(&to.namespace, &place);
+                self.object.outbox().sent_on(now, to, *letter, *index, next);
+                Ok(())
             }
             Delivery::Refused(_) if !matches!(sent.message, Message::Start { .. }) => {
                 // It would be refused again; a person has to look.
@@ -249,8 +285,9 @@ impl Cell {
     ) -> Result<Receipt, Fault<R::Error>> {
         let now = self.now(clock);
         match message {
-            Message::Start { parent, invocation } => {
-                self.start_child(rows, clock, place, chance, parent, *invocation)
+            Message::Start { parent, invocation, spare } => {
+                let child = Child { parent, invocation: *invocation, spare };
+                self.start_child(rows, clock, place, chance, child)
             }
             Message::Ended { parent, run: child, outcome } => {
                 let run = self.kept(rows, parent.run.number)?.filter(|run| run.id == parent.run);
@@ -277,8 +314,9 @@ impl Cell {
             Message::Cancel { parent, invoked } => {
                 let number = match rows.key(&child_key(&parent, invoked)).map_err(Fault::Storage)? {
                     Some(StoredKey::Run(run)) => run.number,
+                    Some(StoredKey::Moved(to)) => return Ok(Receipt::Moved { to }),
                     // Its start is still under way.
-                    Some(StoredKey::Moved(_)) | None => return Ok(Receipt::Later),
+                    None => return Ok(Receipt::Later),
                 };
                 let Some(run) = self.kept(rows, number)? else { return Ok(Receipt::Gone) };
                 if let Phase::Ended { .. } = run.phase {
@@ -298,8 +336,7 @@ impl Cell {
         clock: Timestamp,
         place: Place,
         chance: Chance,
-        parent: Parent,
-        invocation: Invocation,
+        Child { parent, invocation, spare }: Child,
     ) -> Result<Receipt, Fault<R::Error>> {
         let key = child_key(&parent.run, parent.invoked);
         if let Some(known) = rows.key(&key).map_err(Fault::Storage)? {
@@ -310,7 +347,7 @@ impl Cell {
                     let suffix = run.fingerprint;
                     Receipt::Started { run: RunId { place, number: run.number, suffix } }
                 }
-                StoredKey::Moved(_) => Receipt::Gone,
+                StoredKey::Moved(to) => Receipt::Moved { to },
             });
         }
         let now = self.now(clock);
@@ -327,12 +364,18 @@ impl Cell {
             retention_ms,
             tags: Vec::new(),
             // The same invocation is the same start, whatever is in it.
-            key: Some(KeyRow { key, fingerprint: chance.suffix }),
+            key: Some(KeyRow { key: key.clone(), fingerprint: chance.suffix }),
             by: Some(started_by(&parent.run)),
             parent: Some(parent),
         };
-        let started = self.start(rows, clock, new)?;
-        Ok(Receipt::Started { run: started.run.id })
+        match (self.start(rows, clock, new), spare) {
+            (Ok(started), _) => Ok(Receipt::Started { run: started.run.id }),
+            (Err(Fault::Rejected(problem)), Some(to)) if problem.code == Code::CellFull => {
+                rows.reserve(&key, &to).map_err(Fault::Storage)?;
+                Ok(Receipt::Moved { to })
+            }
+            (Err(fault), _) => Err(fault),
+        }
     }
 }
 

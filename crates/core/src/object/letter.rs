@@ -3,7 +3,9 @@
 //! A message is idempotent by what it is about: it may come twice, late, and in any order.
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Code, Invocation, Outcome, Parent, RunId, Seq, Timestamp, outbox::MessageHead};
+use stepwell_protocol::{
+    Code, Invocation, Outcome, Parent, Place, RunId, Seq, Timestamp, outbox::MessageHead,
+};
 
 use super::Address;
 
@@ -43,6 +45,9 @@ pub enum Message {
         parent: Parent,
         /// What is invoked.
         invocation: Box<Invocation>,
+        /// Where the cell has to send it on to if it is full. Chosen each time that it goes out, and in no row.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spare: Option<Place>,
     },
     /// To a parent's cell: its child has ended. Taken only while the parent waits for it.
     #[serde(rename = "ended")]
@@ -116,6 +121,12 @@ pub enum Receipt {
     /// Nobody is there any more who it could have an effect on.
     #[serde(rename = "gone")]
     Gone,
+    /// What it is about is at home in another cell, for good: send it there.
+    #[serde(rename = "moved")]
+    Moved {
+        /// That cell.
+        to: Place,
+    },
     /// What it is about may still come: send it again after a while.
     #[serde(rename = "later")]
     Later,

@@ -232,6 +232,11 @@ impl<O> Object<O> {
         sent
     }
 
+    /// The messages that go out with this turn.
+    pub fn sends(&mut self) -> &mut [Sending] {
+        &mut self.sends
+    }
+
     /// When there is a letter to be sent, by all rows.
     pub fn first_letter<R: Letters>(
         &mut self,

@@ -146,6 +146,12 @@ impl Two {
         panic!("the post does not come to rest");
     }
 
+    /// The cell has no room for new runs.
+    pub(super) fn fill(&mut self, cell: usize) {
+        self.cells[cell] = fresh().with_storage(100);
+        self.rows[cell].bytes.set(90);
+    }
+
     /// The cell's instance dies.
     pub(super) fn crash(&mut self, cell: usize) {
         self.cells[cell] = fresh();

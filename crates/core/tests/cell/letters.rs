@@ -1,7 +1,11 @@
 //! Letters that are refused, that nobody answers, and that the storage does not take.
 
-use stepwell_core::object::{DEAD_AFTER_MS, Delivery, Letters as _, SEND_AGAIN_MS_MAX};
-use stepwell_protocol::{Event, Invocation, program::Then};
+use stepwell_core::{
+    cell::{Action, Cell},
+    object::{DEAD_AFTER_MS, Delivery, Fault, Letters as _, Receipt, SEND_AGAIN_MS_MAX, Sending},
+    run::{End, Phase, Run},
+};
+use stepwell_protocol::{Event, Invocation, Place, program::Then};
 
 use super::children::{Two, invocation, invoke, place, waiting};
 
@@ -112,6 +116,81 @@ fn what_has_arrived_of_a_letter_is_recorded_once_when_the_rest_goes_out_again() 
     let history = two.rows[0].history(parent.id.number).into_iter();
     let started = history.filter(|record| matches!(record.event, Event::ChildStarted { .. })).count();
     assert_eq!((started, two.letters(), two.runs()), (2, 0, 3));
+}
+
+/// A parent in the first cell that has invoked this many children, while the second cell is full.
+fn beside_a_full_cell(children: u32) -> (Two, Run, Vec<Sending>) {
+    let mut two = Two::new();
+    let parent = two.parent();
+    two.fill(1);
+    let commands = (0..children).map(|occurrence| invoke(occurrence, invocation())).collect();
+    let sends = two.report(0, 1, commands, Then::Continue { open: None });
+    assert!(sends.iter().any(|sending| cell_of(sending) == 1), "some go there first");
+    (two, parent, sends)
+}
+
+fn cell_of(sending: &Sending) -> u32 {
+    sending.to.name.parse::<Place>().expect("a cell").cell
+}
+
+#[test]
+fn children_of_a_full_cell_are_started_in_another_one_and_can_be_cancelled_there() {
+    let (mut two, parent, sends) = beside_a_full_cell(6);
+    two.post(sends, 0);
+    assert_eq!((two.letters(), two.rows[0].runs(), two.rows[1].runs()), (0, 1 + 6, 0));
+    let clock = two.clock();
+    two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Cancel).expect("it can be");
+    let sends = two.alarm(0, 1);
+    assert!(sends.iter().any(|sending| cell_of(sending) == 1), "the journal names the first cell");
+    two.post(sends, 0);
+    for invoked in 1..=6 {
+        let (_, child) = two.child(&parent.id, invoked).expect("it is there");
+        assert!(matches!(child.phase, Phase::Ended { how: End::Cancelled, .. }), "{invoked}");
+    }
+    assert_eq!(two.letters(), 0);
+}
+
+#[test]
+fn a_child_that_a_full_cell_has_sent_on_is_never_started_there() {
+    let (mut two, _, sends) = beside_a_full_cell(6);
+    let first = sends.iter().find(|sending| cell_of(sending) == 1).expect("one goes there").clone();
+    let moved = Receipt::Moved { to: place(0) };
+    assert_eq!(two.arrive(&first), moved);
+    // Nobody hears of it, both cells die, and there is room again: it may be anywhere, but only once.
+    two.crash(0);
+    two.crash(1);
+    let again = two.alarm(0, 1);
+    assert_eq!(two.arrive(&first), moved, "a copy that is late");
+    two.post(again, 0);
+    assert_eq!(two.arrive(&first), moved);
+    assert_eq!((two.letters(), two.runs()), (0, 1 + 6));
+    assert!(two.rows[1].runs() > 0, "the others find room there");
+    assert_eq!(two.arrive(&Sending { to: first.home.clone(), ..first }), moved);
+}
+
+#[test]
+fn a_child_waits_for_room_if_all_cells_that_it_may_come_to_are_full() {
+    let (mut two, _, mut sends) = beside_a_full_cell(2);
+    two.rows[0].bytes.set(90);
+    two.crash(0);
+    two.cells[0] = std::mem::replace(&mut two.cells[0], Cell::new(1)).with_storage(100);
+    sends.clear();
+    for _ in 0..20 {
+        for sending in two.alarm(0, SEND_AGAIN_MS_MAX) {
+            let delivery = match two.hand_over(&sending) {
+                Ok(receipt) => Delivery::Arrived(receipt),
+                Err(Fault::Rejected(problem)) => Delivery::refused(problem),
+                Err(fault) => panic!("{fault}"),
+            };
+            two.answer(0, &sending, delivery);
+        }
+    }
+    assert_eq!((two.letters(), two.runs()), (1, 1), "nothing is lost");
+    two.rows[0].bytes.set(10);
+    two.rows[1].bytes.set(10);
+    let sends = two.alarm(0, SEND_AGAIN_MS_MAX);
+    two.post(sends, 0);
+    assert_eq!((two.letters(), two.runs()), (0, 3));
 }
 
 #[test]

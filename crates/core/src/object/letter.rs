@@ -94,7 +94,7 @@ impl Message {
     }
 
     /// More or less the bytes that it takes.
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         const AROUND: usize = 512;
         AROUND
             + match self {

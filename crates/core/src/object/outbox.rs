@@ -19,8 +19,14 @@ use super::{Address, DEAD_MAN_MS, Letter, Message};
 /// How many messages are under way at once.
 pub const IN_FLIGHT_MAX: usize = 16;
 
+/// How many bytes they say together, unless one alone says more: all of them are in memory.
+pub const IN_FLIGHT_BYTES_MAX: usize = 8 << 20;
+
 /// How many of them go to the same object.
 pub const IN_FLIGHT_TO_ONE_MAX: usize = 4;
+
+/// How many bytes are under way to an object that gets no more: one that hangs must not take the room of all others.
+const IN_FLIGHT_TO_ONE_BYTES: usize = IN_FLIGHT_BYTES_MAX / 4;
 
 /// How many messages go out before the alarm has to go on with it: see [`crate::cell::CALLS_MAX`].
 pub const SENDS_MAX: u32 = 16;
@@ -125,6 +131,10 @@ pub struct Outbox {
     known: usize,
     /// How many are under way.
     in_flight: usize,
+    /// How many bytes those have.
+    in_flight_bytes: usize,
+    /// Whether the next one has to wait until some of them have been answered.
+    is_crowded: bool,
     /// How many went out since the last request or alarm.
     sent: u32,
 }
@@ -159,6 +169,8 @@ struct Waiting {
     /// How often its receiver said that it comes too early.
     early: u32,
     not_before: Timestamp,
+    /// How many bytes it has; 0 until it was read.
+    bytes: usize,
 }
 
 /// A message that is under way.
@@ -166,8 +178,9 @@ struct Waiting {
 struct Flight {
     /// Until when an answer may come.
     until: Timestamp,
-    /// See [`Waiting::early`].
+    /// See [`Waiting`].
     early: u32,
+    bytes: usize,
 }
 
 /// What the answer to a message means for its letter.
@@ -194,6 +207,8 @@ impl Default for Outbox {
             next_room: Timestamp::default(),
             known: 0,
             in_flight: 0,
+            in_flight_bytes: 0,
+            is_crowded: false,
             sent: 0,
         }
     }
@@ -239,7 +254,8 @@ impl Outbox {
         self.letters
             .insert(slip.id, Known { posted_at: slip.posted_at, left: slip.to.len(), is_whole: true });
         for (index, to) in slip.to.into_iter().enumerate() {
-            let waiting = Waiting { letter: slip.id, index, early: 0, not_before: Timestamp::default() };
+            let not_before = Timestamp::default();
+            let waiting = Waiting { letter: slip.id, index, early: 0, not_before, bytes: 0 };
             self.peers.entry(to).or_default().waiting.push_back(waiting);
         }
     }
@@ -318,9 +334,14 @@ impl Outbox {
         self.read_on(rows, now)?;
         while self.in_flight < IN_FLIGHT_MAX
             && self.sent < SENDS_MAX
+            && !self.is_crowded
             && let Some((to, waiting)) = self.next(now)
         {
             let Waiting { letter, index, early, .. } = waiting;
+            if self.is_too_much(waiting.bytes) {
+                self.put_back(to, waiting);
+                break;
+            }
             let read = rows.letter(letter).and_then(|found| {
                 let envelope = found.and_then(|found| found.envelopes.into_iter().nth(index));
                 // It has gone, or cannot be read.
@@ -336,18 +357,45 @@ impl Outbox {
                     continue;
                 }
                 Err(error) => {
-                    self.peers.entry(to).or_default().waiting.push_front(waiting);
+                    self.put_back(to, waiting);
                     return Err(error);
                 }
             };
+            let bytes = envelope.message.size();
+            if self.is_too_much(bytes) {
+                self.put_back(to, Waiting { bytes, ..waiting });
+                break;
+            }
             let peer = self.peers.entry(to.clone()).or_default();
-            peer.in_flight.insert((letter, index), Flight { until: now.plus_millis(ANSWER_MS), early });
+            let until = now.plus_millis(ANSWER_MS);
+            peer.in_flight.insert((letter, index), Flight { until, early, bytes });
             self.in_flight += 1;
+            self.in_flight_bytes += bytes;
             self.sent += 1;
             self.last_served = Some(to.clone());
             sendings.push(Sending { letter, index, to, home: envelope.to, message: envelope.message });
         }
         Ok(())
+    }
+
+    /// Whether a message of so many bytes has to wait for others. Those behind it wait too, or it might wait for ever.
+    fn is_too_much(&mut self, bytes: usize) -> bool {
+        self.is_crowded = self.in_flight > 0 && self.in_flight_bytes + bytes > IN_FLIGHT_BYTES_MAX;
+        self.is_crowded
+    }
+
+    fn put_back(&mut self, to: Address, waiting: Waiting) {
+        self.peers.entry(to).or_default().waiting.push_front(waiting);
+    }
+
+    /// A message is not under way any more.
+    fn land(&mut self, to: &Address, letter: u64, index: usize) -> Option<(&mut Peer, Flight)> {
+        let peer = self.peers.get_mut(to)?;
+        let flight = peer.in_flight.remove(&(letter, index))?;
+        self.in_flight -= 1;
+        self.in_flight_bytes -= flight.bytes;
+        self.is_crowded = false;
+        Some((peer, flight))
     }
 
     /// The next message that may go out: of the peer after the one that was served last.
@@ -388,13 +436,8 @@ impl Outbox {
 
     /// A message has arrived, or was refused for good.
     pub fn arrived(&mut self, to: &Address, letter: u64, index: usize) {
-        let Some(peer) = self.peers.get_mut(to) else { return };
-        if peer.in_flight.remove(&(letter, index)).is_none() {
-            return;
-        }
-        peer.failures = 0;
-        peer.not_before = Timestamp::default();
-        self.in_flight -= 1;
+        let Some((peer, _)) = self.land(to, letter, index) else { return };
+        (peer.failures, peer.not_before) = (0, Timestamp::default());
         self.known -= 1;
         self.forget_idle(to);
         if let Some(known) = self.letters.get_mut(&letter) {
@@ -408,39 +451,34 @@ impl Outbox {
     /// Nobody knows whether a message has arrived, or its receiver cannot take it now. Says whether its letter is dead
     /// by now.
     pub fn failed(&mut self, now: Timestamp, to: &Address, letter: u64, index: usize) -> bool {
-        let Some(peer) = self.peers.get_mut(to) else { return false };
-        let Some(Flight { early, .. }) = peer.in_flight.remove(&(letter, index)) else { return false };
-        self.in_flight -= 1;
+        let Some((peer, Flight { early, bytes, .. })) = self.land(to, letter, index) else { return false };
         peer.failures = peer.failures.saturating_add(1);
         peer.not_before = now.plus_millis(pause_ms(peer.failures));
-        peer.waiting.push_front(Waiting { letter, index, early, not_before: Timestamp::default() });
+        let not_before = Timestamp::default();
+        peer.waiting.push_front(Waiting { letter, index, early, not_before, bytes });
         self.letters.get(&letter).is_some_and(|known| is_dead(known.posted_at, now))
     }
 
     /// A message came too early, or its receiver cannot take it now. Says whether its letter is dead by now.
     pub fn early(&mut self, now: Timestamp, to: &Address, letter: u64, index: usize) -> bool {
-        let Some(peer) = self.peers.get_mut(to) else { return false };
-        let Some(Flight { early, .. }) = peer.in_flight.remove(&(letter, index)) else { return false };
-        self.in_flight -= 1;
+        let Some((peer, Flight { early, bytes, .. })) = self.land(to, letter, index) else { return false };
         peer.failures = 0;
         let early = early.saturating_add(1);
         let not_before = now.plus_millis(pause_ms(early));
-        peer.waiting.push_back(Waiting { letter, index, early, not_before });
+        peer.waiting.push_back(Waiting { letter, index, early, not_before, bytes });
         self.letters.get(&letter).is_some_and(|known| is_dead(known.posted_at, now))
     }
 
     /// The receiver of a message has sent it on. No row says so: an instance that does not know asks the same receiver,
     /// and gets the same answer.
     pub fn sent_on(&mut self, now: Timestamp, from: &Address, letter: u64, index: usize, to: Address) {
-        let Some(peer) = self.peers.get_mut(from) else { return };
-        let Some(Flight { early, .. }) = peer.in_flight.remove(&(letter, index)) else { return };
-        self.in_flight -= 1;
+        let Some((peer, Flight { early, bytes, .. })) = self.land(from, letter, index) else { return };
         (peer.failures, peer.not_before) = (0, Timestamp::default());
         self.forget_idle(from);
         let early = early.saturating_add(1);
         let not_before =
             if early > SENT_ON_MAX { now.plus_millis(pause_ms(early)) } else { Timestamp::default() };
-        let waiting = Waiting { letter, index, early, not_before };
+        let waiting = Waiting { letter, index, early, not_before, bytes };
         self.peers.entry(to).or_default().waiting.push_back(waiting);
     }
 
@@ -451,12 +489,15 @@ impl Outbox {
         }
         for peer in self.peers.values_mut() {
             let before = peer.waiting.len() + peer.in_flight.len();
-            let in_flight = peer.in_flight.len();
             peer.waiting.retain(|waiting| waiting.letter != letter);
+            for (_, flight) in peer.in_flight.iter().filter(|((of, _), _)| *of == letter) {
+                self.in_flight -= 1;
+                self.in_flight_bytes -= flight.bytes;
+            }
             peer.in_flight.retain(|(of, _), _| *of != letter);
-            self.in_flight -= in_flight - peer.in_flight.len();
             self.known -= before - peer.waiting.len() - peer.in_flight.len();
         }
+        self.is_crowded = false;
     }
 
     /// Nothing waits for its time any more.
@@ -485,7 +526,7 @@ impl Outbox {
             return None;
         }
         let dead_man = now.plus_millis(DEAD_MAN_MS);
-        let can_send = self.in_flight < IN_FLIGHT_MAX;
+        let can_send = self.in_flight < IN_FLIGHT_MAX && !self.is_crowded;
         let waiting = self.peers.values().filter(|_| can_send).filter_map(Peer::next);
         let unread =
             self.unread_after.filter(|_| self.known <= KNOWN_MAX / 2).map(|_| self.next_lap.max(now));
@@ -498,13 +539,18 @@ impl Peer {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
+    /// Whether it gets nothing before it has answered.
+    fn is_busy(&self) -> bool {
+        let bytes: usize = self.in_flight.values().map(|flight| flight.bytes).sum();
+        self.in_flight.len() >= IN_FLIGHT_TO_ONE_MAX
+            || bytes >= IN_FLIGHT_TO_ONE_BYTES
+            // One that does not answer is asked once until it does.
+            || self.failures > 0 && !self.in_flight.is_empty()
+    }
+
     /// Which of its messages may go out.
     fn ready(&self, now: Timestamp) -> Option<usize> {
-        if self.not_before > now || self.in_flight.len() >= IN_FLIGHT_TO_ONE_MAX {
-            return None;
-        }
-        // One that does not answer is asked once until it does.
-        if self.failures > 0 && !self.in_flight.is_empty() {
+        if self.not_before > now || self.is_busy() {
             return None;
         }
         self.waiting.iter().position(|waiting| waiting.not_before <= now)
@@ -512,7 +558,7 @@ impl Peer {
 
     /// When the next of its messages may go out.
     fn next(&self) -> Option<Timestamp> {
-        if self.in_flight.len() >= IN_FLIGHT_TO_ONE_MAX || self.failures > 0 && !self.in_flight.is_empty() {
+        if self.is_busy() {
             return None;
         }
         self.waiting.iter().map(|waiting| waiting.not_before.max(self.not_before)).min()

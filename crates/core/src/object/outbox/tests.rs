@@ -2,7 +2,9 @@
 
 use std::{cell::RefCell, convert::Infallible};
 
-use stepwell_protocol::{Place, RunId, Seq};
+use stepwell_protocol::{
+    Invocation, OnClose, Op, OpKind, Parent, Payload, Place, RunId, Seq, program::Dispatch,
+};
 
 use super::*;
 use crate::object::Envelope;
@@ -93,4 +95,76 @@ fn ten_times_as_many_letters_as_memory_holds_keep_nobody_behind_them_waiting_for
         now += 60_000;
     }
     assert!(again >= 20, "{again}");
+}
+
+/// Letters to cells of their own, each with a start of so many bytes.
+fn of_sizes(sizes: &[usize]) -> Rows {
+    let parent = RunId { place: cell(0), number: 1, suffix: RunId::suffix_from(7) };
+    let letter = |(id, size): (u64, &usize)| {
+        let invocation = Invocation {
+            workflow: "w".into(),
+            input: Payload::encode(&"x".repeat(*size)).expect("JSON"),
+            detached: false,
+            on_close: OnClose::Cancel,
+            timeout_ms: None,
+            retention_ms: None,
+            dispatch: Dispatch::Direct,
+        };
+        let parent = Parent {
+            run: parent.clone(),
+            op: Op { kind: OpKind::Child, name: "c".into(), occurrence: 0 },
+            invoked: Seq(1),
+            depth: 1,
+            abandoned: false,
+        };
+        let to = Address::cell("default", &cell(u32::try_from(id).expect("small")));
+        let message = Message::Start { parent, invocation: Box::new(invocation), spare: None };
+        (id, Letter { id, posted_at: at(0), envelopes: vec![Envelope { to, message }] })
+    };
+    Rows(RefCell::new((1..).zip(sizes).map(letter).collect()))
+}
+
+#[test]
+fn what_is_under_way_is_bounded_by_its_bytes_and_what_is_larger_goes_alone() {
+    const MIB: usize = 1 << 20;
+    let sizes = [3 * MIB, 3 * MIB, 3 * MIB, 9 * MIB, 1, 1, 1];
+    let (rows, mut outbox) = (of_sizes(&sizes), Outbox::default());
+    let (mut under_way, mut order) = (Vec::<Sending>::new(), Vec::new());
+    for turn in 0..100 {
+        outbox.begin();
+        let before = under_way.len();
+        let Ok(()) = outbox.send(&rows, at(turn), &mut under_way);
+        order.extend(under_way[before..].iter().map(|sending| sending.letter));
+        let bytes: usize = under_way.iter().map(|sending| sending.message.size()).sum();
+        assert!(bytes <= IN_FLIGHT_BYTES_MAX || under_way.len() == 1, "{bytes} in {}", under_way.len());
+        assert_eq!(bytes, outbox.in_flight_bytes);
+        if under_way.is_empty() {
+            break;
+        }
+        if outbox.is_crowded {
+            assert!(outbox.next_look(at(turn)) > Some(at(turn)), "it looks again when there is room, not at once");
+        }
+        let Sending { letter, index, to, .. } = under_way.remove(0);
+        // One is answered with no, one not at all.
+        let is_dead = match turn {
+            0 => outbox.early(at(turn), &to, letter, index),
+            1 => outbox.failed(at(turn), &to, letter, index),
+            _ => {
+                outbox.arrived(&to, letter, index);
+                let Ok(()) = rows.forget_letter(letter);
+                false
+            }
+        };
+        assert!(!is_dead);
+    }
+    assert_eq!(order[..2], [1, 2], "the third does not fit");
+    assert!(rows.0.borrow().is_empty() || !outbox.is_empty(), "nothing is forgotten");
+    // Those that were answered with no go out after their pause.
+    outbox.begin();
+    let Ok(()) = outbox.send(&rows, at(10_000), &mut under_way);
+    assert_eq!(under_way.iter().map(|sending| sending.letter).collect::<Vec<_>>(), [1, 2]);
+    for Sending { letter, index, to, .. } in under_way {
+        outbox.arrived(&to, letter, index);
+    }
+    assert_eq!((outbox.in_flight, outbox.in_flight_bytes, outbox.known), (0, 0, 0));
 }

@@ -175,6 +175,13 @@ impl Letters for Store {
         Err(Refused)
     }
 
+    fn split_letter(&self, id: u64, dead: &Letter, rest: Option<&Letter>) -> Result<(), Refused> {
+        let buried = (!self.is(Sabotage::DeadLetterHidden)).then_some(dead);
+        let post = buried.into_iter().chain(rest).cloned().collect();
+        let letter = buried.map(|dead| LetterChange::Buried(dead.id));
+        self.view.write(Write { mail: Mail { post, done: Some(id) }, letter, ..Write::default() })
+    }
+
     fn bury_letter(&self, id: u64) -> Result<(), Refused> {
         let hides = self.is(Sabotage::DeadLetterHidden);
         let change = if hides { LetterChange::Forgotten } else { LetterChange::Buried };

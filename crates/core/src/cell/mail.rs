@@ -183,8 +183,7 @@ impl Cell {
                 Ok(())
             }
             Delivery::Refused(_) if !matches!(sent.message, Message::Start { .. }) => {
-                // It would be refused again; a person has to look.
-                self.bury_if(rows, *letter, true)
+                self.bury_message(rows, sent)
             }
             Delivery::Refused(problem) => {
                 let failure = Failure::coded(problem.code, problem.detail);
@@ -242,6 +241,35 @@ impl Cell {
         if is_dead {
             rows.bury_letter(letter).map_err(Fault::Storage)?;
             self.object.outbox().drop_letter(letter);
+        }
+        Ok(())
+    }
+
+    /// Lays a message aside that would be refused again: a person has to look. The others of its letter go on, in a letter
+    /// of their own; those that are under way go out once more, since their answers are about the old one.
+    fn bury_message<R: Rows>(&mut self, rows: &R, sent: &Sending) -> Result<(), Fault<R::Error>> {
+        let Sending { letter, index, to, .. } = sent;
+        let arrival = self.object.outbox().would_arrive(to, *letter, *index);
+        let found = match arrival {
+            // It was answered before.
+            Arrival::Unknown => return Ok(()),
+            Arrival::Whole | Arrival::Part => rows.letter(*letter).map_err(Fault::Storage)?,
+        };
+        let Some(Letter { posted_at, mut envelopes, .. }) =
+            found.filter(|found| found.envelopes.len() > 1 && *index < found.envelopes.len())
+        else {
+            return self.bury_if(rows, *letter, true);
+        };
+        let first = self.object.outbox().next_id(rows).map_err(Fault::Storage)?;
+        let dead = Letter { id: first, posted_at, envelopes: vec![envelopes.remove(*index)] };
+        let rest = Letter { id: first + 1, posted_at, envelopes };
+        let rest = (arrival == Arrival::Part).then_some(rest);
+        rows.split_letter(*letter, &dead, rest.as_ref()).map_err(Fault::Storage)?;
+        let outbox = self.object.outbox();
+        outbox.drop_letter(*letter);
+        outbox.laid_aside(&dead);
+        if let Some(rest) = &rest {
+            outbox.posted(rest);
         }
         Ok(())
     }

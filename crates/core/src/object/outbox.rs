@@ -72,6 +72,9 @@ pub trait Letters {
     /// Lays a letter aside: nobody sends it any more before a person says so.
     fn bury_letter(&self, id: u64) -> Result<(), Self::Error>;
 
+    /// Puts two letters in the place of one: what nobody sends any more, and what is left of it to be sent.
+    fn split_letter(&self, id: u64, dead: &Letter, rest: Option<&Letter>) -> Result<(), Self::Error>;
+
     /// Lets a dead letter be sent again, as if it were written now. Says whether there is one of this number that was dead;
     /// nothing if there is none at all.
     fn revive_letter(&self, id: u64, now: Timestamp) -> Result<Option<bool>, Self::Error>;
@@ -237,6 +240,11 @@ impl Outbox {
         if self.unread_after.is_none() {
             self.take(Slip::from(letter));
         }
+    }
+
+    /// A letter was stored that nobody sends.
+    pub fn laid_aside(&mut self, letter: &Letter) {
+        self.last = self.last.max(Some(letter.id));
     }
 
     /// Whether nothing is left to be sent, as far as this instance knows.

@@ -5,9 +5,9 @@ use stepwell_core::{
     object::{DEAD_AFTER_MS, Delivery, Fault, Letters as _, Receipt, SEND_AGAIN_MS_MAX, Sending},
     run::{End, Phase, Run},
 };
-use stepwell_protocol::{Event, Invocation, Place, program::Then};
+use stepwell_protocol::{Code, Event, Invocation, Place, Problem, program::Then};
 
-use super::children::{Two, invocation, invoke, place, waiting};
+use super::children::{Two, done, invocation, invoke, place, waiting};
 
 #[test]
 fn a_message_that_its_receiver_cannot_take_holds_up_no_other_to_the_same_cell() {
@@ -118,6 +118,61 @@ fn what_has_arrived_of_a_letter_is_recorded_once_when_the_rest_goes_out_again() 
     assert_eq!((started, two.letters(), two.runs()), (2, 0, 3));
 }
 
+#[test]
+fn a_message_that_is_refused_for_good_takes_no_other_of_its_letter_along() {
+    let (mut two, parent, sends) = waiting(invocation());
+    two.post(sends, 0);
+    // A child with children of its own: its end and their cancellations are one letter.
+    let (cell, child) = two.child(&parent.id, 1).expect("it is started");
+    let number = child.id.number;
+    let commands = (0..3).map(|occurrence| invoke(occurrence, invocation())).collect();
+    let sends = two.report(cell, number, commands, Then::Continue { open: None });
+    two.post(sends, cell);
+    let mut sends = two.report(cell, number, vec![], done(1));
+    assert_eq!((sends.len(), two.letters()), (4, 1));
+    let at = sends.iter().position(|sending| sending.message.as_str() == "ended").expect("it is among them");
+    let ended = sends.remove(at);
+    // One of the others has arrived by then.
+    let receipt = two.arrive(&sends[0]);
+    two.answer(cell, &sends[0], Delivery::Arrived(receipt));
+    let problem = Problem::new(Code::InvalidRequest, "It is refused.");
+    two.answer(cell, &ended, Delivery::Refused(problem.clone()));
+    let dead = |two: &Two| {
+        let letters = two.rows[cell].letters.borrow();
+        let dead = letters.values().filter(|(_, is_dead)| *is_dead);
+        dead.flat_map(|(letter, _)| letter.envelopes.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(dead(&two).iter().map(|envelope| envelope.message.as_str()).collect::<Vec<_>>(), ["ended"]);
+    let cancels = |two: &Two| {
+        let letters = two.rows[cell].letters.borrow();
+        let alive = letters.values().filter(|(_, is_dead)| !is_dead);
+        let cancels = alive.flat_map(|(letter, _)| letter.envelopes.clone());
+        cancels.filter(|envelope| envelope.message.as_str() == "cancel").count()
+    };
+    assert_eq!(cancels(&two), 3);
+    // Late answers are about a letter that is not there any more.
+    two.answer(cell, &sends[1], Delivery::Arrived(Receipt::Taken));
+    two.answer(cell, &ended, Delivery::Refused(problem));
+    assert_eq!((cancels(&two), dead(&two).len()), (3, 1));
+    two.crash(cell);
+    let sends = two.alarm(cell, 1);
+    let is_of_child = |sending: &Sending| *sending.message.from() == child.id;
+    let mut of_child = sends.iter().filter(|sending| is_of_child(sending));
+    assert!(of_child.all(|sending| sending.message.as_str() == "cancel"), "{sends:?}");
+    two.post(sends, cell);
+    for invoked in 1..=3 {
+        let (_, grandchild) = two.child(&child.id, invoked).expect("it is there");
+        assert!(matches!(grandchild.phase, Phase::Ended { how: End::Cancelled, .. }), "{invoked}");
+    }
+    assert_eq!((two.letters(), dead(&two).len()), (1, 1));
+    let dead = *two.rows[cell].letters.borrow().keys().next().expect("it is there");
+    let clock = two.clock();
+    assert!(two.cells[cell].redeliver(&two.rows[cell], clock, dead).expect("it is there"));
+    let sends = two.sends(cell);
+    two.post(sends, cell);
+    assert_eq!((two.letters(), two.finished(1).len()), (0, 1));
+}
+
 /// A parent in the first cell that has invoked this many children, while the second cell is full.
 fn beside_a_full_cell(children: u32) -> (Two, Run, Vec<Sending>) {
     let mut two = Two::new();
@@ -170,11 +225,10 @@ fn a_child_that_a_full_cell_has_sent_on_is_never_started_there() {
 
 #[test]
 fn a_child_waits_for_room_if_all_cells_that_it_may_come_to_are_full() {
-    let (mut two, _, mut sends) = beside_a_full_cell(2);
+    let (mut two, _, _) = beside_a_full_cell(6);
     two.rows[0].bytes.set(90);
     two.crash(0);
     two.cells[0] = std::mem::replace(&mut two.cells[0], Cell::new(1)).with_storage(100);
-    sends.clear();
     for _ in 0..20 {
         for sending in two.alarm(0, SEND_AGAIN_MS_MAX) {
             let delivery = match two.hand_over(&sending) {
@@ -190,7 +244,7 @@ fn a_child_waits_for_room_if_all_cells_that_it_may_come_to_are_full() {
     two.rows[1].bytes.set(10);
     let sends = two.alarm(0, SEND_AGAIN_MS_MAX);
     two.post(sends, 0);
-    assert_eq!((two.letters(), two.runs()), (0, 3));
+    assert_eq!((two.letters(), two.runs()), (0, 1 + 6));
 }
 
 #[test]

@@ -168,6 +168,14 @@ impl Letters for Memory {
         }))
     }
 
+    fn split_letter(&self, id: u64, dead: &Letter, rest: Option<&Letter>) -> Result<(), Failed> {
+        self.forget_letter(id)?;
+        let mut letters = self.letters.borrow_mut();
+        letters.insert(dead.id, (dead.clone(), true));
+        letters.extend(rest.map(|rest| (rest.id, (rest.clone(), false))));
+        Ok(())
+    }
+
     fn bury_letter(&self, id: u64) -> Result<(), Failed> {
         if self.refuses_letters.get() {
             return Err(Failed::Refused);

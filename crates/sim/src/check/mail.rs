@@ -64,7 +64,8 @@ impl Checker {
                     .iter()
                     .map(JournalRow::record)
                     .any(|record| matches!(record.event, Event::ChildFinished { run: None, .. }));
-                if !is_refused && !disks.has_had_effect(envelope) {
+                let is_kept = write.mail.post.iter().any(|letter| letter.envelopes.contains(envelope));
+                if !is_refused && !is_kept && !disks.has_had_effect(envelope) {
                     let detail =
                         format!("'{}' to {} is gone without effect", envelope.message.as_str(), envelope.to);
                     return Err((RULE, detail));

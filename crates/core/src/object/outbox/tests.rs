@@ -52,6 +52,11 @@ impl Letters for Rows {
         self.forget_letter(id)
     }
 
+    fn split_letter(&self, id: u64, _: &Letter, rest: Option<&Letter>) -> Result<(), Infallible> {
+        self.0.borrow_mut().extend(rest.map(|rest| (rest.id, rest.clone())));
+        self.forget_letter(id)
+    }
+
     fn revive_letter(&self, _: u64, _: Timestamp) -> Result<Option<bool>, Infallible> {
         Ok(None)
     }

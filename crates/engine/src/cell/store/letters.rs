@@ -126,6 +126,15 @@ impl Letters for Store {
         Ok(Some(was_dead))
     }
 
+    fn split_letter(&self, id: u64, dead: &Letter, rest: Option<&Letter>) -> Result<(), StoreError> {
+        self.tables.transaction(|| {
+            self.delete_letter(id)?;
+            self.insert_letter(dead)?;
+            self.bury_letter(dead.id)?;
+            rest.map_or(Ok(()), |rest| self.insert_letter(rest))
+        })
+    }
+
     fn bury_letter(&self, id: u64) -> Result<(), StoreError> {
         self.tables.execute("UPDATE outbox SET dead = 1 WHERE id = ?", &[number(id)])
     }

@@ -12,7 +12,7 @@ use stepwell_protocol::{
         NewKey, NewNamespace, OpenedSession, Rotation, RunSettings, SessionList, SessionView, Settings,
     },
     manifest::{Manifest, PausedWorkflow, Plan, WorkflowView},
-    outbox::{OutboxList, Redelivery},
+    outbox::{DiscardedLetter, OutboxList, Redelivery},
     program::Attributes,
     rest::{
         Bulk, Health, History, Metrics, Restart, RunList, RunView, SignalReceipt, Status, Why, WorkflowList,
@@ -259,8 +259,13 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::ListOutbox => {
             let dead =
                 query("dead", "`true` lists only what nobody sends any more.", json!({ "type": "boolean" }));
-            Parts::of(vec![ok::<OutboxList>(schemas, "Messages that have not arrived.")]).with(vec![dead])
+            Parts::of(vec![ok::<OutboxList>(schemas, "Messages that have not arrived.")]).with(vec![
+                dead,
+                page_limit("How many letters."),
+                page_cursor(),
+            ])
         }
+        Route::Discard => Parts::of(vec![ok::<DiscardedLetter>(schemas, "The letter that was deleted.")]),
         Route::Redeliver => Parts::of(vec![ok::<Redelivery>(schemas, "The letter, on its way again.")]),
         Route::ListNamespaces => Parts::of(vec![ok::<NamespaceList>(schemas, "The namespaces.")]),
         Route::CreateNamespace => Parts::of(vec![created::<CreatedNamespace>(
@@ -412,11 +417,15 @@ fn filters(schemas: &mut SchemaGenerator) -> Vec<Value> {
         query("attribute", "With this attribute: `name:value`.", attributes),
         query("from", "Accepted at this time or later, in milliseconds since 1970.", time()),
         query("until", "Accepted before this time.", time()),
-        query(
-            "limit",
-            "How many runs.",
-            json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 }),
-        ),
-        query("cursor", "The `cursor` of the page before.", json!({ "type": "string" })),
+        page_limit("How many runs."),
+        page_cursor(),
     ]
+}
+
+fn page_limit(what: &str) -> Value {
+    query("limit", what, json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 }))
+}
+
+fn page_cursor() -> Value {
+    query("cursor", "The `cursor` of the page before.", json!({ "type": "string" }))
 }

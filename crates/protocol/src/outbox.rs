@@ -8,10 +8,36 @@ use crate::{RunId, Timestamp};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutboxList {
-    /// The messages, the oldest first in each cell.
+    /// The messages, the oldest letter first.
     pub messages: Vec<OutboxMessage>,
-    /// Whether these are all.
+    /// Where the next page begins, if there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// The cells that did not answer: they may have more, which no page shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<String>,
+    /// Whether this page is all there is, or the end of it: nothing follows, and every cell that was asked has answered.
     pub complete: bool,
+}
+
+/// How many letters have not arrived. Each cell counts up to 10,000 of each.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LetterCounts {
+    /// Those that are still being sent.
+    pub waiting: u64,
+    /// Those that nobody sends any more.
+    pub dead: u64,
+}
+
+/// A dead letter that was deleted.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiscardedLetter {
+    /// The letter.
+    pub letter: String,
+    /// What it said.
+    pub messages: Vec<MessageHead>,
 }
 
 /// A message that has not arrived.

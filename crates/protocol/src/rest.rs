@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Code, Failure, Life, Payload, Problem, RunId, Seq, Timestamp, export::ReplayFacts,
-    manifest::WorkflowView, program::Progress,
+    manifest::WorkflowView, outbox::LetterCounts, program::Progress,
 };
 
 /// Where a run stands, as people see it.
@@ -348,6 +348,9 @@ pub struct Metrics {
     pub statuses: Counts,
     /// The same for each workflow.
     pub workflows: BTreeMap<String, Counts>,
+    /// Messages between runs that have not arrived; absent if only one workflow is counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub letters: Option<LetterCounts>,
     /// Whether all runs were counted. If not, ask again: the cells go on from where they are.
     pub complete: bool,
 }

@@ -235,6 +235,8 @@ routes! {
     ListOutbox: Get "/api/outbox" Admin Whole [InvalidRequest],
     /// Sends a letter of the outbox again, also a dead one.
     Redeliver: Post "/api/outbox/{letter}/redeliver" Admin Whole [LetterNotFound],
+    /// Deletes a dead letter of the outbox.
+    Discard: Delete "/api/outbox/{letter}" Admin Whole [LetterNotFound WrongStatus],
     /// Shows who did what in the namespace, newest first.
     Audit: Get "/api/audit" Admin Whole [InvalidRequest],
     /// Lists the deployment's namespaces.

@@ -6,7 +6,7 @@ use std::{ops::Deref, rc::Rc};
 
 use stepwell_core::{
     cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
-    object::{Letter, Letters, Message, Slip},
+    object::{Discarded, Letter, Letters, Message, Slip},
     run::{Cut, Entry, Run},
     stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
@@ -172,6 +172,10 @@ impl Letters for Store {
 
     fn revive_letter(&self, _: u64, _: Timestamp) -> Result<Option<bool>, Refused> {
         // Only people ask for it, and there are none in these worlds.
+        Err(Refused)
+    }
+
+    fn discard_letter(&self, _: u64) -> Result<Option<Discarded>, Refused> {
         Err(Refused)
     }
 

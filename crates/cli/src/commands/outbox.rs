@@ -1,14 +1,17 @@
 //! `stepwell outbox`: messages between runs that have not arrived.
 
 use clap::{Args, Subcommand};
-use stepwell_protocol::outbox::{OutboxList, OutboxMessage, Redelivery};
+use stepwell_protocol::outbox::{DiscardedLetter, OutboxList, OutboxMessage, Redelivery};
 
 use crate::{
     Global,
-    client::{Answer, Ask},
+    client::{Answer, Ask, Client},
     failure::Result,
     table, words,
 };
+
+/// How many letters one request asks for at the most.
+const PAGE_MAX: usize = 200;
 
 /// What it takes.
 #[derive(Debug, Args)]
@@ -19,53 +22,90 @@ pub struct Outbox {
     /// Only messages that nobody sends any more.
     #[arg(long)]
     dead: bool,
+    /// How many letters at the most.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
 }
 
 #[derive(Debug, Subcommand)]
 enum Deliver {
     /// Send a letter again, also a dead one.
-    Redeliver {
-        /// The letter, as `stepwell outbox` shows it.
-        #[arg(value_name = "LETTER", required_unless_present = "all")]
-        letter: Option<String>,
-        /// Send every dead letter again.
-        #[arg(long, conflicts_with = "letter")]
-        all: bool,
-    },
+    Redeliver(Which),
+    /// Delete a dead letter. Whoever waits for what it says is not told.
+    Discard(Which),
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// The letter, as `stepwell outbox` shows it.
+    #[arg(value_name = "LETTER", required_unless_present = "all")]
+    letter: Option<String>,
+    /// Every dead letter.
+    #[arg(long, conflicts_with = "letter")]
+    all: bool,
 }
 
 impl Outbox {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
+        let client = global.client()?;
         match self.command {
-            Some(Deliver::Redeliver { letter: Some(letter), .. }) => redeliver(global, &letter),
-            Some(Deliver::Redeliver { letter: None, .. }) => {
-                let mut letters: Vec<_> =
-                    read(global, true)?.value.messages.into_iter().map(|message| message.letter).collect();
-                letters.dedup();
-                if letters.is_empty() {
-                    anstream::eprintln!("No letter is dead.");
-                }
-                letters.iter().try_for_each(|letter| redeliver(global, letter))
-            }
-            None => show(global, self.dead),
+            Some(Deliver::Redeliver(which)) => which.each(&client, |letter| redeliver(global, &client, letter)),
+            Some(Deliver::Discard(which)) => which.each(&client, |letter| discard(global, &client, letter)),
+            None => show(global, &read(&client, self.dead, self.limit)?, self.limit),
         }
     }
 }
 
-fn read(global: &Global, only_dead: bool) -> Result<Answer<OutboxList>> {
-    let query = only_dead.then(|| ("dead", "true".to_owned())).into_iter().collect();
-    global.client()?.get(&["outbox"], &Ask { query, ..Ask::default() })
+impl Which {
+    /// Does something to the letter, or to every dead one.
+    fn each(self, client: &Client, act: impl FnMut(&str) -> Result) -> Result {
+        let Some(letter) = self.letter else {
+            let list = read(client, true, usize::MAX)?;
+            if list.messages.is_empty() {
+                anstream::eprintln!("No letter is dead.");
+            }
+            say_unanswered(&list);
+            return letters(&list.messages).into_iter().try_for_each(act);
+        };
+        std::iter::once(letter.as_str()).try_for_each(act)
+    }
 }
 
-fn show(global: &Global, only_dead: bool) -> Result {
-    let list = read(global, only_dead)?;
+/// So many letters, the oldest first; whether there are more is in the last `cursor`.
+fn read(client: &Client, only_dead: bool, limit: usize) -> Result<OutboxList> {
+    let mut all = OutboxList { complete: true, ..OutboxList::default() };
+    let mut left = limit;
+    loop {
+        let mut query = vec![("limit", left.clamp(1, PAGE_MAX).to_string())];
+        query.extend(only_dead.then(|| ("dead", "true".to_owned())));
+        query.extend(all.cursor.take().map(|cursor| ("cursor", cursor)));
+        let page: Answer<OutboxList> = client.get(&["outbox"], &Ask { query, ..Ask::default() })?;
+        let OutboxList { messages, cursor, unanswered, complete } = page.value;
+        left = left.saturating_sub(letters(&messages).len());
+        all.messages.extend(messages);
+        all.unanswered.extend(unanswered);
+        (all.cursor, all.complete) = (cursor, all.unanswered.is_empty() && complete);
+        if all.cursor.is_none() || left == 0 {
+            return Ok(all);
+        }
+    }
+}
+
+/// The letters of these messages, each once.
+fn letters(messages: &[OutboxMessage]) -> Vec<&str> {
+    let mut letters: Vec<_> = messages.iter().map(|message| message.letter.as_str()).collect();
+    letters.dedup();
+    letters
+}
+
+fn show(global: &Global, list: &OutboxList, limit: usize) -> Result {
     if global.json {
-        anstream::println!("{}", list.raw().text());
+        anstream::println!("{}", serde_json::to_string(list).expect("it was read as JSON"));
         return Ok(());
     }
-    let OutboxList { messages, complete } = list.value;
-    if messages.is_empty() {
+    let OutboxList { messages, cursor, unanswered, .. } = list;
+    if messages.is_empty() && unanswered.is_empty() {
         anstream::eprintln!("Everything has arrived.");
     }
     table::print(&messages.iter().map(row).collect::<Vec<_>>());
@@ -74,10 +114,20 @@ fn show(global: &Global, only_dead: bool) -> Result {
             "Dead letters are not sent any more: `stepwell outbox redeliver --all` sends them again."
         );
     }
-    if !complete {
-        anstream::eprintln!("There are more.");
+    if cursor.is_some() {
+        anstream::eprintln!("There are more: --limit {} shows them.", limit.saturating_mul(4));
     }
+    say_unanswered(list);
     Ok(())
+}
+
+fn say_unanswered(list: &OutboxList) {
+    let cells: Vec<_> = list.unanswered.iter().map(|cell| words::plain(cell)).collect();
+    match cells.len() {
+        0 => {}
+        1 => anstream::eprintln!("1 cell did not answer, and may have more: {}.", cells.join(", ")),
+        count => anstream::eprintln!("{count} cells did not answer, and may have more: {}.", cells.join(", ")),
+    }
 }
 
 fn row(message: &OutboxMessage) -> Vec<String> {
@@ -94,13 +144,22 @@ fn row(message: &OutboxMessage) -> Vec<String> {
     ]
 }
 
-fn redeliver(global: &Global, letter: &str) -> Result {
-    let sent: Answer<Redelivery> =
-        global.client()?.post(&["outbox", letter, "redeliver"], &Ask::default())?;
+fn redeliver(global: &Global, client: &Client, letter: &str) -> Result {
+    let sent: Answer<Redelivery> = client.post(&["outbox", letter, "redeliver"], &Ask::default())?;
     if global.json {
         anstream::println!("{}", sent.raw().text());
     } else {
         anstream::println!("{} is on its way again.", words::plain(&sent.value.letter));
+    }
+    Ok(())
+}
+
+fn discard(global: &Global, client: &Client, letter: &str) -> Result {
+    let gone: Answer<DiscardedLetter> = client.delete(&["outbox", letter], &Ask::default())?;
+    if global.json {
+        anstream::println!("{}", gone.raw().text());
+    } else {
+        anstream::println!("{} is discarded.", words::plain(&gone.value.letter));
     }
     Ok(())
 }

@@ -12,12 +12,15 @@ use std::collections::BTreeSet;
 use stepwell_protocol::{
     Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, Problem, Record, RunId, Seq,
     Timestamp,
+    outbox::MessageHead,
     rest::{Act, Deed},
 };
 
 use super::{Cell, KeyRow, NewRun, Rows, Sought, StoredKey};
 use crate::{
-    object::{Address, Arrival, Delivery, Envelope, Fault, Hosted as _, Letter, Message, Receipt, Sending},
+    object::{
+        Address, Arrival, Delivery, Discarded, Envelope, Fault, Hosted as _, Letter, Message, Receipt, Sending,
+    },
     run::{Entry, Input, Phase, Run, Slot},
 };
 
@@ -228,13 +231,21 @@ impl Cell {
         letter: u64,
     ) -> Result<bool, Fault<R::Error>> {
         let now = self.now(clock);
-        let Some(was_dead) = rows.revive_letter(letter, now).map_err(Fault::Storage)? else {
-            let detail = "There is no letter of this name: it has arrived, or never was.";
-            return Err(Problem::new(Code::LetterNotFound, detail).into());
-        };
+        let was_dead = rows.revive_letter(letter, now).map_err(Fault::Storage)?.ok_or_else(no_such_letter)?;
         self.object.outbox().hurry();
         self.dispatch(rows, now);
         Ok(was_dead)
+    }
+
+    /// A person gives up on a dead letter. Gives what it said. Nobody who waits for it is told.
+    pub fn discard<R: Rows>(&mut self, rows: &R, letter: u64) -> Result<Vec<MessageHead>, Fault<R::Error>> {
+        match rows.discard_letter(letter).map_err(Fault::Storage)?.ok_or_else(no_such_letter)? {
+            Discarded::Dead(heads) => Ok(heads),
+            Discarded::Alive => {
+                let detail = "The letter is still being delivered. Only a dead letter can be discarded.";
+                Err(Problem::new(Code::WrongStatus, detail).into())
+            }
+        }
     }
 
     fn bury_if<R: Rows>(&mut self, rows: &R, letter: u64, is_dead: bool) -> Result<(), Fault<R::Error>> {
@@ -405,6 +416,11 @@ impl Cell {
             (Err(fault), _) => Err(fault),
         }
     }
+}
+
+fn no_such_letter() -> Problem {
+    let detail = "There is no letter of this name: it has arrived, was discarded, or never was.";
+    Problem::new(Code::LetterNotFound, detail)
 }
 
 /// Who has started a child, and who ends it.

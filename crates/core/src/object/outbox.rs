@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use stepwell_protocol::Timestamp;
+use stepwell_protocol::{Timestamp, outbox::MessageHead};
 
 use super::{Address, DEAD_MAN_MS, Letter, Message};
 
@@ -78,6 +78,19 @@ pub trait Letters {
     /// Lets a dead letter be sent again, as if it were written now. Says whether there is one of this number that was dead;
     /// nothing if there is none at all.
     fn revive_letter(&self, id: u64, now: Timestamp) -> Result<Option<bool>, Self::Error>;
+
+    /// Deletes a letter if it is dead. Gives what it said; nothing, if there is none of this number. One that is still
+    /// sent stays, and says nothing.
+    fn discard_letter(&self, id: u64) -> Result<Option<Discarded>, Self::Error>;
+}
+
+/// What became of a letter that somebody wants to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Discarded {
+    /// It was dead, and is deleted. It said this, as far as that can be read.
+    Dead(Vec<MessageHead>),
+    /// It is still being sent.
+    Alive,
 }
 
 /// A letter without what it says.

@@ -80,7 +80,18 @@ fn a_message_that_does_not_arrive_in_six_days_is_dead_and_visibly_there() {
     assert!(two.rows[0].letters(0, 10).expect("readable").is_empty());
     assert!(two.alarm(0, 60_000).is_empty(), "and is not sent any more");
     let clock = two.clock();
+    let mut other = two.rows[0].letters.borrow()[&1].clone();
+    other.0.id = 2;
+    two.rows[0].letters.borrow_mut().insert(2, other);
     assert!(two.cells[0].redeliver(&two.rows[0], clock, 1).expect("it is there"), "it was dead");
+    let code = |two: &mut Two, letter| match two.cells[0].discard(&two.rows[0], letter) {
+        Ok(heads) => Err(heads.len()),
+        Err(Fault::Rejected(problem)) => Ok(problem.code),
+        Err(fault) => panic!("{fault}"),
+    };
+    assert_eq!(code(&mut two, 1), Ok(Code::WrongStatus), "it is on its way");
+    assert_eq!(code(&mut two, 2), Err(1), "a dead one can be discarded");
+    assert_eq!(code(&mut two, 2), Ok(Code::LetterNotFound), "once");
     let sends = two.sends(0);
     assert_eq!(sends.len(), 1);
     two.post(sends, 0);

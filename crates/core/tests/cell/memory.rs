@@ -8,7 +8,7 @@ use std::{
 
 use stepwell_core::{
     cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
-    object::{Letter, Letters, Slip},
+    object::{Discarded, Letter, Letters, Slip},
     run::{Cut, Entry, Run, RunRow, Tail, Trailer},
     stream::{Change, ToldMark, ToldPage, ToldRow, Walked},
 };
@@ -166,6 +166,17 @@ impl Letters for Memory {
             }
             std::mem::take(is_dead)
         }))
+    }
+
+    fn discard_letter(&self, id: u64) -> Result<Option<Discarded>, Failed> {
+        let mut letters = self.letters.borrow_mut();
+        let Some((letter, is_dead)) = letters.get(&id).cloned() else { return Ok(None) };
+        if !is_dead {
+            return Ok(Some(Discarded::Alive));
+        }
+        letters.remove(&id);
+        let heads = letter.envelopes.iter().map(|envelope| envelope.message.head(&envelope.to));
+        Ok(Some(Discarded::Dead(heads.collect())))
     }
 
     fn split_letter(&self, id: u64, dead: &Letter, rest: Option<&Letter>) -> Result<(), Failed> {

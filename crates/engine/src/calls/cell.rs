@@ -12,6 +12,7 @@ use stepwell_core::{
 use stepwell_protocol::{
     Payload, Place, Seq, Timestamp,
     access::Limits,
+    outbox::{LetterCounts, MessageHead},
     program::Dispatch,
     rest::{BulkAction, Counts, Filter, RunView},
 };
@@ -178,11 +179,19 @@ pub enum Operation {
     ShowOutbox {
         /// Whether only what nobody sends any more.
         only_dead: bool,
+        /// Only letters with a larger number.
+        #[serde(default)]
+        after: u64,
         /// How many letters at the most.
         limit: u32,
     },
     /// Send a letter again.
     Redeliver {
+        /// Its number.
+        letter: u64,
+    },
+    /// Delete a dead letter.
+    Discard {
         /// Its number.
         letter: u64,
     },
@@ -300,6 +309,31 @@ pub struct CountedRuns {
     pub workflows: BTreeMap<String, Counts>,
     /// Whether all were counted. If not, the next request goes on.
     pub is_all: bool,
+    /// How many letters have not arrived.
+    #[serde(default)]
+    pub letters: LetterCounts,
+}
+
+/// A cell's part of what has not arrived.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ListedLetters {
+    /// The letters, in the order of their numbers.
+    pub letters: Vec<ListedLetter>,
+    /// Whether none comes after them.
+    pub is_all: bool,
+}
+
+/// A letter that has not arrived.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ListedLetter {
+    /// Its number.
+    pub number: u64,
+    /// When it was written.
+    pub posted_at: Timestamp,
+    /// Whether nobody sends it any more.
+    pub dead: bool,
+    /// What its messages are about.
+    pub heads: Vec<MessageHead>,
 }
 
 /// A cell's part of a list.
@@ -343,6 +377,7 @@ impl Operation {
             | Self::ForgetKeys { .. }
             | Self::ShowOutbox { .. }
             | Self::Redeliver { .. }
+            | Self::Discard { .. }
             | Self::Receive { .. }
             | Self::Consume { .. } => None,
         }
@@ -369,6 +404,7 @@ impl Operation {
             | Self::ForgetKeys { .. }
             | Self::ShowOutbox { .. }
             | Self::Redeliver { .. }
+            | Self::Discard { .. }
             | Self::Receive { .. }
             | Self::Consume { .. } => false,
         }

@@ -7,7 +7,10 @@ use stepwell_core::{
     cell::Chance,
     object::{ANSWER_MS, Delivery, Message, Receipt, Sending},
 };
-use stepwell_protocol::{Place, Problem, RunId, outbox::Redelivery};
+use stepwell_protocol::{
+    Place, Problem, RunId,
+    outbox::{DiscardedLetter, Redelivery},
+};
 use wasm_bindgen::JsValue;
 use worker::Delay;
 
@@ -74,6 +77,12 @@ impl Host {
     pub(super) fn redeliver(self: &Rc<Self>, place: &Place, letter: u64) -> Result<Answered, Fault> {
         let was_dead = self.turn(|machine, store, now| Ok(machine.redeliver(store, now, letter)?))?;
         Ok(Answered::new(200, &Redelivery { letter: format!("{place}-{letter}"), was_dead }))
+    }
+
+    /// A person gives up on a dead letter.
+    pub(super) fn discard(self: &Rc<Self>, place: &Place, letter: u64) -> Result<Answered, Fault> {
+        let messages = self.turn(|machine, store, _| Ok(machine.discard(store, letter)?))?;
+        Ok(Answered::new(200, &DiscardedLetter { letter: format!("{place}-{letter}"), messages }))
     }
 
     /// Another cell has written.

@@ -135,7 +135,8 @@ impl Host {
             Operation::Count => self.turn(|machine, store, _| {
                 let counted = machine.count(store)?;
                 let (workflows, is_all) = (counted.workflows().clone(), counted.is_all());
-                Ok(Answered::new(200, &CountedRuns { workflows, is_all }))
+                let letters = store.count_letters()?;
+                Ok(Answered::new(200, &CountedRuns { workflows, is_all, letters }))
             }),
             Operation::History { number, suffix, after, replay } => {
                 self.history(&RunId { place, number, suffix }, after, replay)
@@ -152,10 +153,11 @@ impl Host {
                 Err(Problem::new(Code::Internal, "A stream is opened with a socket, and no other way.")
                     .into())
             }
-            Operation::ShowOutbox { only_dead, limit } => {
-                Ok(Answered::new(200, &self.store.show_outbox(&place, only_dead, limit)?))
+            Operation::ShowOutbox { only_dead, after, limit } => {
+                Ok(Answered::new(200, &self.store.list_letters(only_dead, after, limit)?))
             }
             Operation::Redeliver { letter } => self.redeliver(&place, letter),
+            Operation::Discard { letter } => self.discard(&place, letter),
             Operation::Receive { message } => self.receive(&namespace, place, message).await,
             Operation::Consume { ask } => self.answer_consumer(ask).await,
         }

@@ -57,6 +57,7 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::RemoveWorkflowSettings => settings::remove_workflow(front, name("workflow")).await,
         Route::ListOutbox => outbox::list(front, &query).await,
         Route::Redeliver => outbox::redeliver(front, &name("letter")).await,
+        Route::Discard => outbox::discard(front, &name("letter")).await,
         Route::Audit => audit::show(front, &query).await,
         Route::ListNamespaces => namespaces::list(front).await,
         Route::CreateNamespace => namespaces::create(front, &body).await,

@@ -4,6 +4,7 @@ use futures::future::join_all;
 use stepwell_core::catalog::Layers;
 use stepwell_protocol::{
     Code, Place,
+    outbox::LetterCounts,
     rest::{Metrics, WorkflowList},
 };
 
@@ -60,10 +61,15 @@ pub async fn metrics(front: &Front, query: &str) -> Result<Response, Refusal> {
         }
         wanted = Some(value);
     }
-    let mut metrics = Metrics { complete: true, ..Metrics::default() };
+    // Letters belong to no workflow.
+    let letters = wanted.is_none().then(LetterCounts::default);
+    let mut metrics = Metrics { letters, complete: true, ..Metrics::default() };
     for counted in join_all(front.cells().map(|place| count(front, place))).await {
-        let CountedRuns { workflows, is_all } = counted?;
+        let CountedRuns { workflows, is_all, letters } = counted?;
         metrics.complete &= is_all;
+        if let Some(all) = &mut metrics.letters {
+            (all.waiting, all.dead) = (all.waiting + letters.waiting, all.dead + letters.dead);
+        }
         let fits = |name: &String| wanted.as_ref().is_none_or(|wanted| wanted == name);
         for (name, counts) in workflows.into_iter().filter(|(name, _)| fits(name)) {
             let of_workflow = metrics.workflows.entry(name).or_default();

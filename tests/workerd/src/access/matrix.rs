@@ -268,7 +268,7 @@ impl Target {
         let codes = route.entry().codes.iter().map(|code| Ok(serde_json::to_value(code)?));
         let codes: Vec<Value> = codes.collect::<Result<_>>()?;
         // A letter that has arrived is gone, and none stays for this test.
-        let is_gone = route == Route::Redeliver && answer.status == 404;
+        let is_gone = [Route::Redeliver, Route::Discard].contains(&route) && answer.status == 404;
         let is_known = codes.iter().any(|known| *known == code.as_str()) && (answer.status == 409 || is_gone);
         anyhow::ensure!(is_known, "{} {} gave {}", self.method.as_str(), self.path, answer.body);
         Ok(())

@@ -57,6 +57,10 @@ impl Letters for Rows {
         self.forget_letter(id)
     }
 
+    fn discard_letter(&self, _: u64) -> Result<Option<Discarded>, Infallible> {
+        Ok(None)
+    }
+
     fn revive_letter(&self, _: u64, _: Timestamp) -> Result<Option<bool>, Infallible> {
         Ok(None)
     }

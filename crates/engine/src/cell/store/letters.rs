@@ -2,19 +2,28 @@
 //!
 //! Their table is created by the first letter of a cell: the others pay nothing for it.
 
-use stepwell_core::object::{Envelope, Letter, Letters, Slip};
+use stepwell_core::object::{Discarded, Envelope, Letter, Letters, Slip};
 use stepwell_protocol::{
-    Place, Timestamp,
-    outbox::{MessageHead, OutboxList, OutboxMessage},
+    Timestamp,
+    outbox::{LetterCounts, MessageHead},
 };
 
 use super::{Store, json, parse};
-use crate::object::{Row, StoreError, number, time};
+use crate::{
+    calls::cell::{ListedLetter, ListedLetters},
+    object::{Row, StoreError, number, time},
+};
 
 /// Like the other tables, it only ever grows. What each message is about stands beside them, since they may be large:
 /// whoever looks for what is left to be sent reads only that.
 const SCHEMA: &str = "CREATE TABLE outbox(id INTEGER PRIMARY KEY, posted_at INTEGER NOT NULL,
    dead INTEGER NOT NULL, heads TEXT NOT NULL, messages TEXT NOT NULL)";
+
+/// A letter that arrives is never in it, and costs nothing more for it.
+const DEAD_INDEX: &str = "CREATE INDEX outbox_dead ON outbox(id) WHERE dead = 1";
+
+/// How many letters are counted.
+const COUNTED_MAX: u64 = 10_000;
 
 impl Store {
     /// Whether there is a table of letters.
@@ -31,6 +40,7 @@ impl Store {
     pub(super) fn prepare_outbox(&self) -> Result<(), StoreError> {
         if !self.has_outbox()? {
             self.tables.execute(SCHEMA, &[])?;
+            self.tables.execute(DEAD_INDEX, &[])?;
             self.has_outbox.set(Some(true));
         }
         Ok(())
@@ -51,28 +61,44 @@ impl Store {
     }
 
     /// What has not arrived, or only what nobody sends any more.
-    pub(in crate::cell) fn show_outbox(
+    pub(in crate::cell) fn list_letters(
         &self,
-        place: &Place,
         only_dead: bool,
+        after: u64,
         limit: u32,
-    ) -> Result<OutboxList, StoreError> {
-        let mut list = OutboxList { messages: Vec::new(), complete: true };
+    ) -> Result<ListedLetters, StoreError> {
         if !self.has_outbox()? {
-            return Ok(list);
+            return Ok(ListedLetters { letters: Vec::new(), is_all: true });
         }
-        let query = "SELECT id, posted_at, dead, heads FROM outbox WHERE dead >= ? ORDER BY id LIMIT ?";
-        let rows = self.tables.rows(query, &[u32::from(only_dead).into(), (limit + 1).into()])?;
-        list.complete = rows.len() <= limit as usize;
-        for row in rows.iter().take(limit as usize) {
-            let (letter, posted_at) = (format!("{place}-{}", row.number(0, "letter")?), row.time(1)?);
-            let dead = row.number(2, "letter")? > 0;
-            list.messages.extend(heads(row, 3).into_iter().map(|head| {
-                let letter = letter.clone();
-                OutboxMessage { letter, posted_at, dead, head }
-            }));
+        let query = if only_dead {
+            "SELECT id, posted_at, heads, dead FROM outbox WHERE id > ? AND dead = 1 ORDER BY id LIMIT ?"
+        } else {
+            "SELECT id, posted_at, heads, dead FROM outbox WHERE id > ? ORDER BY id LIMIT ?"
+        };
+        let rows = self.tables.rows(query, &[number(after), number(u64::from(limit) + 1)])?;
+        let letter = |row: &Row| {
+            Ok(ListedLetter {
+                number: row.number(0, "letter")?,
+                posted_at: row.optional_time(1).unwrap_or_default(),
+                dead: row.number(3, "letter")? > 0,
+                heads: heads(row, 2),
+            })
+        };
+        let letters = rows.iter().take(limit as usize).map(letter).collect::<Result<_, StoreError>>()?;
+        Ok(ListedLetters { letters, is_all: rows.len() <= limit as usize })
+    }
+
+    /// How many letters have not arrived, as far as it counts.
+    pub(in crate::cell) fn count_letters(&self) -> Result<LetterCounts, StoreError> {
+        if !self.has_outbox()? {
+            return Ok(LetterCounts::default());
         }
-        Ok(list)
+        let query = "SELECT (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE dead = 1 LIMIT ?)),
+           (SELECT count(*) FROM (SELECT 1 FROM outbox LIMIT ?))";
+        let rows = self.tables.rows(query, &[number(COUNTED_MAX), number(2 * COUNTED_MAX)])?;
+        let Some(row) = rows.first() else { return Ok(LetterCounts::default()) };
+        let (dead, all) = (row.number(0, "letters")?, row.number(1, "letters")?);
+        Ok(LetterCounts { waiting: all.saturating_sub(dead).min(COUNTED_MAX), dead })
     }
 
     pub(super) fn delete_letter(&self, id: u64) -> Result<(), StoreError> {
@@ -124,6 +150,20 @@ impl Letters for Store {
             self.tables.execute(query, &[time(Some(now)), number(id)])?;
         }
         Ok(Some(was_dead))
+    }
+
+    fn discard_letter(&self, id: u64) -> Result<Option<Discarded>, StoreError> {
+        if !self.has_outbox()? {
+            return Ok(None);
+        }
+        let rows = self.tables.rows("SELECT dead, heads FROM outbox WHERE id = ?", &[number(id)])?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        if row.number(0, "letter")? == 0 {
+            return Ok(Some(Discarded::Alive));
+        }
+        let heads = heads(row, 1);
+        self.delete_letter(id)?;
+        Ok(Some(Discarded::Dead(heads)))
     }
 
     fn split_letter(&self, id: u64, dead: &Letter, rest: Option<&Letter>) -> Result<(), StoreError> {

@@ -123,6 +123,39 @@ async fn a_cancelled_parent_takes_its_children_along_and_a_detached_one_goes_on(
 }
 
 #[tokio::test]
+async fn a_child_obeys_the_limits_and_settings_of_its_namespace() -> TestResult {
+    for form in FORMS {
+        let engine = Engine::start(form, 1).await?;
+        let root = engine.client();
+        let made = root.post_json("/api/namespaces", &json!({ "name": "acme" })).await?;
+        let client = root.with_key(made["admin"]["key"].as_str().context("it has a first key")?);
+        let limits = async |live_runs: u32| {
+            let limits = json!({ "live_runs": live_runs }).to_string();
+            let set = root.request("PUT", "/api/namespaces/acme/limits", &limits).await?;
+            ensure!(set.status == 200, "{}", set.body);
+            Ok(())
+        };
+        limits(1).await?;
+        let settings = json!({ "timeout_ms": 600 }).to_string();
+        let set = client.request("PUT", "/api/settings/workflows/ward", &settings).await?;
+        assert_eq!(set.status, 200, "{}", set.body);
+        let parent = client.start_id("guardian", json!({ "workflow": "ward", "input": 1 })).await?;
+        client.until(&parent, "waiting").await?;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(client.list("workflow=ward", 10).await?.len(), 0, "the parent is the only live run");
+        let counts = client.get("/api/metrics").await?.json()?;
+        assert_eq!(counts["letters"], json!({ "waiting": 1, "dead": 0 }), "{}", form.name());
+        limits(2).await?;
+        let output = &client.until(&parent, "completed").await?["output"];
+        assert_eq!(output["code"], "run_timed_out", "{}: {output}", form.name());
+        let child = only(&client, "ward").await?;
+        assert_eq!(child["status"], "failed", "{child}");
+        has_arrived(&client).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_letter_that_is_not_there_cannot_be_sent_again() -> TestResult {
     let engine = Engine::start(Form::AllInOne, 2).await?;
     let client = engine.client();
@@ -131,8 +164,13 @@ async fn a_letter_that_is_not_there_cannot_be_sent_again() -> TestResult {
         let answer = client.send_post(&format!("/api/outbox/{letter}/redeliver"), "").await?;
         let problem: Value = serde_json::from_str(&answer.body)?;
         assert_eq!((answer.status, &problem["code"]), (404, &json!("letter_not_found")), "{letter}");
+        let answer = client.request("DELETE", &format!("/api/outbox/{letter}"), "").await?;
+        let problem: Value = serde_json::from_str(&answer.body)?;
+        assert_eq!((answer.status, &problem["code"]), (404, &json!("letter_not_found")), "{letter}");
     }
-    let answer = client.get("/api/outbox?dead=perhaps").await?;
-    assert_eq!(answer.status, 400);
+    for query in ["dead=perhaps", "limit=0", "limit=201", "cursor=x", "cursor=eyIxLTAiOjV9", "other=1"] {
+        let answer = client.get(&format!("/api/outbox?{query}")).await?;
+        assert_eq!(answer.status, 400, "{query}");
+    }
     Ok(())
 }

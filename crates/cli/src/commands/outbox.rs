@@ -50,7 +50,9 @@ impl Outbox {
     pub fn run(self, global: &Global) -> Result {
         let client = global.client()?;
         match self.command {
-            Some(Deliver::Redeliver(which)) => which.each(&client, |letter| redeliver(global, &client, letter)),
+            Some(Deliver::Redeliver(which)) => {
+                which.each(&client, |letter| redeliver(global, &client, letter))
+            }
             Some(Deliver::Discard(which)) => which.each(&client, |letter| discard(global, &client, letter)),
             None => show(global, &read(&client, self.dead, self.limit)?, self.limit),
         }
@@ -126,7 +128,9 @@ fn say_unanswered(list: &OutboxList) {
     match cells.len() {
         0 => {}
         1 => anstream::eprintln!("1 cell did not answer, and may have more: {}.", cells.join(", ")),
-        count => anstream::eprintln!("{count} cells did not answer, and may have more: {}.", cells.join(", ")),
+        count => {
+            anstream::eprintln!("{count} cells did not answer, and may have more: {}.", cells.join(", "))
+        }
     }
 }
 

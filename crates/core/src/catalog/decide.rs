@@ -10,10 +10,10 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Catalog, Changed, Decision, Entry, ISSUER_NAMESPACES_MAX, ISSUERS_MAX, Input, KEYS_MAX, Key, NAME_LENGTH_MAX,
-    NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, Relation, SCOPES_MAX, SESSION_EXTENDED_MS_MIN,
-    SESSION_LIFE_MS_MAX, SESSION_MS, SESSIONS_MAX, SESSIONS_PER_KEY_MAX, STALE_VERSIONS_MAX, Session,
-    TIME_MS_MAX, WORKFLOWS_MAX, audit,
+    Catalog, Changed, Decision, Entry, ISSUER_NAMESPACES_MAX, ISSUERS_MAX, Input, KEYS_MAX, Key,
+    NAME_LENGTH_MAX, NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, Relation, SCOPES_MAX,
+    SESSION_EXTENDED_MS_MIN, SESSION_LIFE_MS_MAX, SESSION_MS, SESSIONS_MAX, SESSIONS_PER_KEY_MAX,
+    STALE_VERSIONS_MAX, Session, TIME_MS_MAX, WORKFLOWS_MAX, audit,
 };
 use crate::access::Credential;
 
@@ -78,7 +78,8 @@ impl Catalog {
                 let is_of_pauses =
                     |changed: &Changed| matches!(changed, Changed::Paused(..) | Changed::Resumed(_));
                 // No key is less good for it, but cells remember which workflows are paused.
-                let stale = if changed.iter().any(is_of_pauses) { self.stale(Vec::new()) } else { Vec::new() };
+                let stale =
+                    if changed.iter().any(is_of_pauses) { self.stale(Vec::new()) } else { Vec::new() };
                 changed.into_iter().map(Entry::Declared).chain(stale).collect()
             }
             Input::AddNamespace { name } => self.add_namespace(now, name)?,

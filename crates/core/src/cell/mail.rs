@@ -19,7 +19,8 @@ use stepwell_protocol::{
 use super::{Cell, KeyRow, NewRun, Rows, Sought, StoredKey};
 use crate::{
     object::{
-        Address, Arrival, Delivery, Discarded, Envelope, Fault, Hosted as _, Letter, Message, Receipt, Sending,
+        Address, Arrival, Delivery, Discarded, Envelope, Fault, Hosted as _, Letter, Message, Receipt,
+        Sending,
     },
     run::{Entry, Input, Phase, Run, Slot},
 };

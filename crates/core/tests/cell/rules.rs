@@ -144,7 +144,11 @@ fn a_child_has_the_terms_that_its_namespace_sets() {
     assert_eq!(terms(invocation()), (Some(500), Some(9_000)), "where its code says nothing");
     let says = Invocation { timeout_ms: Some(80), retention_ms: Some(0), ..invocation() };
     assert_eq!(terms(says.clone()), (Some(80), None), "its code says it");
-    assert_eq!(terms(Invocation { workflow: "own".into(), ..says }), (Some(7), None), "the settings say more");
+    assert_eq!(
+        terms(Invocation { workflow: "own".into(), ..says }),
+        (Some(7), None),
+        "the settings say more"
+    );
 }
 
 #[test]

@@ -136,7 +136,8 @@ impl Merged {
         let horizon = self.horizon.as_ref();
         let certain = self.letters.iter().take_while(|(key, _)| horizon.is_none_or(|at| key <= at)).count();
         let rest = self.letters.split_off(certain.min(limit));
-        let mut next: BTreeMap<_, _> = self.next.into_iter().filter(|(_, after)| *after != u64::MAX).collect();
+        let mut next: BTreeMap<_, _> =
+            self.next.into_iter().filter(|(_, after)| *after != u64::MAX).collect();
         for ((_, Place { generation, cell, .. }, number), _) in rest.iter().rev() {
             // The oldest that was left out is where its cell goes on.
             next.insert((*generation, *cell), number - 1);
@@ -155,7 +156,8 @@ impl Merged {
         let complete = next.is_empty() && self.unanswered.is_empty();
         let cursor = (!next.is_empty()).then(|| {
             let next = next.into_iter();
-            let letters = next.map(|((generation, cell), after)| (name_of(generation, cell), after)).collect();
+            let letters =
+                next.map(|((generation, cell), after)| (name_of(generation, cell), after)).collect();
             let text = serde_json::to_string(&Cursor { letters }).expect("a cursor holds only numbers");
             URL_SAFE_NO_PAD.encode(text)
         });

@@ -151,7 +151,10 @@ fn what_is_under_way_is_bounded_by_its_bytes_and_what_is_larger_goes_alone() {
             break;
         }
         if outbox.is_crowded {
-            assert!(outbox.next_look(at(turn)) > Some(at(turn)), "it looks again when there is room, not at once");
+            assert!(
+                outbox.next_look(at(turn)) > Some(at(turn)),
+                "it looks again when there is room, not at once"
+            );
         }
         let Sending { letter, index, to, .. } = under_way.remove(0);
         // One is answered with no, one not at all.

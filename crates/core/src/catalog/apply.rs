@@ -82,7 +82,9 @@ impl Catalog {
                 self.audit.seq = self.audit.seq.max(line.record.seq);
                 self.audit.lines.insert(line.log, line.number);
             }
-            Entry::AuditTrimmed(_) => {}
+            Entry::StationsTouched(last) => self.touched.clone_from(last),
+            // The register is not kept in memory.
+            Entry::StationRegistered(_) | Entry::AuditTrimmed(_) => {}
         }
     }
 }

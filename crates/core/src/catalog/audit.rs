@@ -95,6 +95,8 @@ impl Catalog {
             | Entry::RelationBegun(_)
             | Entry::RelationOver(_)
             | Entry::RelationEnded(_)
+            | Entry::StationRegistered(_)
+            | Entry::StationsTouched(_)
             | Entry::VersionRaised
             | Entry::StaleNamed { .. }
             | Entry::StaleForgotten(_)

@@ -98,6 +98,8 @@ impl Catalog {
                 Some(false) | None => Vec::new(),
             },
             Input::UsePool { cells } => self.use_pool(cells)?,
+            Input::Register(station) => Self::register(station)?,
+            Input::Touch { last } => vec![Entry::StationsTouched(last)],
             Input::Watch { cell } => match self.watchers.get(&cell) {
                 Some(_) => Vec::new(),
                 // What it hears from now on is what holds from now on.

@@ -7,7 +7,7 @@ use stepwell_protocol::{
     access::{AuditRecord, Refusals},
 };
 
-use super::{Catalog, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND};
+use super::{Catalog, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND, Station};
 use crate::{
     access::{Bucket, Credential, Grant, Need, not_good},
     object::{Fault, Hosted, Machine, Object},
@@ -50,6 +50,8 @@ pub enum Order {
     Tell(Vec<Word>),
     /// Let somebody know that this cannot be read.
     Report(Corrupt),
+    /// Let these stations look after their alarms.
+    Touch(Vec<Station>),
     /// Tell the catalogs of namespaces that an issuer's word counts no more, and say when one has heard of it.
     Distrust(Vec<Relation>),
 }

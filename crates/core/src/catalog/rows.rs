@@ -34,11 +34,14 @@ pub trait Rows {
     /// Why the storage failed, or cannot be read.
     type Error: From<Corrupt>;
 
-    /// All rows but the audit log's.
+    /// All rows but the audit log's, and those of the kind [`STATION`].
     fn load(&self) -> Result<Vec<Row>, Self::Error>;
 
     /// The largest numbers in the audit log.
     fn audit_last(&self) -> Result<Numbers, Self::Error>;
+
+    /// The names of rows of the kind [`STATION`] behind this one, in the order of their bytes.
+    fn stations(&self, after: &str, limit: usize) -> Result<Vec<String>, Self::Error>;
 
     /// Stores all of this or nothing.
     fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Self::Error>;
@@ -55,6 +58,9 @@ pub struct Corrupt {
     name: String,
     why: String,
 }
+
+/// The kind of the rows that are read in pages: a namespace may have any number of stations.
+pub const STATION: &str = "station";
 
 const KEY: &str = "key";
 const SESSION: &str = "session";
@@ -73,7 +79,9 @@ const TRUSTED: &str = "trusted";
 const POOL: &str = "pool";
 const VERSION: &str = "version";
 const STALE: &str = "stale";
+const LIFE: &str = "life";
 const WATCHER: &str = "watcher";
+const TOUCHED: &str = "touched";
 
 /// What can be left out if it cannot be read.
 const LEFT_OUT: [&str; 6] = [KEY, SESSION, ISSUER, NAMESPACE, MANIFEST, RETIRED];
@@ -100,6 +108,7 @@ impl Catalog {
     fn take(&mut self, row: &Row) -> Result<(), Corrupt> {
         let name = row.name.clone();
         match row.kind.as_str() {
+            LIFE => self.life = read(row)?,
             KEY => drop(self.keys.insert(name, Rc::new(read(row)?))),
             SESSION => drop(self.sessions.insert(name, Rc::new(read(row)?))),
             LIMITS => self.limits = read(row)?,
@@ -118,6 +127,8 @@ impl Catalog {
             VERSION => self.version = read(row)?,
             STALE => drop(self.stale.insert(version(row)?, read(row)?)),
             WATCHER => drop(self.watchers.insert(name, read(row)?)),
+            // One that cannot be read is no loss: the sweep begins anew.
+            TOUCHED => self.touched = read::<String>(row)?.parse().ok(),
             _ => (),
         }
         Ok(())
@@ -172,6 +183,10 @@ impl Catalog {
             Entry::CellHeard { cell, .. } => Some(write(WATCHER, cell, self.watchers.get(cell))),
             Entry::StaleNamed { version, .. } | Entry::StaleForgotten(version) => {
                 Some(write(STALE, &version.to_string(), self.stale.get(version)))
+            }
+            Entry::StationRegistered(station) => Some(write(STATION, &station.to_string(), Some(&0))),
+            Entry::StationsTouched(_) => {
+                Some(write(TOUCHED, "", self.touched.as_ref().map(ToString::to_string).as_ref()))
             }
             Entry::Audited(_) | Entry::AuditTrimmed(_) => None,
         }

@@ -129,6 +129,13 @@ pub enum Request {
         /// So many lines.
         limit: u32,
     },
+    /// Look after the alarm, and let the next stations of the namespace look after theirs.
+    Touch,
+    /// Put a station into the register, before it stores anything.
+    Register {
+        /// It, as its namespace knows it: `schedules/3`.
+        station: String,
+    },
     /// List the deployment's namespaces.
     ListNamespaces,
     /// Show one of them.

@@ -19,7 +19,7 @@ use futures::{
     stream::{self, StreamExt as _},
 };
 use stepwell_core::{
-    catalog::{Desk, Input, Order, Relation, Word},
+    catalog::{Desk, Input, Order, Relation, Station, Word},
     object::Address,
 };
 use stepwell_protocol::Place;
@@ -94,6 +94,7 @@ impl Kind for Catalog {
                 Order::Tell(words) => telling.cells = words,
                 Order::Report(corrupt) => worker::console_error!("stepwell: {corrupt}; it is left out"),
                 Order::Distrust(relations) => telling.namespaces = relations,
+                Order::Touch(stations) => host.touch(stations),
             }
         }
         if telling.cells.is_empty() && telling.namespaces.is_empty() {
@@ -193,6 +194,35 @@ impl Host {
             (200, _) => Ok(()),
             (_, body) => Err(JsValue::from_str(&body)),
         }
+    }
+
+    /// Lets stations look after their alarms.
+    fn touch(self: &Rc<Self>, stations: Vec<Station>) {
+        let host = self.clone();
+        self.go_on_with(async move {
+            let namespace = match host.store.namespace() {
+                Ok(namespace) => namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
+                Err(error) => return worker::console_error!("stepwell: no station was touched: {error}"),
+            };
+            // One of a kind that this release does not know belongs to a newer one, which touches it.
+            let addresses = stations.iter().filter_map(|station| station.address(&namespace));
+            let touched = stream::iter(addresses).map(|address| {
+                let host = host.clone();
+                async move {
+                    match in_time(object::tell(&host.env, &address, object::Word::Touch)).await {
+                        Ok((200, _)) => {}
+                        Ok((status, _)) => {
+                            worker::console_error!("stepwell: {address} could not be touched: {status}");
+                        }
+                        Err(thrown) => {
+                            let why = runtime::message(&thrown);
+                            worker::console_error!("stepwell: {address} could not be touched: {why}");
+                        }
+                    }
+                }
+            });
+            touched.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>().await;
+        });
     }
 
     /// Records that somebody has heard of a change.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use stepwell_core::{
     access::{Credential, ROOT, not_good},
-    catalog::{Catalog as Machine, Change, Desk, Input, Key},
+    catalog::{Catalog as Machine, Change, Desk, Input, Key, NotAStation},
     object::{Fault as MachineFault, Hosted as _},
     token::Vouched,
 };
@@ -188,6 +188,18 @@ impl Asked<'_> {
                 self.show_settings()
             }
             Request::Audit { below, limit } => self.audit(below, limit),
+            Request::Touch => {
+                self.desk.touch(self.store, self.clock)?;
+                Ok(Answered::new(200, &()))
+            }
+            Request::Register { station } => {
+                let station = station
+                    .parse()
+                    .map_err(|error: NotAStation| Problem::new(Code::InvalidRequest, error.to_string()))?;
+                self.store.prepare(self.namespace).map_err(MachineFault::Storage)?;
+                let registered = self.desk.register(self.store, self.clock, station)?;
+                Ok(Answered::new(200, &registered))
+            }
             Request::ListNamespaces => {
                 let all = self.catalog()?.namespaces();
                 let view = |one: &stepwell_core::catalog::Namespace| NamespaceView {

@@ -5,10 +5,11 @@
 
 mod ask;
 mod fault;
+mod kernel;
 mod tables;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell as Slot, RefCell},
     future::poll_fn,
     ops::Deref,
     pin::Pin,
@@ -18,7 +19,7 @@ use std::{
 };
 
 use js_sys::Promise;
-use stepwell_core::object::{Hosted, Machine, Sending};
+use stepwell_core::object::{Address, Hosted, Machine, Sending};
 use stepwell_promises as promises;
 use stepwell_protocol::Timestamp;
 use wasm_bindgen::prelude::*;
@@ -27,6 +28,7 @@ use worker::{Env, State, worker_sys::DurableObjectState};
 use crate::{guard, runtime};
 pub use ask::{Answered, ask, cell_stub};
 pub use fault::{Fault, StoreError};
+pub use kernel::{Word, tell};
 pub use tables::{Row, Tables, number, time};
 
 /// A call that is being answered.
@@ -60,6 +62,8 @@ pub struct Host<K: Kind> {
     pub store: K::Store,
     pub machine: RefCell<K::Machine>,
     kind: K,
+    /// The life of its namespace that this object was begun in, once that is known.
+    life: Slot<Option<u64>>,
 }
 
 /// What an object gets from the platform when it is loaded.
@@ -98,7 +102,15 @@ impl<K: Kind> Host<K> {
     /// loads it.
     pub fn new(loaded: Loaded, store: K::Store, machine: K::Machine, kind: K) -> Rc<Self> {
         let Loaded { state, env, storage } = loaded;
-        Rc::new(Self { state, env, storage, store, machine: RefCell::new(machine), kind })
+        Rc::new(Self {
+            state,
+            env,
+            storage,
+            store,
+            machine: RefCell::new(machine),
+            kind,
+            life: Slot::new(None),
+        })
     }
 
     /// Lets the machine do something, and performs what it orders. No await in here: rows and alarm are one commit, and
@@ -125,7 +137,7 @@ impl<K: Kind> Host<K> {
 
     /// Answers a call: at once if nothing has to be waited for, which spares the runtime a promise.
     pub fn ask(self: &Rc<Self>, call: &str) -> JsValue {
-        let mut answering = K::answer(self.clone(), call);
+        let mut answering = self.heard(call).unwrap_or_else(|| K::answer(self.clone(), call));
         let later = Arc::new(Later::default());
         let waker = Waker::from(later.clone());
         match answering.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -167,6 +179,21 @@ impl<K: Kind> Host<K> {
             self.machine.borrow_mut().found_alarm(alarm);
         }
         self.turn(|machine, store, now| Ok(machine.repair(store, now)?))
+    }
+
+    /// The life of its namespace that this object was begun in; nothing before its first row.
+    pub fn life(&self) -> Result<Option<u64>, Fault> {
+        if self.life.get().is_none() {
+            self.life.set(Tables::new(self.storage.clone(), false).life()?);
+        }
+        Ok(self.life.get())
+    }
+
+    /// Begins the rows of this object: who it is, and in which life of its namespace.
+    pub fn begin(&self, address: &Address, life: u64) -> Result<(), Fault> {
+        Tables::new(self.storage.clone(), false).begin(address, life)?;
+        self.life.set(Some(life));
+        Ok(())
     }
 
     /// Does something beyond the present call. The object stays awake for it.

@@ -309,7 +309,7 @@ impl Client {
                 self.target.key_source
             )),
             "key_not_found" => failure.next("`stepwell keys list` shows the keys that there are."),
-            "namespace_not_found" | "namespace_exists" => {
+            "namespace_not_found" | "namespace_exists" | "namespace_deleting" => {
                 failure.next("`stepwell namespaces list` shows the namespaces that there are.")
             }
             "run_not_found" => failure.next("`stepwell list` shows the runs that there are."),

@@ -27,7 +27,7 @@ pub async fn register<K: Kind>(host: &Rc<Host<K>>, address: &Address) -> Result<
         return Ok(());
     }
     let request = Request::Register { station: Station::at(address).to_string() };
-    let call = Call { namespace: address.namespace.clone(), access: None, request };
+    let call = Call::new(&address.namespace, request);
     let (status, body) = ask(&host.env, &call).await.map_err(|thrown| {
         worker::console_error!("stepwell: the catalog did not answer: {}", runtime::message(&thrown));
         unanswered()

@@ -78,6 +78,8 @@ pub enum Code {
     NamespaceNotFound,
     /// There is a namespace of this name.
     NamespaceExists,
+    /// The namespace is being deleted.
+    NamespaceDeleting,
     /// There are as many of them as there may be.
     TooMany,
     /// The deployment's settings make no sense, or its key is missing or too weak.
@@ -111,7 +113,7 @@ pub enum Code {
 
 impl Code {
     /// Every code that this release knows.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -141,6 +143,7 @@ impl Code {
         Self::KeyNotFound,
         Self::NamespaceNotFound,
         Self::NamespaceExists,
+        Self::NamespaceDeleting,
         Self::TooMany,
         Self::Misconfigured,
         Self::HostNotAllowed,
@@ -181,6 +184,7 @@ impl Code {
             | Self::WrongStatus
             | Self::IdempotencyKeyInFlight
             | Self::NamespaceExists
+            | Self::NamespaceDeleting
             | Self::RunUnreadable
             | Self::WorkflowPaused
             | Self::TooMany => 409,
@@ -247,6 +251,7 @@ impl Code {
             Self::KeyNotFound => "key_not_found",
             Self::NamespaceNotFound => "namespace_not_found",
             Self::NamespaceExists => "namespace_exists",
+            Self::NamespaceDeleting => "namespace_deleting",
             Self::TooMany => "too_many",
             Self::Misconfigured => "misconfigured",
             Self::HostNotAllowed => "host_not_allowed",
@@ -305,6 +310,7 @@ impl Code {
             Self::KeyNotFound => "No such key",
             Self::NamespaceNotFound => "No such namespace",
             Self::NamespaceExists => "There is a namespace of this name",
+            Self::NamespaceDeleting => "The namespace is being deleted",
             Self::TooMany => "There are too many",
             Self::Misconfigured => "The deployment is misconfigured",
             Self::HostNotAllowed => "This development server does not answer to that host",

@@ -87,11 +87,12 @@ pub struct Entry {
 }
 
 /// What any route may refuse with.
-pub const EVERY: [Code; 7] = [
+pub const EVERY: [Code; 8] = [
     Code::Unauthorized,
     Code::Forbidden,
     Code::MethodNotAllowed,
     Code::HostNotAllowed,
+    Code::NamespaceDeleting,
     Code::LimitReached,
     Code::Misconfigured,
     Code::Internal,
@@ -241,8 +242,10 @@ routes! {
     ListNamespaces: Get "/api/namespaces" Root Whole [],
     /// Makes a namespace and its first key.
     CreateNamespace: Post "/api/namespaces" Root Whole [InvalidRequest NamespaceExists TooMany],
-    /// Shows what is set in a namespace, and its limits.
+    /// Shows what is set in a namespace, its limits, and how far its deletion is.
     ShowNamespace: Get "/api/namespaces/{namespace}" Root Whole [NamespaceNotFound],
+    /// Deletes a namespace with all that is in it.
+    DeleteNamespace: Delete "/api/namespaces/{namespace}" Root Whole [InvalidRequest NamespaceNotFound],
     /// Makes a key of a namespace.
     CreateNamespaceKey: Post "/api/namespaces/{namespace}/keys" Root Whole
         [InvalidRequest NamespaceNotFound TooMany],

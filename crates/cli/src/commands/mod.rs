@@ -78,7 +78,7 @@ pub enum Command {
     /// Make, list, rotate and revoke the keys of a namespace.
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Make and list namespaces, and set what each may use.
+    /// Make, list and delete namespaces, and set what each may use.
     #[command(subcommand)]
     Namespaces(namespaces::Namespaces),
     /// Show and set what holds for the runs of a namespace.

@@ -41,7 +41,13 @@ impl Catalog {
                 self.workflows.remove(workflow);
             }
             Entry::Declared(changed) => self.declared.apply(changed),
-            Entry::NamespaceAdded(namespace) => {
+            Entry::LifeDrawn => self.lives += 1,
+            Entry::NamespaceRemoved(name) => {
+                self.namespaces.remove(name);
+            }
+            Entry::Begun(life) => self.life = *life,
+            Entry::DeletionWent(deletion) => self.deletion = Some(deletion.clone()),
+            Entry::NamespaceAdded(namespace) | Entry::NamespaceLeft(namespace) => {
                 self.namespaces.insert(namespace.name.clone(), Rc::new(namespace.clone()));
             }
             Entry::RevisionRaised => self.issuer_revision += 1,
@@ -84,7 +90,7 @@ impl Catalog {
             }
             Entry::StationsTouched(last) => self.touched.clone_from(last),
             // The register is not kept in memory.
-            Entry::StationRegistered(_) | Entry::AuditTrimmed(_) => {}
+            Entry::StationRegistered(_) | Entry::StationForgotten(_) | Entry::AuditTrimmed(_) => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use stepwell_protocol::{
     access::{Issuer, Limits, Refusals, RunSettings},
 };
 
-use super::{Change, Changed, Key, Line, Namespace, Relation, Session, Station, Trim};
+use super::{Change, Changed, Deletion, Emptied, Key, Line, Namespace, Relation, Session, Station, Trim};
 use crate::access::Credential;
 
 /// What is asked of a catalog.
@@ -76,6 +76,27 @@ pub enum Input {
         /// Its name.
         name: String,
     },
+    /// Delete a namespace of the deployment.
+    DeleteNamespace {
+        /// Its name.
+        name: String,
+    },
+    /// Nothing is left of a namespace.
+    NamespaceGone {
+        /// Its name.
+        name: String,
+        /// Of this life.
+        life: u64,
+    },
+    /// Begin a life of this namespace.
+    Begin {
+        /// Its number.
+        life: u64,
+    },
+    /// Delete this namespace.
+    Delete(Deletion),
+    /// Cells and stations of this namespace were emptied.
+    Emptied(Emptied),
     /// Take tokens of an issuer.
     SetIssuer(Issuer),
     /// Take no more of them.
@@ -171,6 +192,18 @@ pub enum Entry {
     Declared(Changed),
     /// A namespace was added.
     NamespaceAdded(Namespace),
+    /// One more life of a namespace was drawn.
+    LifeDrawn,
+    /// A namespace is on its way out.
+    NamespaceLeft(Namespace),
+    /// A name is free.
+    NamespaceRemoved(String),
+    /// A life of this namespace has begun.
+    Begun(u64),
+    /// The deletion of this namespace has begun, or gone on.
+    DeletionWent(Deletion),
+    /// A station is empty, and not in the register any more.
+    StationForgotten(Station),
     /// The deployment's issuers are about to change.
     RevisionRaised,
     /// An issuer was set.

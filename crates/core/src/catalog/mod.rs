@@ -17,6 +17,7 @@ mod apply;
 mod audit;
 mod decide;
 pub mod declared;
+mod deletion;
 mod drive;
 mod grants;
 mod input;
@@ -30,11 +31,17 @@ use std::{collections::BTreeMap, rc::Rc};
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Problem, Timestamp,
-    access::{AuditRecord, Issuer, KeyStatus, KeyView, Limits, Permission, Refusals, RunSettings},
+    access::{
+        AuditRecord, Issuer, KeyStatus, KeyView, Limits, NamespaceView, Permission, Refusals, RunSettings,
+    },
 };
 
 use crate::token::Vouched;
 pub use declared::{Change, Changed, Declared, Layers};
+pub use deletion::{
+    BEHIND_MAX, Batch, DELETE_AGAIN_MS, Deletion, EMPTIED_AT_ONCE, EMPTIED_MS_MAX, Emptied, Leaving,
+    namespace_deleting, no_such_namespace,
+};
 pub use drive::{Confirmation, Desk, Order, TELL_AGAIN_MS, Word};
 pub use input::{Entry, Input};
 pub use rows::{Corrupt, Row, Rows, STATION, Trim};
@@ -115,6 +122,8 @@ pub const SIGN_IN_LINES_MAX: u64 = 2_000;
 pub struct Catalog {
     /// Which life of its namespace this is.
     life: u64,
+    /// Its deletion, if that is going on.
+    deletion: Option<Deletion>,
     /// Raised whenever something that a cell may remember does not hold any more.
     version: u64,
     /// The ids that became stale with a version; a version that is not here made everything stale.
@@ -134,6 +143,8 @@ pub struct Catalog {
     /// What the app declares, and what was done to it.
     declared: Declared,
     namespaces: BTreeMap<String, Rc<Namespace>>,
+    /// The latest life of any namespace of the deployment.
+    lives: u64,
     issuers: BTreeMap<String, Rc<KnownIssuer>>,
     /// How often the deployment's issuers were changed.
     issuer_revision: u64,
@@ -294,6 +305,20 @@ pub struct Namespace {
     pub name: String,
     /// When it was made.
     pub created_at: Timestamp,
+    /// The number of this life: a name that was deleted and made again has another one.
+    #[serde(default)]
+    pub life: u64,
+    /// Since when it is being deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaving: Option<Leaving>,
+}
+
+impl Namespace {
+    /// As people see it.
+    pub fn view(&self) -> NamespaceView {
+        let (name, created_at) = (self.name.clone(), self.created_at);
+        NamespaceView { name, created_at, deleting: self.leaving.is_some() }
+    }
 }
 
 /// What to record.

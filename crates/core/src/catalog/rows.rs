@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{Catalog, Changed, Entry, Line, Log, Numbers, Relation};
+use super::{Catalog, Changed, Entry, Line, Log, Namespace, Numbers, Relation};
 
 /// One stored thing: its kind, its name among them, and what is known of it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +80,8 @@ const POOL: &str = "pool";
 const VERSION: &str = "version";
 const STALE: &str = "stale";
 const LIFE: &str = "life";
+const LIVES: &str = "lives";
+const DELETION: &str = "deletion";
 const WATCHER: &str = "watcher";
 const TOUCHED: &str = "touched";
 
@@ -109,6 +111,8 @@ impl Catalog {
         let name = row.name.clone();
         match row.kind.as_str() {
             LIFE => self.life = read(row)?,
+            LIVES => self.lives = read(row)?,
+            DELETION => self.deletion = Some(read(row)?),
             KEY => drop(self.keys.insert(name, Rc::new(read(row)?))),
             SESSION => drop(self.sessions.insert(name, Rc::new(read(row)?))),
             LIMITS => self.limits = read(row)?,
@@ -158,9 +162,15 @@ impl Catalog {
                 Some(write(WORKFLOW, workflow, self.workflows.get(workflow)))
             }
             Entry::Declared(changed) => Some(self.row_of_declared(changed)),
-            Entry::NamespaceAdded(namespace) => {
-                Some(write(NAMESPACE, &namespace.name, self.namespaces.get(&namespace.name).map(Rc::as_ref)))
+            Entry::NamespaceAdded(Namespace { name, .. })
+            | Entry::NamespaceLeft(Namespace { name, .. })
+            | Entry::NamespaceRemoved(name) => {
+                Some(write(NAMESPACE, name, self.namespaces.get(name).map(Rc::as_ref)))
             }
+            Entry::LifeDrawn => Some(write(LIVES, "", Some(&self.lives))),
+            Entry::Begun(_) => Some(write(LIFE, "", Some(&self.life))),
+            Entry::DeletionWent(_) => Some(write(DELETION, "", self.deletion.as_ref())),
+            Entry::StationForgotten(station) => Some(write::<u8>(STATION, &station.to_string(), None)),
             Entry::RevisionRaised => Some(write(REVISION, "", Some(&self.issuer_revision))),
             Entry::IssuerSet(issuer) => {
                 Some(write(ISSUER, &issuer.issuer, self.issuers.get(&issuer.issuer).map(Rc::as_ref)))

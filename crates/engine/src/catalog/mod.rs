@@ -3,6 +3,7 @@
 //! Owns: the rows in SQLite, and the words to the cells that remember keys.
 //! Decides nothing. It is on no hot path: a cell asks it about a key once, and is told when that changes.
 
+mod deletion;
 mod requests;
 mod store;
 
@@ -72,6 +73,8 @@ pub type Host = object::Host<Catalog>;
 pub struct Catalog {
     /// How often this instance was told that an issuer's word counts no more.
     distrusts: Slot<u64>,
+    /// How often this instance was told to delete its namespace.
+    ends: Slot<u64>,
     /// Comes when all whom the last turn has to tell have heard of it, or do not answer.
     heard: RefCell<Option<oneshot::Receiver<()>>>,
 }
@@ -81,6 +84,8 @@ pub struct Catalog {
 struct Telling {
     cells: Vec<Word>,
     namespaces: Vec<Relation>,
+    /// Namespaces that are to be deleted.
+    deleted: Vec<(String, u64)>,
 }
 
 impl Kind for Catalog {
@@ -95,9 +100,13 @@ impl Kind for Catalog {
                 Order::Report(corrupt) => worker::console_error!("stepwell: {corrupt}; it is left out"),
                 Order::Distrust(relations) => telling.namespaces = relations,
                 Order::Touch(stations) => host.touch(stations),
+                Order::Delete(names) => telling.deleted = names,
+                Order::Empty(batch) => host.empty_batch(batch),
+                Order::Clear { life } => host.clear(life),
             }
         }
-        if telling.cells.is_empty() && telling.namespaces.is_empty() {
+        let Telling { cells, namespaces, deleted } = &telling;
+        if cells.is_empty() && namespaces.is_empty() && deleted.is_empty() {
             return;
         }
         let (done, heard) = oneshot::channel();
@@ -130,16 +139,17 @@ impl Host {
     }
 
     /// Tells everybody at once: nobody waits for one that does not answer.
-    async fn tell(self: Rc<Self>, Telling { cells, namespaces }: Telling) {
+    async fn tell(self: Rc<Self>, Telling { cells, namespaces, deleted }: Telling) {
         let told = stream::iter(namespaces).map(|relation| self.clone().distrust(relation));
         let distrusted = told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>();
-        futures::join!(self.clone().tell_cells(cells), distrusted);
+        let deleting = self.clone().delete_namespaces(deleted);
+        futures::join!(self.clone().tell_cells(cells), distrusted, deleting);
     }
 
     /// Tells the catalog of a namespace that an issuer's word counts no more.
     async fn distrust(self: Rc<Self>, relation: Relation) {
         let request = Request::Distrust { issuer: relation.issuer.clone() };
-        let call = Call { namespace: relation.namespace.clone(), access: None, request };
+        let call = Call::new(&relation.namespace, request);
         match in_time(ask(&self.env, &call)).await {
             Ok((200, _)) => self.record(Input::NamespaceDistrusts(relation)),
             // The alarm tries again.

@@ -67,7 +67,8 @@ impl Host {
         let to = &sending.to;
         let place: Place = to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
         let operation = Operation::Receive { message: sending.message.clone() };
-        object::ask(&self.env, to, &Call::new(&to.namespace, &place, None, operation)).await
+        let life = self.own_life(&to.namespace).map_err(|fault| JsValue::from_str(&fault.to_string()))?;
+        object::ask(&self.env, to, &Call::new(&to.namespace, &place, None, operation).in_life(life)).await
     }
 
     /// A person wants a letter to be sent again.
@@ -84,7 +85,7 @@ impl Host {
         message: Message,
     ) -> Result<Answered, Fault> {
         if matches!(message, Message::Start { .. }) {
-            self.store.prepare(namespace, &place, || self.cells_of(&place))?;
+            self.prepare(namespace, &place)?;
         }
         let chance = Chance { suffix: RunId::suffix_from(runtime::random()), seed: runtime::random() };
         let receipt =

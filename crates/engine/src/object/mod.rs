@@ -19,7 +19,10 @@ use std::{
 };
 
 use js_sys::Promise;
-use stepwell_core::object::{Address, Hosted, Machine, Sending};
+use stepwell_core::{
+    catalog::namespace_deleting,
+    object::{Address, Hosted, Machine, Sending},
+};
 use stepwell_promises as promises;
 use stepwell_protocol::Timestamp;
 use wasm_bindgen::prelude::*;
@@ -50,6 +53,9 @@ pub trait Kind: Sized + 'static {
     /// Answers a call: a text, for whoever has made it.
     fn answer(host: Rc<Host<Self>>, call: &str) -> Answering;
 
+    /// All that was stored is about to be deleted: lets go of whoever is connected.
+    fn end(_host: &Rc<Host<Self>>) {}
+
     /// Counts rows that the host has written.
     fn count_rows(store: &Self::Store, rows: u64);
 }
@@ -64,6 +70,8 @@ pub struct Host<K: Kind> {
     kind: K,
     /// The life of its namespace that this object was begun in, once that is known.
     life: Slot<Option<u64>>,
+    /// Whether all that was stored here is deleted: this instance only waits for its end.
+    is_over: Slot<bool>,
 }
 
 /// What an object gets from the platform when it is loaded.
@@ -102,15 +110,8 @@ impl<K: Kind> Host<K> {
     /// loads it.
     pub fn new(loaded: Loaded, store: K::Store, machine: K::Machine, kind: K) -> Rc<Self> {
         let Loaded { state, env, storage } = loaded;
-        Rc::new(Self {
-            state,
-            env,
-            storage,
-            store,
-            machine: RefCell::new(machine),
-            kind,
-            life: Slot::new(None),
-        })
+        let (life, is_over) = (Slot::new(None), Slot::new(false));
+        Rc::new(Self { state, env, storage, store, machine: RefCell::new(machine), kind, life, is_over })
     }
 
     /// Lets the machine do something, and performs what it orders. No await in here: rows and alarm are one commit, and
@@ -120,6 +121,7 @@ impl<K: Kind> Host<K> {
         self: &Rc<Self>,
         act: impl FnOnce(&mut K::Machine, &K::Store, Timestamp) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
+        self.check_open()?;
         let mut result = act(&mut self.machine.borrow_mut(), &self.store, runtime::clock());
         let orders = self.machine.borrow_mut().take_orders();
         if let Some(at) = orders.arm
@@ -158,6 +160,9 @@ impl<K: Kind> Host<K> {
     pub fn alarm(self: &Rc<Self>) -> Promise {
         let host = self.clone();
         guard::promise(async move {
+            if host.is_over.get() {
+                return Ok(JsValue::UNDEFINED);
+            }
             host.turn(|machine, store, now| {
                 if let Err(fault) = machine.alarm(store, now) {
                     worker::console_error!(
@@ -181,6 +186,11 @@ impl<K: Kind> Host<K> {
         self.turn(|machine, store, now| Ok(machine.repair(store, now)?))
     }
 
+    /// Refuses whatever comes after all was deleted. To be asked after each await, before anything is stored.
+    pub fn check_open(&self) -> Result<(), Fault> {
+        if self.is_over.get() { Err(namespace_deleting().into()) } else { Ok(()) }
+    }
+
     /// The life of its namespace that this object was begun in; nothing before its first row.
     pub fn life(&self) -> Result<Option<u64>, Fault> {
         if self.life.get().is_none() {
@@ -191,6 +201,7 @@ impl<K: Kind> Host<K> {
 
     /// Begins the rows of this object: who it is, and in which life of its namespace.
     pub fn begin(&self, address: &Address, life: u64) -> Result<(), Fault> {
+        self.check_open()?;
         Tables::new(self.storage.clone(), false).begin(address, life)?;
         self.life.set(Some(life));
         Ok(())

@@ -1,4 +1,5 @@
 mod declared;
+mod deletion;
 mod life;
 mod sessions;
 mod stations;

@@ -309,7 +309,7 @@ impl Client {
                 self.target.key_source
             )),
             "key_not_found" => failure.next("`stepwell keys list` lists the keys."),
-            "namespace_not_found" | "namespace_exists" => {
+            "namespace_not_found" | "namespace_exists" | "namespace_deleting" => {
                 failure.next("`stepwell namespaces list` lists the namespaces.")
             }
             "run_not_found" => failure.next("`stepwell list` lists the runs."),

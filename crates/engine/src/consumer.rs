@@ -99,8 +99,8 @@ async fn take(front: &Front, message: &RawMessage, alone: bool) -> Taken {
     }
     let claim = Operation::Consume { ask: Ask::Claim { number, alone } };
     match front.ask_json(&place, claim).await {
-        Ok(Claimed::Yours { epoch, activation }) => {
-            let relay = Rc::new(Relay::new(front.clone(), place, number, epoch));
+        Ok(Claimed::Yours { epoch, activation, life }) => {
+            let relay = Rc::new(Relay::new(front.in_life(life), place, number, epoch));
             relay.call_program(&activation).await;
             Taken::Done
         }

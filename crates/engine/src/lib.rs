@@ -15,6 +15,7 @@ mod http;
 mod keyring;
 mod object;
 mod program;
+mod register;
 mod rpc;
 mod runtime;
 mod schedules;

@@ -44,6 +44,17 @@ extern "C" {
     #[wasm_bindgen(method, catch, js_name = getAlarm)]
     pub fn get_alarm(this: &Storage) -> Result<Promise, JsValue>;
 
+    #[wasm_bindgen(method, catch, js_name = deleteAlarm)]
+    pub fn delete_alarm(this: &Storage) -> Result<Promise, JsValue>;
+
+    /// Deletes all rows, tables and values at once.
+    #[wasm_bindgen(method, catch, js_name = deleteAll)]
+    pub fn delete_all(this: &Storage) -> Result<Promise, JsValue>;
+
+    /// Settled when all that was written is durable.
+    #[wasm_bindgen(method, catch)]
+    pub fn sync(this: &Storage) -> Result<Promise, JsValue>;
+
     /// `ctx.storage.sql`.
     #[derive(Clone)]
     pub type Sql;
@@ -144,6 +155,8 @@ class Session extends RpcTarget {
   publish(text) { return this.#call(4, this.#number, this.#epoch, text); }
   beat(text) { return this.#call(5, this.#number, this.#epoch, text); }
 }
+// Not from within the instance: execution ends in the middle of whoever calls it.
+export function abortSoon(context, reason) { setTimeout(() => context.abort(reason), 10); }
 export function newSession(call, number, epoch) { return new Session(call, number, epoch); }
 export function insertRecord(sql, query, counts, run, seq, at, event, mark) {
   const cursor = sql.exec(query, run, seq, at, event, mark ?? null);
@@ -171,6 +184,10 @@ extern "C" {
     /// Whether the class of an object has this in its name. What another Worker sends has none but the language's own.
     #[wasm_bindgen(js_name = isOfClass)]
     pub fn is_of_class(value: &JsValue, name: &str) -> bool;
+
+    /// Ends this instance of an object after a moment, with all that it has in memory or under way.
+    #[wasm_bindgen(js_name = abortSoon)]
+    pub fn abort_soon(context: &JsValue, reason: &str);
 
     /// A session for one activation of one run.
     #[wasm_bindgen(js_name = newSession)]

@@ -1,4 +1,4 @@
-//! The last net: looks after cells and catalogs that nobody asks anything.
+//! The last net: looks after cells, catalogs and other stations that nobody asks anything.
 //!
 //! An object wakes by its alarm. Should the platform ever lose one, the next request to the object arms it again; a cell
 //! that only holds sleeping runs may get none for a year. So the deployment's cron trigger touches them, a bounded
@@ -58,7 +58,8 @@ async fn touch(front: &Front, Target { place, .. }: Target) -> bool {
     match place {
         // A cell that cannot read its rows answers, too.
         Some(place) => front.ask(&place, Operation::Touch).await.is_ok_and(|answer| answer.is_success()),
-        None => front.ask_catalog::<()>(Request::Check).await.is_ok(),
+        // It touches the stations of its namespace in turn: some of them each time, with calls of its own.
+        None => front.ask_catalog::<()>(Request::Touch).await.is_ok(),
     }
 }
 

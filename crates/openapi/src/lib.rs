@@ -8,8 +8,9 @@ use serde_json::{Map, Value, json};
 use stepwell_protocol::{
     Code, Payload, Problem,
     access::{
-        AuditPage, CreatedKey, CreatedNamespace, Issuer, IssuerList, KeyList, KeyView, Limits, NamespaceList,
-        NewKey, NewNamespace, OpenedSession, Rotation, RunSettings, SessionList, SessionView, Settings,
+        AuditPage, CreatedKey, CreatedNamespace, DeletedNamespace, Issuer, IssuerList, KeyList, KeyView,
+        Limits, NamespaceDetails, NamespaceList, NewKey, NewNamespace, OpenedSession, Rotation, RunSettings,
+        SessionList, SessionView, Settings,
     },
     manifest::{Manifest, PausedWorkflow, Plan, WorkflowView},
     outbox::{DiscardedLetter, OutboxList, Redelivery},
@@ -119,7 +120,7 @@ fn scope_word(scope: Scope) -> &'static str {
 /// What a route refuses with, by status.
 fn by_status(method: Method, scope: Scope, codes: &[Code]) -> Vec<(u16, Vec<Code>)> {
     // Whoever needs no key is asked for none.
-    let of_keys = [Code::Unauthorized, Code::Forbidden, Code::LimitReached];
+    let of_keys = [Code::Unauthorized, Code::Forbidden, Code::LimitReached, Code::NamespaceDeleting];
     let common = EVERY.iter().filter(|code| scope != Scope::Open || !of_keys.contains(code));
     let of_bodies = OF_BODIES.iter().filter(|_| method.has_body());
     let mut all: Vec<_> = codes.iter().chain(common).chain(of_bodies).copied().collect();
@@ -247,7 +248,17 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             Parts::of(vec![ok::<SessionList>(schemas, "The sessions, without their tokens.")])
         }
         Route::RevokeSession => Parts::of(vec![nothing("The session has ended.")]),
-        Route::ShowSettings | Route::RemoveWorkflowSettings | Route::ShowNamespace => {
+        Route::ShowNamespace => Parts::of(vec![ok::<NamespaceDetails>(
+            schemas,
+            "The settings of the namespace, and the progress of its deletion.",
+        )]),
+        Route::DeleteNamespace => Parts::of(vec![(
+            202,
+            "The progress of the deletion, which continues in the background.",
+            "application/json",
+            schema::<DeletedNamespace>(schemas),
+        )]),
+        Route::ShowSettings | Route::RemoveWorkflowSettings => {
             Parts::of(vec![ok::<Settings>(schemas, "The settings of the namespace.")])
         }
         Route::SetSettings | Route::SetWorkflowSettings => Parts::of(vec![ok::<Settings>(

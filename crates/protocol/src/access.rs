@@ -302,6 +302,47 @@ pub struct NamespaceView {
     pub name: String,
     /// When it was created.
     pub created_at: Timestamp,
+    /// Whether it is being deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleting: bool,
+}
+
+/// How far the deletion of a namespace is.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeletionView {
+    /// Since when it is being deleted.
+    pub since: Timestamp,
+    /// Who has asked for it.
+    pub by: String,
+    /// How many cells are not known to be empty. Absent before the first and after the last of them was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells_left: Option<u32>,
+    /// How many other objects are not known to be empty, counted up to 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stations_left: Option<u32>,
+}
+
+/// `DELETE /api/namespaces/{namespace}`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeletedNamespace {
+    /// Its name.
+    pub name: String,
+    /// How far its deletion is.
+    pub deleting: DeletionView,
+}
+
+/// `GET /api/namespaces/{namespace}`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceDetails {
+    /// What is set in it.
+    #[serde(flatten)]
+    pub settings: Settings,
+    /// How far its deletion is, if it is being deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleting: Option<DeletionView>,
 }
 
 /// A new namespace.

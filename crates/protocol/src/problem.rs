@@ -78,6 +78,8 @@ pub enum Code {
     NamespaceNotFound,
     /// The namespace already exists.
     NamespaceExists,
+    /// The namespace is being deleted.
+    NamespaceDeleting,
     /// The maximum number of items of this kind exists.
     TooMany,
     /// The deployment's settings are invalid, or its key is missing or too weak.
@@ -113,7 +115,7 @@ pub enum Code {
 
 impl Code {
     /// Every code that this release knows.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -143,6 +145,7 @@ impl Code {
         Self::KeyNotFound,
         Self::NamespaceNotFound,
         Self::NamespaceExists,
+        Self::NamespaceDeleting,
         Self::TooMany,
         Self::Misconfigured,
         Self::HostNotAllowed,
@@ -185,6 +188,7 @@ impl Code {
             | Self::WrongStatus
             | Self::IdempotencyKeyInFlight
             | Self::NamespaceExists
+            | Self::NamespaceDeleting
             | Self::RunUnreadable
             | Self::WorkflowPaused
             | Self::TooMany => 409,
@@ -251,6 +255,7 @@ impl Code {
             Self::KeyNotFound => "key_not_found",
             Self::NamespaceNotFound => "namespace_not_found",
             Self::NamespaceExists => "namespace_exists",
+            Self::NamespaceDeleting => "namespace_deleting",
             Self::TooMany => "too_many",
             Self::Misconfigured => "misconfigured",
             Self::HostNotAllowed => "host_not_allowed",
@@ -310,6 +315,7 @@ impl Code {
             Self::KeyNotFound => "No such key",
             Self::NamespaceNotFound => "No such namespace",
             Self::NamespaceExists => "The namespace already exists",
+            Self::NamespaceDeleting => "The namespace is being deleted",
             Self::TooMany => "Too many items of this kind",
             Self::Misconfigured => "The deployment is misconfigured",
             Self::HostNotAllowed => "The development server does not accept this host",

@@ -87,11 +87,12 @@ pub struct Entry {
 }
 
 /// What any route may refuse with.
-pub const EVERY: [Code; 7] = [
+pub const EVERY: [Code; 8] = [
     Code::Unauthorized,
     Code::Forbidden,
     Code::MethodNotAllowed,
     Code::HostNotAllowed,
+    Code::NamespaceDeleting,
     Code::LimitReached,
     Code::Misconfigured,
     Code::Internal,
@@ -262,8 +263,10 @@ routes! {
     ListNamespaces: Get "/api/namespaces" Root Whole [],
     /// Creates a namespace and its first key.
     CreateNamespace: Post "/api/namespaces" Root Whole [InvalidRequest NamespaceExists TooMany],
-    /// Shows the settings and limits of a namespace.
+    /// Shows the settings and limits of a namespace, and the progress of its deletion.
     ShowNamespace: Get "/api/namespaces/{namespace}" Root Whole [NamespaceNotFound],
+    /// Deletes a namespace and everything in it.
+    DeleteNamespace: Delete "/api/namespaces/{namespace}" Root Whole [InvalidRequest NamespaceNotFound],
     /// Creates a key for a namespace.
     CreateNamespaceKey: Post "/api/namespaces/{namespace}/keys" Root Whole
         [InvalidRequest NamespaceNotFound TooMany],

@@ -2,7 +2,7 @@
 
 use std::{cell::OnceCell, collections::BTreeMap, ops::Deref, rc::Rc};
 
-use stepwell_core::catalog::{Catalog, Desk, Line, Log, Numbers, Row, Rows, Trim};
+use stepwell_core::catalog::{Catalog, Desk, Line, Log, Numbers, Row, Rows, STATION, Trim};
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
 use crate::{
@@ -81,7 +81,7 @@ impl Drawers {
             name: name.clone(),
             value: Some(value.clone()),
         };
-        self.rows.iter().map(row).collect()
+        self.rows.iter().filter(|((kind, _), _)| kind != STATION).map(row).collect()
     }
 
     fn numbers(&self) -> Numbers {
@@ -137,6 +137,12 @@ impl Rows for Shelf {
 
     fn audit_last(&self) -> Result<Numbers, Refused> {
         self.view.read().map(|drawers| drawers.numbers())
+    }
+
+    fn stations(&self, after: &str, limit: usize) -> Result<Vec<String>, Refused> {
+        let drawers = self.view.read()?;
+        let names = drawers.rows.keys().filter(|(kind, name)| kind == STATION && name.as_str() > after);
+        Ok(names.map(|(_, name)| name.clone()).take(limit).collect())
     }
 
     fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Refused> {

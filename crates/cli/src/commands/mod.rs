@@ -85,7 +85,7 @@ pub enum Command {
     /// Create, list, rotate and revoke the keys of a namespace.
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Create and list namespaces, and set their limits.
+    /// Create, list and delete namespaces, and set their limits.
     #[command(subcommand)]
     Namespaces(namespaces::Namespaces),
     /// Show and change the settings for the runs of a namespace.

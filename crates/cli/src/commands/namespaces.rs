@@ -1,7 +1,16 @@
 //! `stepwell namespaces`: the namespaces of a deployment, and what each may use. Takes the deployment's own key.
 
+use std::{
+    io::{BufRead as _, stdin},
+    thread,
+    time::Duration,
+};
+
 use clap::{Args, Subcommand};
-use stepwell_protocol::access::{CreatedNamespace, Limits, NamespaceList, NewNamespace, Settings};
+use stepwell_protocol::access::{
+    CreatedNamespace, DeletedNamespace, DeletionView, Limits, NamespaceDetails, NamespaceList, NewNamespace,
+    Settings,
+};
 
 use super::{
     keys::{Quietly, nothing_to_set},
@@ -10,7 +19,7 @@ use super::{
 use crate::{
     Global,
     client::{Answer, Ask},
-    failure::Result,
+    failure::{Failure, Result},
     table, words,
 };
 
@@ -25,7 +34,12 @@ pub enum Namespaces {
     Show(Show),
     /// Set limits of a namespace. Limits that you do not name stay as they are.
     Set(Set),
+    /// Delete a namespace with all its runs, keys and settings.
+    Delete(Delete),
 }
+
+/// How often `delete --wait` looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What making a namespace takes.
 #[derive(Debug, Args)]
@@ -52,6 +66,19 @@ pub struct Set {
     name: String,
     #[command(flatten)]
     limits: Named,
+}
+
+/// What deleting a namespace takes.
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// Its name.
+    name: String,
+    /// Do not ask for the name again.
+    #[arg(long)]
+    yes: bool,
+    /// Wait until nothing is left of it.
+    #[arg(long)]
+    wait: bool,
 }
 
 /// Limits, as far as they are named.
@@ -99,6 +126,7 @@ impl Namespaces {
             Self::Create(create) => create.run(global),
             Self::Show(show) => show.run(global),
             Self::Set(set) => set.run(global),
+            Self::Delete(delete) => delete.run(global),
         }
     }
 }
@@ -114,7 +142,8 @@ fn list(global: &Global) -> Result {
         anstream::eprintln!("next: stepwell namespaces create NAME");
     }
     let row = |one: &stepwell_protocol::access::NamespaceView| {
-        vec![words::plain(&one.name), format!("made {}", words::date(one.created_at))]
+        let state = if one.deleting { ", being deleted" } else { "" };
+        vec![words::plain(&one.name), format!("made {}{state}", words::date(one.created_at))]
     };
     let rows: Vec<_> = answer.value.namespaces.iter().map(row).collect();
     table::print(&rows);
@@ -145,12 +174,81 @@ impl Create {
 
 impl Show {
     fn run(self, global: &Global) -> Result {
-        let path = match &self.name {
-            Some(name) => vec!["namespaces", name],
-            None => vec!["settings"],
+        let client = global.client()?;
+        let Some(name) = &self.name else {
+            settings::show(global, &client.get(&["settings"], &Ask::default())?);
+            return Ok(());
         };
-        settings::show(global, &global.client()?.get(&path, &Ask::default())?);
+        let Answer { text, value } = client.get(&["namespaces", name], &Ask::default())?;
+        let NamespaceDetails { settings, deleting } = value;
+        if let Some(deleting) = deleting.filter(|_| !global.json) {
+            anstream::println!("{} is being deleted{}", words::plain(name), left(&deleting));
+        }
+        settings::show(global, &Answer { text, value: settings });
         Ok(())
+    }
+}
+
+impl Delete {
+    fn run(self, global: &Global) -> Result {
+        let client = global.client()?;
+        if !self.yes {
+            self.confirm()?;
+        }
+        let name = words::plain(&self.name);
+        let answer: Answer<DeletedNamespace> = client.delete(&["namespaces", &self.name], &Ask::default())?;
+        if global.json {
+            anstream::println!("{}", answer.text);
+        } else {
+            anstream::println!("{name} is being deleted{}", left(&answer.value.deleting));
+        }
+        if !self.wait {
+            if !global.json {
+                anstream::eprintln!("next: stepwell namespaces show {name}");
+            }
+            return Ok(());
+        }
+        loop {
+            thread::sleep(LOOK_AGAIN);
+            let shown: Result<Answer<NamespaceDetails>> =
+                client.get(&["namespaces", &self.name], &Ask::default());
+            match shown {
+                Ok(Answer { value: NamespaceDetails { deleting: Some(_), .. }, .. }) => {}
+                // Somebody has made it again.
+                Ok(_) => break,
+                Err(failure) if failure.code.as_deref() == Some("namespace_not_found") => break,
+                Err(failure) => return Err(failure),
+            }
+        }
+        if !global.json {
+            anstream::println!("nothing is left of {name}");
+        }
+        Ok(())
+    }
+
+    /// Nobody gets back what was deleted: its name has to be typed again.
+    fn confirm(&self) -> Result {
+        let name = words::plain(&self.name);
+        anstream::eprintln!(
+            "This deletes all runs, keys and settings of {name}, for good. Runs that are under way stop where they are."
+        );
+        anstream::eprint!("Type the name again: ");
+        let mut typed = String::new();
+        let read = stdin().lock().read_line(&mut typed);
+        read.map_err(|error| Failure::local(format!("the name could not be read: {error}")))?;
+        if typed.trim() == self.name {
+            return Ok(());
+        }
+        Err(Failure::usage("nothing was deleted: that is not the name").next("--yes deletes without asking."))
+    }
+}
+
+/// What is left to be deleted.
+fn left(deletion: &DeletionView) -> String {
+    match (deletion.cells_left, deletion.stations_left) {
+        (Some(cells), Some(0)) => format!(": {cells} cells left"),
+        (Some(cells), Some(stations)) => format!(": {cells} cells and {stations} other objects left"),
+        (_, None) | (None, _) => String::new(),
     }
 }
 

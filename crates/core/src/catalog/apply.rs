@@ -41,7 +41,13 @@ impl Catalog {
                 self.workflows.remove(workflow);
             }
             Entry::Declared(changed) => self.declared.apply(changed),
-            Entry::NamespaceAdded(namespace) => {
+            Entry::LifeDrawn => self.lives += 1,
+            Entry::NamespaceRemoved(name) => {
+                self.namespaces.remove(name);
+            }
+            Entry::Begun(life) => self.life = *life,
+            Entry::DeletionWent(deletion) => self.deletion = Some(deletion.clone()),
+            Entry::NamespaceAdded(namespace) | Entry::NamespaceLeft(namespace) => {
                 self.namespaces.insert(namespace.name.clone(), Rc::new(namespace.clone()));
             }
             Entry::RevisionRaised => self.issuer_revision += 1,
@@ -82,7 +88,9 @@ impl Catalog {
                 self.audit.seq = self.audit.seq.max(line.record.seq);
                 self.audit.lines.insert(line.log, line.number);
             }
-            Entry::AuditTrimmed(_) => {}
+            Entry::StationsTouched(last) => self.touched.clone_from(last),
+            // The register is not kept in memory.
+            Entry::StationRegistered(_) | Entry::StationForgotten(_) | Entry::AuditTrimmed(_) => {}
         }
     }
 }

@@ -78,6 +78,10 @@ impl Catalog {
             Entry::NamespaceAdded(namespace) => {
                 registry("namespace_created", format!("namespace:{}", namespace.name), None)
             }
+            Entry::NamespaceLeft(namespace) => {
+                registry("namespace_deleting", format!("namespace:{}", namespace.name), None)
+            }
+            Entry::NamespaceRemoved(name) => registry("namespace_deleted", format!("namespace:{name}"), None),
             Entry::IssuerSet(issuer) => {
                 let before = self.issuers.get(&issuer.issuer).map(|known| value(&known.issuer));
                 let detail = in_a_line(&before.unwrap_or_default(), &value(issuer));
@@ -95,6 +99,12 @@ impl Catalog {
             | Entry::RelationBegun(_)
             | Entry::RelationOver(_)
             | Entry::RelationEnded(_)
+            | Entry::LifeDrawn
+            | Entry::Begun(_)
+            | Entry::DeletionWent(_)
+            | Entry::StationRegistered(_)
+            | Entry::StationForgotten(_)
+            | Entry::StationsTouched(_)
             | Entry::VersionRaised
             | Entry::StaleNamed { .. }
             | Entry::StaleForgotten(_)

@@ -13,7 +13,7 @@ use super::{
     Catalog, Changed, Decision, Entry, ISSUER_NAMESPACES_MAX, ISSUERS_MAX, Input, KEYS_MAX, Key,
     NAME_LENGTH_MAX, NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, Relation, SCOPES_MAX,
     SESSION_EXTENDED_MS_MIN, SESSION_LIFE_MS_MAX, SESSION_MS, SESSIONS_MAX, SESSIONS_PER_KEY_MAX,
-    STALE_VERSIONS_MAX, Session, TIME_MS_MAX, WORKFLOWS_MAX, audit,
+    STALE_VERSIONS_MAX, Session, TIME_MS_MAX, WORKFLOWS_MAX, audit, namespace_deleting,
 };
 use crate::access::Credential;
 
@@ -32,6 +32,9 @@ const TEXT_LENGTH_MAX: usize = 512;
 impl Catalog {
     /// What to record about an input, on whose behalf.
     pub fn decide(&self, now: Timestamp, actor: &str, input: Input) -> Result<Decision, Rejection> {
+        if self.deletion.is_some() && !input.goes_with_deletion() {
+            return Err(namespace_deleting());
+        }
         let mut decision = match input {
             Input::CreateKey { key, maker_ends_at } => self.create_key(now, key, maker_ends_at)?,
             Input::RotateKey { id, new, overlap_ms, maker_ends_at } => {
@@ -83,6 +86,11 @@ impl Catalog {
                 changed.into_iter().map(Entry::Declared).chain(stale).collect()
             }
             Input::AddNamespace { name } => self.add_namespace(now, name)?,
+            Input::DeleteNamespace { name } => self.delete_namespace(now, actor, &name)?,
+            Input::NamespaceGone { name, life } => self.namespace_gone(&name, life),
+            Input::Begin { life } => self.begin(life),
+            Input::Delete(deletion) => self.delete(deletion),
+            Input::Emptied(emptied) => self.emptied(emptied),
             Input::SetIssuer(issuer) => self.set_issuer(issuer)?,
             Input::RemoveIssuer { issuer } => match self.issuers.get(&issuer) {
                 Some(_) => {
@@ -103,6 +111,8 @@ impl Catalog {
                 Some(false) | None => Vec::new(),
             },
             Input::UsePool { cells } => self.use_pool(cells)?,
+            Input::Register(station) => Self::register(station)?,
+            Input::Touch { last } => vec![Entry::StationsTouched(last)],
             Input::Watch { cell } => match self.watchers.get(&cell) {
                 Some(_) => Vec::new(),
                 // What it hears from now on is what holds from now on.
@@ -274,6 +284,9 @@ impl Catalog {
                 key::NAMESPACE_LENGTH_MAX
             )));
         }
+        if self.namespace(&name).is_some_and(|known| known.leaving.is_some()) {
+            return Err(namespace_deleting());
+        }
         if self.namespaces.contains_key(&name) || name == super::DEFAULT_NAMESPACE {
             return Err(Rejection::new(
                 Code::NamespaceExists,
@@ -283,7 +296,9 @@ impl Catalog {
         if self.namespaces.len() >= NAMESPACES_MAX {
             return Err(too_many(format!("The deployment has {NAMESPACES_MAX} namespaces.")));
         }
-        Ok(vec![Entry::NamespaceAdded(Namespace { name, created_at: now })])
+        let life = self.lives + 1;
+        let namespace = Namespace { name, created_at: now, life, leaving: None };
+        Ok(vec![Entry::LifeDrawn, Entry::NamespaceAdded(namespace)])
     }
 
     fn set_issuer(&self, issuer: Issuer) -> Result<Decision, Rejection> {
@@ -327,6 +342,9 @@ impl Catalog {
     /// Lets a namespace go by an issuer's word, unless the issuer has changed since that word was given. Until a
     /// namespace has heard of a change, it cannot come back: it may remember what does not hold any more.
     fn vouch(&self, namespace: String, issuer: String, revision: u64) -> Result<Decision, Rejection> {
+        if self.namespace(&namespace).is_some_and(|known| known.leaving.is_some()) {
+            return Err(crate::access::not_good());
+        }
         let is_current = self.issuers.get(&issuer).is_some_and(|known| known.revision == revision);
         let relation = Relation { namespace, issuer };
         match self.relations.get(&relation) {

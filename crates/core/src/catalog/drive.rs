@@ -7,7 +7,11 @@ use stepwell_protocol::{
     access::{AuditRecord, Refusals},
 };
 
-use super::{Catalog, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND};
+use super::{
+    Batch, Catalog, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND, Station,
+    deletion::{Asking, Emptying},
+    namespace_deleting,
+};
 use crate::{
     access::{Bucket, Credential, Grant, Need, Rules, not_good},
     object::{Fault, Hosted, Machine, Object},
@@ -31,7 +35,11 @@ const TIDY_MS: u64 = 86_400_000;
 pub struct Desk {
     object: Object<Order>,
     /// Nothing until the rows were read.
-    catalog: Option<Catalog>,
+    pub(super) catalog: Option<Catalog>,
+    /// How far the deletion of this namespace has come.
+    pub(super) emptying: Emptying,
+    /// Which namespaces that are on their way out were asked how far they are.
+    pub(super) asking: Asking,
     /// The fingerprints of the deployment's keys, the current one first.
     roots: Vec<String>,
     /// How much of the namespace's requests were made here.
@@ -50,6 +58,17 @@ pub enum Order {
     Tell(Vec<Word>),
     /// Let somebody know that this cannot be read.
     Report(Corrupt),
+    /// Ask the catalogs of these namespaces to delete what there is of these lives, and say when nothing is left.
+    Delete(Vec<(String, u64)>),
+    /// Empty these cells and stations, and say which of them are.
+    Empty(Batch),
+    /// Delete all rows of this object: nothing else is left of the namespace.
+    Clear {
+        /// Of this life.
+        life: u64,
+    },
+    /// Let these stations look after their alarms.
+    Touch(Vec<Station>),
     /// Tell the catalogs of namespaces that an issuer's word counts no more, and say when one has heard of it.
     Distrust(Vec<Relation>),
 }
@@ -80,6 +99,10 @@ impl Hosted for Desk {
     fn object(&mut self) -> &mut Object<Order> {
         &mut self.object
     }
+
+    fn begin(&mut self) {
+        self.emptying.batches = 0;
+    }
 }
 
 impl<R: Rows> Machine<R> for Desk {
@@ -87,6 +110,10 @@ impl<R: Rows> Machine<R> for Desk {
 
     /// Whoever is behind is told again, and what is over is forgotten.
     fn due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
+        if self.catalog(rows)?.deletion().is_some() {
+            self.tell(now);
+            return self.empty_next(rows, now).map(|()| None);
+        }
         let tidied = self.drive(rows, now, "", Input::Tidy);
         self.tell(now);
         tidied.map(|()| None)
@@ -94,8 +121,9 @@ impl<R: Rows> Machine<R> for Desk {
 
     /// The instance before may have died before everybody was told.
     fn first_due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
-        self.catalog(rows)?;
-        Ok(self.tell(now).then(|| now.plus_millis(TELL_AGAIN_MS)))
+        let is_deleted = self.catalog(rows)?.deletion().is_some();
+        self.empty_next(rows, now)?;
+        Ok((self.tell(now) || is_deleted).then(|| now.plus_millis(TELL_AGAIN_MS)))
     }
 }
 
@@ -147,7 +175,12 @@ impl Desk {
         }
         rows.commit(&changed, &audit, &trims).map_err(Fault::Storage)?;
         self.catalog = Some(next);
-        let is_news = |entry: &Entry| matches!(entry, Entry::VersionRaised | Entry::RelationOver(_));
+        if entries.iter().any(|entry| matches!(entry, Entry::NamespaceLeft(_))) {
+            self.ask_anew();
+        }
+        let is_news = |entry: &Entry| {
+            matches!(entry, Entry::VersionRaised | Entry::RelationOver(_) | Entry::NamespaceLeft(_))
+        };
         if entries.iter().any(is_news) {
             self.tell(now);
         }
@@ -201,7 +234,7 @@ impl Desk {
     ) -> Result<Grant, Fault<R::Error>> {
         let now = self.now(clock);
         self.use_session(rows, clock, brought)?;
-        let grant = self.catalog(rows)?.worth(now, brought, vouched).ok_or_else(not_good)?;
+        let grant = self.worth(rows, now, brought, vouched)?;
         // What is refused counts too: it has come this far.
         if let Some(limit) = grant.limits.requests_per_second {
             self.requests.take(now, limit.into(), 1).map_err(|seconds| {
@@ -224,7 +257,7 @@ impl Desk {
     ) -> Result<Confirmation, Fault<R::Error>> {
         let now = self.now(clock);
         self.use_session(rows, clock, brought)?;
-        let worth = self.catalog(rows)?.worth(now, brought, vouched).ok_or_else(|| not_good().into());
+        let worth = self.worth(rows, now, brought, vouched);
         let grant = self.counted(rows, clock, worth)?;
         self.drive(rows, clock, "", Input::Watch { cell: cell.to_owned() })?;
         Ok(Confirmation { grant, version: self.catalog(rows)?.version() })
@@ -239,6 +272,19 @@ impl Desk {
     ) -> Result<Rules, Fault<R::Error>> {
         self.drive(rows, clock, "", Input::Watch { cell: cell.to_owned() })?;
         Ok(self.catalog(rows)?.rules())
+    }
+
+    /// What a credential grants. Whoever has a good one is told if the namespace is being deleted, and nobody else is.
+    fn worth<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        brought: &Credential,
+        vouched: Option<&Vouched>,
+    ) -> Result<Grant, Fault<R::Error>> {
+        let catalog = self.catalog(rows)?;
+        let grant = catalog.worth(now, brought, vouched).ok_or_else(not_good)?;
+        if catalog.deletion().is_some() { Err(namespace_deleting().into()) } else { Ok(grant) }
     }
 
     /// A session that is used lasts longer.
@@ -316,11 +362,12 @@ impl Desk {
 
     /// Tells whoever is behind. Says whether anybody is.
     fn tell(&mut self, now: Timestamp) -> bool {
+        let is_leaving = self.ask_leaving(now);
         let Some(catalog) = &self.catalog else { return false };
         let (words, over) =
             (catalog.words(), catalog.over().take(DISTRUSTED_AT_ONCE).cloned().collect::<Vec<_>>());
         if words.is_empty() && over.is_empty() {
-            return false;
+            return is_leaving;
         }
         if !words.is_empty() {
             self.object.order(Order::Tell(words));

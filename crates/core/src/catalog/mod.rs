@@ -2,7 +2,7 @@
 //!
 //! Owns: which keys are good and what they grant, which workflows are paused, and the audit log's order. The catalog of
 //! the default namespace also keeps what belongs to the deployment: the list of namespaces, the issuers of tokens, the
-//! cells of its pool, and what the app declares.
+//! cells of its pool, and what the app declares. Every catalog has the register of its namespace's stations.
 //! Does not own: keys as texts ([`stepwell_protocol::key`]) and their hashing; raw keys never come here.
 //!
 //! A cell that was told that a key is good answers for it without asking again. So each such cell is remembered, and
@@ -17,9 +17,12 @@ mod apply;
 mod audit;
 mod decide;
 pub mod declared;
+mod deletion;
 mod drive;
 mod grants;
+mod input;
 mod rows;
+mod stations;
 #[cfg(test)]
 mod tests;
 
@@ -28,13 +31,21 @@ use std::{collections::BTreeMap, rc::Rc};
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Problem, Timestamp,
-    access::{AuditRecord, Issuer, KeyStatus, KeyView, Limits, Permission, Refusals, RunSettings},
+    access::{
+        AuditRecord, Issuer, KeyStatus, KeyView, Limits, NamespaceView, Permission, Refusals, RunSettings,
+    },
 };
 
-use crate::{access::Credential, token::Vouched};
+use crate::token::Vouched;
 pub use declared::{Change, Changed, Declared, Layers};
+pub use deletion::{
+    BEHIND_MAX, Batch, DELETE_AGAIN_MS, Deletion, EMPTIED_AT_ONCE, EMPTIED_MS_MAX, Emptied, Leaving,
+    namespace_deleting, no_such_namespace,
+};
 pub use drive::{Confirmation, Desk, Order, TELL_AGAIN_MS, Word};
-pub use rows::{Corrupt, Row, Rows, Trim};
+pub use input::{Entry, Input};
+pub use rows::{Corrupt, Row, Rows, STATION, Trim};
+pub use stations::{NotAStation, Registered, Station, TOUCHED_AT_ONCE};
 
 /// The namespace that is there without being made: that of the deployment's own key.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -106,9 +117,13 @@ pub const AUDIT_MAX: u64 = 10_000;
 /// own quota and never push out a line about a change.
 pub const SIGN_IN_LINES_MAX: u64 = 2_000;
 
-/// A namespace's catalog as it is kept in memory: all of it but the audit log.
+/// A namespace's catalog as it is kept in memory: all of it but the audit log and the register of stations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
+    /// Which life of its namespace this is.
+    life: u64,
+    /// Its deletion, if that is going on.
+    deletion: Option<Deletion>,
     /// Raised whenever something that a cell may remember does not hold any more.
     version: u64,
     /// The ids that became stale with a version; a version that is not here made everything stale.
@@ -128,6 +143,8 @@ pub struct Catalog {
     /// What the app declares, and what was done to it.
     declared: Declared,
     namespaces: BTreeMap<String, Rc<Namespace>>,
+    /// The latest life of any namespace of the deployment.
+    lives: u64,
     issuers: BTreeMap<String, Rc<KnownIssuer>>,
     /// How often the deployment's issuers were changed.
     issuer_revision: u64,
@@ -137,6 +154,8 @@ pub struct Catalog {
     trusted: BTreeMap<String, u64>,
     /// How many cells each generation of the pool has, oldest first; nothing before it has grown.
     pool: Vec<u32>,
+    /// The last station that the sweep has touched, if there are more behind it.
+    touched: Option<Station>,
     /// The latest lines of the audit log.
     audit: Numbers,
     /// The fingerprints of the deployment's keys, the current one first. The host says them; they are in no row.
@@ -286,209 +305,20 @@ pub struct Namespace {
     pub name: String,
     /// When it was made.
     pub created_at: Timestamp,
+    /// The number of this life: a name that was deleted and made again has another one.
+    #[serde(default)]
+    pub life: u64,
+    /// Since when it is being deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaving: Option<Leaving>,
 }
 
-/// What is asked of a catalog.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Input {
-    /// Make a key.
-    CreateKey {
-        /// The key.
-        key: Key,
-        /// When what its maker has brought stops being good: the key does not outlive it.
-        maker_ends_at: Option<Timestamp>,
-    },
-    /// Put a key in the place of another; the old one stays good for a while.
-    RotateKey {
-        /// The old one.
-        id: String,
-        /// The id and hash of the new one.
-        new: Credential,
-        /// For how long both are good.
-        overlap_ms: u64,
-        /// When what the caller has brought stops being good: the new key does not outlive it.
-        maker_ends_at: Option<Timestamp>,
-    },
-    /// Let a key be good no more.
-    RevokeKey {
-        /// Which.
-        id: String,
-    },
-    /// Open a session for whoever has a key.
-    OpenSession {
-        /// Its id and hash.
-        new: Credential,
-        /// The key; none for the deployment's.
-        key: Option<String>,
-    },
-    /// Sign out: end the caller's own session.
-    EndSession {
-        /// Which.
-        id: String,
-    },
-    /// A session is used: it lasts longer.
-    UseSession {
-        /// Which.
-        id: String,
-    },
-    /// Requests were refused.
-    CountRefusals(Refusals),
-    /// End a session of somebody else.
-    RevokeSession {
-        /// Which.
-        id: String,
-    },
-    /// Set what the namespace may use.
-    SetLimits(Limits),
-    /// Set what holds for all runs.
-    SetRuns(RunSettings),
-    /// Set what holds for runs of a workflow, or no more.
-    SetWorkflow {
-        /// Its name.
-        workflow: String,
-        /// What holds.
-        settings: Option<RunSettings>,
-    },
-    /// Change what is declared, or what is done to it.
-    Declared(Change),
-    /// Add a namespace to the deployment's list.
-    AddNamespace {
-        /// Its name.
-        name: String,
-    },
-    /// Take tokens of an issuer.
-    SetIssuer(Issuer),
-    /// Take no more of them.
-    RemoveIssuer {
-        /// The `iss`.
-        issuer: String,
-    },
-    /// The catalog of a namespace asks the deployment's whether an issuer's word still counts.
-    Vouch {
-        /// The namespace.
-        namespace: String,
-        /// The `iss`.
-        issuer: String,
-        /// As of which revision the issuer gave its word.
-        revision: u64,
-    },
-    /// Go by an issuer's word: the deployment's catalog has confirmed it.
-    Trust {
-        /// The `iss`.
-        issuer: String,
-        /// As of which revision.
-        revision: u64,
-    },
-    /// Go by an issuer's word no more.
-    Distrust {
-        /// The `iss`.
-        issuer: String,
-    },
-    /// A namespace has heard that an issuer's word counts no more.
-    NamespaceDistrusts(Relation),
-    /// Somebody is about to start runs in a pool of these generations.
-    UsePool {
-        /// How many cells each has, oldest first.
-        cells: Vec<u32>,
-    },
-    /// A cell wants to remember a key.
-    Watch {
-        /// The cell's place.
-        cell: String,
-    },
-    /// A cell has forgotten all that it knew before this version.
-    Heard {
-        /// The cell's place.
-        cell: String,
-        /// The version that it was told of.
-        version: u64,
-    },
-    /// Forget what is over.
-    Tidy,
-}
-
-/// What has happened.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
-    /// A key was made or changed.
-    KeyStored(Key),
-    /// A key was forgotten.
-    KeyForgotten(String),
-    /// A session was opened.
-    SessionOpened(Session),
-    /// A session lasts until this time.
-    SessionExtended {
-        /// Which.
-        id: String,
-        /// When it ends.
-        expires_at: Timestamp,
-    },
-    /// Requests were refused.
-    RefusalsCounted(Refusals),
-    /// A session has ended, or was forgotten.
-    SessionEnded(String),
-    /// A session was ended by somebody else.
-    SessionRevoked(String),
-    /// The limits were set.
-    LimitsSet(Limits),
-    /// The settings of all runs were set.
-    RunsSet(RunSettings),
-    /// The settings of a workflow were set, or taken away.
-    WorkflowSet {
-        /// Its name.
-        workflow: String,
-        /// What holds.
-        settings: Option<RunSettings>,
-    },
-    /// What is declared, or what is done to it, has changed.
-    Declared(Changed),
-    /// A namespace was added.
-    NamespaceAdded(Namespace),
-    /// The deployment's issuers are about to change.
-    RevisionRaised,
-    /// An issuer was set.
-    IssuerSet(Issuer),
-    /// An issuer was taken away.
-    IssuerRemoved(String),
-    /// This namespace goes by an issuer's word.
-    Trusted {
-        /// The `iss`.
-        issuer: String,
-        /// As of which revision.
-        revision: u64,
-    },
-    /// This namespace goes by an issuer's word no more.
-    Distrusted(String),
-    /// A namespace goes by an issuer's word.
-    RelationBegun(Relation),
-    /// An issuer's word counts no more, and a namespace has yet to hear of it.
-    RelationOver(Relation),
-    /// A namespace has heard of it.
-    RelationEnded(Relation),
-    /// The pool has these generations from now on.
-    PoolGrown(Vec<u32>),
-    /// Something that a cell may remember does not hold any more.
-    VersionRaised,
-    /// That version concerns only these keys and sessions.
-    StaleNamed {
-        /// The version.
-        version: u64,
-        /// Their ids.
-        ids: Vec<String>,
-    },
-    /// Which ids a version concerns is not needed any more.
-    StaleForgotten(u64),
-    /// A cell has heard of a version.
-    CellHeard {
-        /// The cell's place.
-        cell: String,
-        /// The version.
-        version: u64,
-    },
-    /// A line of the audit log.
-    Audited(Line),
-    /// The oldest lines of a part of the audit log were dropped.
-    AuditTrimmed(Trim),
+impl Namespace {
+    /// As people see it.
+    pub fn view(&self) -> NamespaceView {
+        let (name, created_at) = (self.name.clone(), self.created_at);
+        NamespaceView { name, created_at, deleting: self.leaving.is_some() }
+    }
 }
 
 /// What to record.
@@ -554,6 +384,16 @@ impl Catalog {
     /// How many cells each generation of the pool has, oldest first; nothing before it has grown.
     pub fn pool(&self) -> &[u32] {
         &self.pool
+    }
+
+    /// Which life of its namespace this is: a name that was deleted and made again has another one.
+    pub fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// The last station that the sweep has touched, if there are more behind it.
+    pub fn touched(&self) -> Option<&Station> {
+        self.touched.as_ref()
     }
 
     /// Raised whenever something that a cell may remember does not hold any more.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{Catalog, Changed, Entry, Line, Log, Numbers, Relation};
+use super::{Catalog, Changed, Entry, Line, Log, Namespace, Numbers, Relation};
 
 /// One stored thing: its kind, its name among them, and what is known of it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +34,14 @@ pub trait Rows {
     /// Why the storage failed, or cannot be read.
     type Error: From<Corrupt>;
 
-    /// All rows but the audit log's.
+    /// All rows but the audit log's, and those of the kind [`STATION`].
     fn load(&self) -> Result<Vec<Row>, Self::Error>;
 
     /// The largest numbers in the audit log.
     fn audit_last(&self) -> Result<Numbers, Self::Error>;
+
+    /// The names of rows of the kind [`STATION`] behind this one, in the order of their bytes.
+    fn stations(&self, after: &str, limit: usize) -> Result<Vec<String>, Self::Error>;
 
     /// Stores all of this or nothing.
     fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Self::Error>;
@@ -55,6 +58,9 @@ pub struct Corrupt {
     name: String,
     why: String,
 }
+
+/// The kind of the rows that are read in pages: a namespace may have any number of stations.
+pub const STATION: &str = "station";
 
 const KEY: &str = "key";
 const SESSION: &str = "session";
@@ -73,7 +79,11 @@ const TRUSTED: &str = "trusted";
 const POOL: &str = "pool";
 const VERSION: &str = "version";
 const STALE: &str = "stale";
+const LIFE: &str = "life";
+const LIVES: &str = "lives";
+const DELETION: &str = "deletion";
 const WATCHER: &str = "watcher";
+const TOUCHED: &str = "touched";
 
 /// What can be left out if it cannot be read.
 const LEFT_OUT: [&str; 6] = [KEY, SESSION, ISSUER, NAMESPACE, MANIFEST, RETIRED];
@@ -100,6 +110,9 @@ impl Catalog {
     fn take(&mut self, row: &Row) -> Result<(), Corrupt> {
         let name = row.name.clone();
         match row.kind.as_str() {
+            LIFE => self.life = read(row)?,
+            LIVES => self.lives = read(row)?,
+            DELETION => self.deletion = Some(read(row)?),
             KEY => drop(self.keys.insert(name, Rc::new(read(row)?))),
             SESSION => drop(self.sessions.insert(name, Rc::new(read(row)?))),
             LIMITS => self.limits = read(row)?,
@@ -118,6 +131,8 @@ impl Catalog {
             VERSION => self.version = read(row)?,
             STALE => drop(self.stale.insert(version(row)?, read(row)?)),
             WATCHER => drop(self.watchers.insert(name, read(row)?)),
+            // One that cannot be read is no loss: the sweep begins anew.
+            TOUCHED => self.touched = read::<String>(row)?.parse().ok(),
             _ => (),
         }
         Ok(())
@@ -147,9 +162,15 @@ impl Catalog {
                 Some(write(WORKFLOW, workflow, self.workflows.get(workflow)))
             }
             Entry::Declared(changed) => Some(self.row_of_declared(changed)),
-            Entry::NamespaceAdded(namespace) => {
-                Some(write(NAMESPACE, &namespace.name, self.namespaces.get(&namespace.name).map(Rc::as_ref)))
+            Entry::NamespaceAdded(Namespace { name, .. })
+            | Entry::NamespaceLeft(Namespace { name, .. })
+            | Entry::NamespaceRemoved(name) => {
+                Some(write(NAMESPACE, name, self.namespaces.get(name).map(Rc::as_ref)))
             }
+            Entry::LifeDrawn => Some(write(LIVES, "", Some(&self.lives))),
+            Entry::Begun(_) => Some(write(LIFE, "", Some(&self.life))),
+            Entry::DeletionWent(_) => Some(write(DELETION, "", self.deletion.as_ref())),
+            Entry::StationForgotten(station) => Some(write::<u8>(STATION, &station.to_string(), None)),
             Entry::RevisionRaised => Some(write(REVISION, "", Some(&self.issuer_revision))),
             Entry::IssuerSet(issuer) => {
                 Some(write(ISSUER, &issuer.issuer, self.issuers.get(&issuer.issuer).map(Rc::as_ref)))
@@ -172,6 +193,10 @@ impl Catalog {
             Entry::CellHeard { cell, .. } => Some(write(WATCHER, cell, self.watchers.get(cell))),
             Entry::StaleNamed { version, .. } | Entry::StaleForgotten(version) => {
                 Some(write(STALE, &version.to_string(), self.stale.get(version)))
+            }
+            Entry::StationRegistered(station) => Some(write(STATION, &station.to_string(), Some(&0))),
+            Entry::StationsTouched(_) => {
+                Some(write(TOUCHED, "", self.touched.as_ref().map(ToString::to_string).as_ref()))
             }
             Entry::Audited(_) | Entry::AuditTrimmed(_) => None,
         }

@@ -16,6 +16,9 @@ use crate::{access::Access, object};
 pub struct Call {
     /// The catalog's own namespace. An object does not always know its name; this one stores it.
     pub namespace: String,
+    /// The life of the namespace that is meant, for whoever knows it: a catalog that has nothing yet begins it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<u64>,
     /// On whose behalf; none for the deployment's own key, and for Stepwell itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
@@ -136,6 +139,13 @@ pub enum Request {
         /// So many lines.
         limit: u32,
     },
+    /// Look after the alarm, and let the next stations of the namespace look after theirs.
+    Touch,
+    /// Put a station into the register, before it stores anything.
+    Register {
+        /// It, as its namespace knows it: `schedules/3`.
+        station: String,
+    },
     /// List the deployment's namespaces.
     ListNamespaces,
     /// Show one of them.
@@ -148,6 +158,31 @@ pub enum Request {
         /// Its name.
         name: String,
     },
+    /// Delete one.
+    DeleteNamespace {
+        /// Its name.
+        name: String,
+    },
+    /// Say whether one is in this life, to its own catalog, which is about to begin it.
+    VouchNamespace {
+        /// Its name.
+        name: String,
+        /// The number of the life.
+        life: u64,
+    },
+    /// Delete the catalog's own namespace, and say how far that is; nothing, if nothing is left.
+    Delete {
+        /// Which life of it.
+        life: u64,
+        /// The pool.
+        pool: String,
+        /// How many cells each of its generations has, oldest first.
+        cells: Vec<u32>,
+    },
+    /// Say what is left to be deleted of the catalog's own namespace.
+    ShowDeletion,
+    /// Say which life of the namespace this is, to a cell that is about to store something for the first time.
+    ShowLife,
     /// Say how many cells each generation of the deployment's pool has.
     ShowPool,
     /// Runs are about to be started in a pool of these generations.
@@ -183,6 +218,22 @@ pub enum Request {
         /// The `iss`.
         issuer: String,
     },
+}
+
+/// What is left to be deleted of a namespace.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Left {
+    /// Cells that are not known to be empty.
+    pub cells: u32,
+    /// Stations in the register, counted up to a thousand.
+    pub stations: u32,
+}
+
+impl Call {
+    /// What Stepwell itself asks.
+    pub fn new(namespace: &str, request: Request) -> Self {
+        Self { namespace: namespace.to_owned(), life: None, access: None, request }
+    }
 }
 
 /// Asks a catalog: a status and a body.

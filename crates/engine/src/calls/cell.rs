@@ -32,6 +32,9 @@ pub struct Call {
     /// The cell's own namespace.
     #[serde(default = "default_namespace", skip_serializing_if = "is_default_namespace")]
     pub namespace: String,
+    /// The life of the namespace that is meant, for whoever belongs to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<u64>,
     /// On whose behalf; none for the deployment's own key, and for Stepwell itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
@@ -417,6 +420,11 @@ impl Operation {
         }
     }
 
+    /// Whether it may be what a cell stores first.
+    pub fn may_be_first(&self) -> bool {
+        matches!(self, Self::Start(_) | Self::Reserve { .. } | Self::Receive { .. } | Self::Tick { .. })
+    }
+
     /// The workflow that it names.
     pub fn workflow(&self) -> Option<&str> {
         if let Self::Start(Start { workflow, .. }) | Self::ByKey { workflow, .. } = self {
@@ -443,7 +451,14 @@ impl Call {
     /// A request to the cell at this place.
     pub fn new(namespace: &str, place: &Place, access: Option<Access>, operation: Operation) -> Self {
         let Place { pool, generation, cell } = place.clone();
-        Self { pool, generation, cell, namespace: namespace.to_owned(), access, operation }
+        let namespace = namespace.to_owned();
+        Self { pool, generation, cell, namespace, life: None, access, operation }
+    }
+
+    /// The same, meant for this life of the namespace.
+    #[must_use]
+    pub fn in_life(self, life: Option<u64>) -> Self {
+        Self { life, ..self }
     }
 
     /// Where the caller believes the cell to be.

@@ -106,6 +106,9 @@ pub enum Claimed {
         epoch: Epoch,
         /// What to call the program with.
         activation: Payload,
+        /// The life of the cell's namespace; nothing in the default one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        life: Option<u64>,
     },
     /// There is nothing to do.
     Nothing,

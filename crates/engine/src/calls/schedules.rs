@@ -24,8 +24,6 @@ pub struct Call {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Compare the alarm with the rows, and nothing else.
-    Touch,
     /// List schedules.
     List {
         /// After this id.

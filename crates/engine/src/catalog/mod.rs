@@ -3,6 +3,7 @@
 //! Owns: the rows in SQLite, and the words to the cells that remember keys.
 //! Decides nothing. It is on no hot path: a cell asks it about a key once, and is told when that changes.
 
+mod deletion;
 mod requests;
 mod store;
 
@@ -19,7 +20,7 @@ use futures::{
     stream::{self, StreamExt as _},
 };
 use stepwell_core::{
-    catalog::{Desk, Input, Order, Relation, Word},
+    catalog::{Desk, Input, Order, Relation, Station, Word},
     object::Address,
 };
 use stepwell_protocol::Place;
@@ -72,6 +73,8 @@ pub type Host = object::Host<Catalog>;
 pub struct Catalog {
     /// How often this instance was told that an issuer's word counts no more.
     distrusts: Slot<u64>,
+    /// How often this instance was told to delete its namespace.
+    ends: Slot<u64>,
     /// Comes when all whom the last turn has to tell have heard of it, or do not answer.
     heard: RefCell<Option<oneshot::Receiver<()>>>,
 }
@@ -81,6 +84,8 @@ pub struct Catalog {
 struct Telling {
     cells: Vec<Word>,
     namespaces: Vec<Relation>,
+    /// Namespaces that are to be deleted.
+    deleted: Vec<(String, u64)>,
 }
 
 impl Kind for Catalog {
@@ -94,9 +99,14 @@ impl Kind for Catalog {
                 Order::Tell(words) => telling.cells = words,
                 Order::Report(corrupt) => worker::console_error!("stepwell: {corrupt}; it is left out"),
                 Order::Distrust(relations) => telling.namespaces = relations,
+                Order::Touch(stations) => host.touch(stations),
+                Order::Delete(names) => telling.deleted = names,
+                Order::Empty(batch) => host.empty_batch(batch),
+                Order::Clear { life } => host.clear(life),
             }
         }
-        if telling.cells.is_empty() && telling.namespaces.is_empty() {
+        let Telling { cells, namespaces, deleted } = &telling;
+        if cells.is_empty() && namespaces.is_empty() && deleted.is_empty() {
             return;
         }
         let (done, heard) = oneshot::channel();
@@ -129,16 +139,17 @@ impl Host {
     }
 
     /// Tells everybody at once: nobody waits for one that does not answer.
-    async fn tell(self: Rc<Self>, Telling { cells, namespaces }: Telling) {
+    async fn tell(self: Rc<Self>, Telling { cells, namespaces, deleted }: Telling) {
         let told = stream::iter(namespaces).map(|relation| self.clone().distrust(relation));
         let distrusted = told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>();
-        futures::join!(self.clone().tell_cells(cells), distrusted);
+        let deleting = self.clone().delete_namespaces(deleted);
+        futures::join!(self.clone().tell_cells(cells), distrusted, deleting);
     }
 
     /// Tells the catalog of a namespace that an issuer's word counts no more.
     async fn distrust(self: Rc<Self>, relation: Relation) {
         let request = Request::Distrust { issuer: relation.issuer.clone() };
-        let call = Call { namespace: relation.namespace.clone(), access: None, request };
+        let call = Call::new(&relation.namespace, request);
         match in_time(ask(&self.env, &call)).await {
             Ok((200, _)) => self.record(Input::NamespaceDistrusts(relation)),
             // The alarm tries again.
@@ -193,6 +204,35 @@ impl Host {
             (200, _) => Ok(()),
             (_, body) => Err(JsValue::from_str(&body)),
         }
+    }
+
+    /// Lets stations look after their alarms.
+    fn touch(self: &Rc<Self>, stations: Vec<Station>) {
+        let host = self.clone();
+        self.go_on_with(async move {
+            let namespace = match host.store.namespace() {
+                Ok(namespace) => namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
+                Err(error) => return worker::console_error!("stepwell: no station was touched: {error}"),
+            };
+            // One of a kind that this release does not know belongs to a newer one, which touches it.
+            let addresses = stations.iter().filter_map(|station| station.address(&namespace));
+            let touched = stream::iter(addresses).map(|address| {
+                let host = host.clone();
+                async move {
+                    match in_time(object::tell(&host.env, &address, object::Word::Touch)).await {
+                        Ok((200, _)) => {}
+                        Ok((status, _)) => {
+                            worker::console_error!("stepwell: {address} could not be touched: {status}");
+                        }
+                        Err(thrown) => {
+                            let why = runtime::message(&thrown);
+                            worker::console_error!("stepwell: {address} could not be touched: {why}");
+                        }
+                    }
+                }
+            });
+            touched.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>().await;
+        });
     }
 
     /// Records that somebody has heard of a change.

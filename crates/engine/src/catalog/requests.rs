@@ -4,13 +4,16 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use stepwell_core::{
     access::{Credential, ROOT, not_good},
-    catalog::{Catalog as Machine, Change, Desk, Input, Key},
+    catalog::{
+        Catalog as Machine, Change, Deletion, Desk, Input, Key, Namespace, NotAStation, namespace_deleting,
+        no_such_namespace,
+    },
     object::{Fault as MachineFault, Hosted as _},
     token::Vouched,
 };
 use stepwell_protocol::{
     Code, Problem, Timestamp,
-    access::{AuditPage, IssuerList, KeyList, NamespaceList, NamespaceView, NewKey, SessionList},
+    access::{AuditPage, IssuerList, KeyList, NamespaceList, NewKey, SessionList},
     manifest::{Manifest, PausedWorkflow},
 };
 use wasm_bindgen::JsValue;
@@ -18,10 +21,13 @@ use wasm_bindgen::JsValue;
 use super::{Host, store::Store};
 use crate::{
     access::Access,
-    calls::catalog::{Call, Request, ask},
+    calls::catalog::{Call, Left, Request, ask},
     object::{Answered, Fault, StoreError},
     settings::DEFAULT_NAMESPACE,
 };
+
+/// How many stations are counted at the most for whoever asks how far a deletion is.
+const COUNTED_MAX: usize = 1_000;
 
 /// What the machine says to the host.
 type Said<T> = Result<T, MachineFault<StoreError>>;
@@ -37,8 +43,11 @@ impl Host {
     }
 
     async fn operate(self: &Rc<Self>, call: Call) -> Result<Answered, Fault> {
-        let Call { namespace, access, request } = call;
+        let Call { namespace, life, access, request } = call;
         self.repair().await?;
+        if let Some(life) = life.filter(|_| namespace != DEFAULT_NAMESPACE) {
+            self.begin_life(&namespace, life).await?;
+        }
         if let Request::Confirm { vouched: Some(vouched), .. } = &request {
             self.trust(&namespace, vouched).await?;
         }
@@ -47,6 +56,9 @@ impl Host {
         }
         if let Request::Distrust { .. } = &request {
             self.distrusts.set(self.distrusts.get() + 1);
+        }
+        if let Request::Delete { .. } = &request {
+            self.ends.set(self.ends.get() + 1);
         }
         let answered = self.turn(|desk, store, now| {
             let (actor, caller, maker_ends_at, seen_workflows) = match access {
@@ -72,6 +84,30 @@ impl Host {
 }
 
 impl Host {
+    /// Begins a life of the namespace if nothing is stored yet: the deployment's catalog says whether the name is in that
+    /// life. So what comes late, from a life that is over, begins nothing.
+    async fn begin_life(self: &Rc<Self>, namespace: &str, life: u64) -> Result<(), Fault> {
+        if self.store.namespace()?.is_some() {
+            let own = self.turn(|desk, store, _| Ok(desk.catalog(store)?.life()))?;
+            return if own == life { Ok(()) } else { Err(no_such_namespace().into()) };
+        }
+        let before = self.ends.get();
+        let request = Request::VouchNamespace { name: namespace.to_owned(), life };
+        let (status, body) = ask(&self.env, &Call::new(DEFAULT_NAMESPACE, request)).await?;
+        if status != 200 {
+            let unreadable =
+                || Problem::new(Code::Internal, "The deployment's catalog did not answer. Try again.");
+            return Err(serde_json::from_str(&body).unwrap_or_else(|_| unreadable()).into());
+        }
+        // Word of its deletion may have overtaken the answer.
+        if self.ends.get() != before {
+            return Err(namespace_deleting().into());
+        }
+        self.check_open()?;
+        self.store.prepare(namespace)?;
+        self.turn(|desk, store, now| Ok(desk.drive(store, now, "", Input::Begin { life })?))
+    }
+
     /// Goes by an issuer's word, if it still counts: the deployment's catalog knows that, and tells this one when it
     /// changes. It is asked once for each issuer, so tokens cost no more than keys.
     async fn trust(self: &Rc<Self>, namespace: &str, vouched: &Vouched) -> Result<(), Fault> {
@@ -84,13 +120,14 @@ impl Host {
         if self.turn(|desk, store, _| Ok(desk.catalog(store)?.trusts(vouched)))? {
             return Ok(());
         }
-        let (before, issuer, revision) = (self.distrusts.get(), vouched.issuer.clone(), vouched.revision);
+        let before = (self.distrusts.get(), self.ends.get());
+        let (issuer, revision) = (vouched.issuer.clone(), vouched.revision);
         let request = Request::Vouch { namespace: namespace.to_owned(), issuer, revision };
-        let call = Call { namespace: DEFAULT_NAMESPACE.into(), access: None, request };
-        let asked = ask(&self.env, &call).await;
+        let asked = ask(&self.env, &Call::new(DEFAULT_NAMESPACE, request)).await;
         let counts = asked.is_ok_and(|(status, _)| status == 200);
-        // Word of the issuer's end may have overtaken the answer. What comes later finds the issuer in this catalog.
-        if !counts || self.distrusts.get() != before {
+        // Word of the issuer's end, or of the namespace's, may have overtaken the answer. What comes later finds the
+        // issuer in this catalog.
+        if !counts || (self.distrusts.get(), self.ends.get()) != before {
             return Err(not_good().into());
         }
         let issuer = vouched.issuer.clone();
@@ -193,19 +230,44 @@ impl Asked<'_> {
                 self.show_settings()
             }
             Request::Audit { below, limit } => self.audit(below, limit),
+            Request::Touch => {
+                self.desk.touch(self.store, self.clock)?;
+                Ok(Answered::new(200, &()))
+            }
+            Request::Register { station } => {
+                let station = station
+                    .parse()
+                    .map_err(|error: NotAStation| Problem::new(Code::InvalidRequest, error.to_string()))?;
+                self.prepare()?;
+                let registered = self.desk.register(self.store, self.clock, station)?;
+                Ok(Answered::new(200, &registered))
+            }
             Request::ListNamespaces => {
-                let all = self.catalog()?.namespaces();
-                let view = |one: &stepwell_core::catalog::Namespace| NamespaceView {
-                    name: one.name.clone(),
-                    created_at: one.created_at,
-                };
-                Ok(Answered::new(200, &NamespaceList { namespaces: all.map(view).collect() }))
+                let namespaces = self.catalog()?.namespaces().map(Namespace::view).collect();
+                Ok(Answered::new(200, &NamespaceList { namespaces }))
             }
             Request::ShowNamespace { name } => self.show_namespace(200, &name),
             Request::AddNamespace { name } => {
                 self.drive(Input::AddNamespace { name: name.clone() })?;
                 self.show_namespace(201, &name)
             }
+            Request::DeleteNamespace { name } => {
+                self.drive(Input::DeleteNamespace { name: name.clone() })?;
+                self.show_namespace(202, &name)
+            }
+            Request::VouchNamespace { name, life } => {
+                if self.catalog()?.is_alive(&name, life) {
+                    Ok(Answered::new(200, &()))
+                } else {
+                    Err(no_such_namespace().into())
+                }
+            }
+            Request::Delete { life, pool, cells } => {
+                let deletion = self.desk.delete(self.store, self.clock, life, &pool, &cells)?;
+                Ok(Answered::new(200, &deletion))
+            }
+            Request::ShowDeletion => self.show_deletion(),
+            Request::ShowLife => self.show_life(),
             Request::ShowPool => Ok(Answered::new(200, &self.catalog()?.pool())),
             Request::UsePool { cells } => {
                 self.drive(Input::UsePool { cells })?;
@@ -224,6 +286,9 @@ impl Asked<'_> {
                 Ok(Answered::new(200, &()))
             }
             Request::Distrust { issuer } => {
+                if self.is_nowhere()? {
+                    return Ok(Answered::new(200, &()));
+                }
                 self.drive(Input::Distrust { issuer })?;
                 Ok(Answered::new(200, &()))
             }
@@ -289,7 +354,7 @@ impl Asked<'_> {
             let detail = "You are here with a session or a token. Sign in with a key.";
             return Err(Problem::new(Code::WrongStatus, detail).into());
         }
-        self.store.prepare(self.namespace).map_err(MachineFault::Storage)?;
+        self.prepare()?;
         self.desk.sign_in(self.store, self.clock, &self.actor, credential, caller)?;
         self.show_session(201, Some(&id))
     }
@@ -323,11 +388,38 @@ impl Asked<'_> {
 
     fn show_namespace(mut self, status: u16, name: &str) -> Said<Answered> {
         let namespace = self.catalog()?.namespace(name);
-        let view = namespace.map(|one| NamespaceView { name: one.name.clone(), created_at: one.created_at });
-        view.map(|view| Answered::new(status, &view)).ok_or_else(|| {
-            let detail = "The deployment has no namespace with this name. `GET /api/namespaces` lists them.";
-            Problem::new(Code::NamespaceNotFound, detail).into()
-        })
+        namespace.map(|one| Answered::new(status, one)).ok_or_else(|| no_such_namespace().into())
+    }
+
+    fn show_deletion(mut self) -> Said<Answered> {
+        let cells = self.catalog()?.deletion().map(Deletion::cells_left);
+        let stations = self.desk.stations(self.store, None, COUNTED_MAX)?.len();
+        let stations = u32::try_from(stations).unwrap_or(u32::MAX);
+        Ok(Answered::new(200, &cells.map(|cells| Left { cells, stations })))
+    }
+
+    fn show_life(mut self) -> Said<Answered> {
+        if self.is_nowhere()? {
+            return Err(no_such_namespace().into());
+        }
+        let catalog = self.catalog()?;
+        match catalog.deletion() {
+            Some(_) => Err(namespace_deleting().into()),
+            None => Ok(Answered::new(200, &catalog.life())),
+        }
+    }
+
+    /// Whether nothing was ever stored here, or nothing is left. Only the default namespace begins by itself.
+    fn is_nowhere(&self) -> Said<bool> {
+        let stored = self.store.namespace().map_err(MachineFault::Storage)?;
+        Ok(stored.is_none() && self.namespace != DEFAULT_NAMESPACE)
+    }
+
+    fn prepare(&self) -> Said<()> {
+        if self.is_nowhere()? {
+            return Err(no_such_namespace().into());
+        }
+        self.store.prepare(self.namespace).map_err(MachineFault::Storage)
     }
 
     fn catalog(&mut self) -> Said<&Machine> {
@@ -335,7 +427,7 @@ impl Asked<'_> {
     }
 
     fn drive(&mut self, input: Input) -> Said<()> {
-        self.store.prepare(self.namespace).map_err(MachineFault::Storage)?;
+        self.prepare()?;
         self.desk.drive(self.store, self.clock, &self.actor, input)
     }
 }

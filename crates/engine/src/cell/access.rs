@@ -17,7 +17,7 @@ use crate::{
     calls::{catalog, cell::Call},
     object::{Fault, StoreError},
     runtime,
-    settings::STATION_BINDING,
+    settings::{DEFAULT_NAMESPACE, STATION_BINDING},
 };
 
 /// How often the catalog is asked about one key: it may change while it is asked.
@@ -34,8 +34,12 @@ impl Host {
         let grant = self.admit(call, place).await?;
         let is_new = self.machine.borrow_mut().wants_repair();
         self.repair().await?;
+        let has_asked = self.find_life(call).await?;
         // A cell that was just loaded has waited for its alarm: the key may have been revoked meanwhile.
-        if is_new { self.admit(call, place).await } else { Ok(grant) }
+        let grant = if is_new || has_asked { self.admit(call, place).await? } else { grant };
+        self.check_open()?;
+        self.check_life(call)?;
+        Ok(grant)
     }
 
     /// Refuses a caller who may not do this. Whoever may without being asked has no grant.
@@ -125,7 +129,7 @@ impl Host {
         namespace: &str,
         request: catalog::Request,
     ) -> Result<T, Fault> {
-        let call = catalog::Call { namespace: namespace.to_owned(), access: None, request };
+        let call = catalog::Call::new(namespace, request);
         let (status, body) = catalog::ask(&self.env, &call).await.map_err(|thrown| {
             worker::console_error!("stepwell: the catalog did not answer: {}", runtime::message(&thrown));
             unreachable_catalog()
@@ -134,6 +138,38 @@ impl Host {
             return Ok(serde_json::from_str(&body).map_err(|_| unreachable_catalog())?);
         }
         Err(serde_json::from_str(&body).unwrap_or_else(|_| unreachable_catalog()).into())
+    }
+
+    /// Asks the catalog for the life of the namespace, before the first thing is stored here: what comes late, from a
+    /// life that is over, stores nothing. Says whether it had to be asked. The default namespace has one life.
+    async fn find_life(&self, call: &Call) -> Result<bool, Fault> {
+        let is_first = call.operation.may_be_first() && call.namespace != DEFAULT_NAMESPACE;
+        if !is_first || self.begins_in.get().is_some() || self.store.has_schema()? {
+            return Ok(false);
+        }
+        self.begins_in.set(Some(self.ask_catalog(&call.namespace, catalog::Request::ShowLife).await?));
+        Ok(true)
+    }
+
+    /// The life of the namespace that this cell is in; nothing in the default one.
+    pub(super) fn own_life(&self, namespace: &str) -> Result<Option<u64>, Fault> {
+        if namespace == DEFAULT_NAMESPACE {
+            return Ok(None);
+        }
+        let stored = if self.store.has_schema()? { Some(self.life()?.unwrap_or_default()) } else { None };
+        Ok(stored.or(self.begins_in.get()))
+    }
+
+    /// Refuses what is meant for another life of the namespace.
+    fn check_life(&self, call: &Call) -> Result<(), Fault> {
+        let Some(meant) = call.life else { return Ok(()) };
+        match self.own_life(&call.namespace)? {
+            Some(own) if own != meant => {
+                let detail = "The namespace was deleted and made again meanwhile.";
+                Err(Problem::new(Code::StaleEpoch, detail).into())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 }
 

@@ -76,7 +76,10 @@ impl Host {
             Kind::Cell => {
                 let place: Place =
                     to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
-                let call = Call::new(&to.namespace, &place, None, Operation::Receive { message });
+                let life =
+                    self.own_life(&to.namespace).map_err(|fault| JsValue::from_str(&fault.to_string()))?;
+                let call =
+                    Call::new(&to.namespace, &place, None, Operation::Receive { message }).in_life(life);
                 object::ask(&self.env, to, &call).await
             }
             Kind::Schedules => {
@@ -108,7 +111,7 @@ impl Host {
         run: TickRun,
     ) -> Result<Answered, Fault> {
         self.learn_rules(namespace, &place).await?;
-        self.store.prepare(namespace, &place, || self.cells_of(&place))?;
+        self.prepare(namespace, &place)?;
         let run =
             self.turn(|machine, store, now| Ok(machine.start_tick(store, now, place, chance(), run)?))?;
         Ok(Answered::new(200, &run))
@@ -123,7 +126,7 @@ impl Host {
     ) -> Result<Answered, Fault> {
         if matches!(message, Message::Start { .. }) {
             self.learn_rules(namespace, &place).await?;
-            self.store.prepare(namespace, &place, || self.cells_of(&place))?;
+            self.prepare(namespace, &place)?;
         }
         let receipt =
             self.turn(|machine, store, now| Ok(machine.receive(store, now, place, chance(), message)?))?;

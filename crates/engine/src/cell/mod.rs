@@ -81,6 +81,8 @@ struct Runs {
     session_call: OnceCell<JsValue>,
     /// The cell's namespace, once it was read: each activation is signed with it.
     namespace: OnceCell<String>,
+    /// The life of the namespace in which this cell is about to store its first row, once the catalog has said it.
+    begins_in: std::cell::Cell<Option<u64>>,
 }
 
 #[wasm_bindgen]
@@ -110,6 +112,7 @@ impl Cell {
             session_calls: std::cell::Cell::new(0),
             session_call: OnceCell::new(),
             namespace: OnceCell::new(),
+            begins_in: std::cell::Cell::new(None),
         };
         let host = Host::new(loaded, store, machine, runs);
         host.remember_readers();
@@ -180,6 +183,10 @@ impl Kind for Runs {
 
     fn answer(host: Rc<Host>, call: &str) -> Answering {
         host.answering(serde_json::from_str(call))
+    }
+
+    fn end(host: &Rc<Host>) {
+        host.close_keyed_streams(None);
     }
 
     fn count_rows(store: &Store, rows: u64) {

@@ -60,6 +60,7 @@ impl Host {
                         // The consumer calls the program at once: a signature lives no longer than that takes.
                         activation: Payload::encode(&self.signed(*activation)?)
                             .expect("an activation holds only what JSON can say"),
+                        life: self.own_life(&self.store.namespace()?)?,
                     },
                     Ok(Claim::Nothing) | Err(Fault::Rejected(_)) => Claimed::Nothing,
                     Ok(Claim::Alone) => Claimed::Alone,

@@ -65,7 +65,7 @@ impl Host {
             Operation::Touch => Ok(Answered::new(200, &())),
             Operation::ShowSweep => Ok(Answered::new(200, &self.store.sweep_cursor()?)),
             Operation::KeepSweep { cursor } => {
-                self.store.prepare(&namespace, &place, || self.cells_of(&place))?;
+                self.prepare(&namespace, &place)?;
                 Ok(Answered::new(200, &self.store.keep_sweep_cursor(&cursor)?))
             }
             Operation::ForgetKeys { version, ids } => {
@@ -163,6 +163,12 @@ impl Host {
             Operation::Tick { run } => self.start_tick(&namespace, place, *run).await,
             Operation::Consume { ask } => self.answer_consumer(ask).await,
         }
+    }
+
+    /// Makes sure that there are tables, before something is stored.
+    pub(super) fn prepare(&self, namespace: &str, place: &Place) -> Result<(), Fault> {
+        let life = self.own_life(namespace)?;
+        Ok(self.store.prepare(namespace, place, life, || self.cells_of(place))?)
     }
 
     /// The same to the run that a key has started here as to one that is named by its id.
@@ -276,7 +282,7 @@ impl Host {
         is_strict: bool,
         wait_ms: u64,
     ) -> Result<Answered, Fault> {
-        self.store.prepare(namespace, &new.place, || self.cells_of(&new.place))?;
+        self.prepare(namespace, &new.place)?;
         let Started { run, created } =
             self.turn(|machine, store, now| Ok(machine.start(store, now, new)?))?;
         if wait_ms == 0 && created {
@@ -310,7 +316,7 @@ impl Host {
     ) -> Result<Answered, Fault> {
         let to: Place =
             to.parse().map_err(|_| Problem::new(Code::InvalidRequest, "The key's next home is no place."))?;
-        self.store.prepare(namespace, place, || self.cells_of(place))?;
+        self.prepare(namespace, place)?;
         match self.turn(|machine, store, _| Ok(machine.reserve(store, key, &to)?))? {
             Reserved::Moved(to) => Ok(moved(&to)),
             Reserved::Run(run) => Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?)),

@@ -80,6 +80,7 @@ impl Store {
         &self,
         namespace: &str,
         place: &Place,
+        life: Option<u64>,
         cells: impl FnOnce() -> Option<u32>,
     ) -> Result<(), StoreError> {
         if self.has_schema()? {
@@ -100,6 +101,10 @@ impl Store {
             if namespace != DEFAULT_NAMESPACE {
                 let query = "INSERT INTO meta VALUES('namespace', ?)";
                 self.tables.execute(query, &[namespace.into()])?;
+            }
+            if let Some(life) = life {
+                let query = "INSERT INTO meta VALUES('life', ?)";
+                self.tables.execute(query, &[life.to_string().into()])?;
             }
             Ok(())
         })?;
@@ -177,7 +182,8 @@ impl Store {
         self.tables.count_rows(rows);
     }
 
-    fn has_schema(&self) -> Result<bool, StoreError> {
+    /// Whether there are tables.
+    pub fn has_schema(&self) -> Result<bool, StoreError> {
         if let Some(known) = self.has_schema.get() {
             return Ok(known);
         }

@@ -71,6 +71,7 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::ListNamespaces => namespaces::list(front).await,
         Route::CreateNamespace => namespaces::create(front, &body).await,
         Route::ShowNamespace => namespaces::show(front, &name("namespace")).await,
+        Route::DeleteNamespace => namespaces::delete(front, &name("namespace")).await,
         Route::CreateNamespaceKey => namespaces::create_key(front, &name("namespace"), &body).await,
         Route::SetLimits => namespaces::set_limits(front, &name("namespace"), &body).await,
         Route::ListIssuers => issuers::list(front).await,

@@ -1,11 +1,16 @@
 //! The routes of namespaces.
 
+use stepwell_core::catalog::{Leaving, Namespace, namespace_deleting};
 use stepwell_protocol::access::{
-    CreatedNamespace, Limits, NamespaceView, NewKey, NewNamespace, Permission, Scope,
+    CreatedNamespace, DeletedNamespace, DeletionView, Limits, NamespaceDetails, NewKey, NewNamespace,
+    Permission, Scope, Settings,
 };
 
 use super::{body::read, error::Refusal, front::Front, keys::make, response::Response};
-use crate::{calls::catalog::Request, settings::DEFAULT_NAMESPACE};
+use crate::{
+    calls::catalog::{Left, Request},
+    settings::DEFAULT_NAMESPACE,
+};
 
 /// `GET /api/namespaces`
 pub(super) async fn list(front: &Front) -> Result<Response, Refusal> {
@@ -16,8 +21,8 @@ pub(super) async fn list(front: &Front) -> Result<Response, Refusal> {
 pub(super) async fn create(front: &Front, body: &str) -> Result<Response, Refusal> {
     let NewNamespace { name, limits } = read(body)?;
     let registry = front.within(DEFAULT_NAMESPACE);
-    let view: NamespaceView = registry.ask_catalog(Request::AddNamespace { name }).await?;
-    let inside = front.within(&view.name);
+    let made: Namespace = registry.ask_catalog(Request::AddNamespace { name }).await?;
+    let inside = front.within(&made.name).in_life(Some(made.life));
     // Should this be cut short, the namespace is there, and another key can be made for it.
     if limits != Limits::default() {
         inside.pass_on(Request::SetLimits { limits }).await?;
@@ -29,12 +34,39 @@ pub(super) async fn create(front: &Front, body: &str) -> Result<Response, Refusa
         expires_at: None,
     };
     let admin = make(&inside, new).await?;
-    Ok(Response::of(201, &CreatedNamespace { view, admin }))
+    Ok(Response::of(201, &CreatedNamespace { view: made.view(), admin }))
 }
 
 /// `GET /api/namespaces/{namespace}`
 pub(super) async fn show(front: &Front, name: &str) -> Result<Response, Refusal> {
-    existing(front, name).await?.pass_on(Request::ShowSettings).await
+    let leaving = known(front, name).await?.and_then(|namespace| namespace.leaving);
+    let settings: Settings = front.within(name).ask_catalog(Request::ShowSettings).await?;
+    let deleting = match leaving {
+        Some(leaving) => Some(deletion(front, name, leaving).await?),
+        None => None,
+    };
+    Ok(Response::of(200, &NamespaceDetails { settings, deleting }))
+}
+
+/// `DELETE /api/namespaces/{namespace}`
+pub(super) async fn delete(front: &Front, name: &str) -> Result<Response, Refusal> {
+    let registry = front.within(DEFAULT_NAMESPACE);
+    let request = Request::DeleteNamespace { name: name.to_owned() };
+    let Namespace { leaving, .. } = registry.ask_catalog(request).await?;
+    let leaving = leaving.ok_or_else(|| Refusal(namespace_deleting()))?;
+    let deleting = deletion(front, name, leaving).await?;
+    Ok(Response::of(202, &DeletedNamespace { name: name.to_owned(), deleting }))
+}
+
+/// How far a deletion is: the namespace's own catalog knows.
+async fn deletion(
+    front: &Front,
+    name: &str,
+    Leaving { since, by }: Leaving,
+) -> Result<DeletionView, Refusal> {
+    let left: Option<Left> = front.within(name).ask_catalog(Request::ShowDeletion).await?;
+    let (cells_left, stations_left) = (left.map(|left| left.cells), left.map(|left| left.stations));
+    Ok(DeletionView { since, by, cells_left, stations_left })
 }
 
 /// `POST /api/namespaces/{namespace}/keys`
@@ -50,11 +82,20 @@ pub(super) async fn set_limits(front: &Front, name: &str, body: &str) -> Result<
     existing(front, name).await?.pass_on(Request::SetLimits { limits }).await
 }
 
-/// A namespace that is there. No object is touched for any other.
+/// A namespace that is there, and is not being deleted. No object is touched for any other.
 async fn existing(front: &Front, name: &str) -> Result<Front, Refusal> {
-    if name != DEFAULT_NAMESPACE {
-        let registry = front.within(DEFAULT_NAMESPACE);
-        let _: NamespaceView = registry.ask_catalog(Request::ShowNamespace { name: name.to_owned() }).await?;
+    match known(front, name).await? {
+        Some(Namespace { leaving: Some(_), .. }) => Err(Refusal(namespace_deleting())),
+        Some(Namespace { life, .. }) => Ok(front.within(name).in_life(Some(life))),
+        None => Ok(front.within(name)),
     }
-    Ok(front.within(name))
+}
+
+/// What the deployment's catalog knows of a namespace that is there; nothing of the default one, which was never made.
+async fn known(front: &Front, name: &str) -> Result<Option<Namespace>, Refusal> {
+    if name == DEFAULT_NAMESPACE {
+        return Ok(None);
+    }
+    let registry = front.within(DEFAULT_NAMESPACE);
+    Ok(Some(registry.ask_catalog(Request::ShowNamespace { name: name.to_owned() }).await?))
 }

@@ -57,10 +57,8 @@ impl From<Fault> for Answered {
 pub async fn ask<T: Serialize>(env: &Env, to: &Address, call: &T) -> Result<(u16, String), JsValue> {
     let text = serde_json::to_string(call).expect("a call holds only what JSON can say");
     let stub = stub(env, to)?;
-    let answer = match to.kind {
-        Kind::Cell => stub.ask(&text)?,
-        Kind::Catalog | Kind::Schedules => stub.ask_station(&to.to_string(), &text)?,
-    };
+    let answer =
+        if to.kind == Kind::Cell { stub.ask(&text)? } else { stub.ask_station(&to.to_string(), &text)? };
     let answer: Array = runtime::settle(answer).await?.unchecked_into();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a status of HTTP")]
     let status = answer.get(0).as_f64().unwrap_or_default() as u16;
@@ -76,18 +74,14 @@ pub fn cell_stub(env: &Env, namespace: &str, place: &Place) -> Result<ObjectStub
 
 /// An object, to be called.
 fn stub(env: &Env, to: &Address) -> Result<ObjectStub, JsValue> {
-    match to.kind {
-        Kind::Cell => {
-            let place = to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
-            cell_stub(env, &to.namespace, &place)
-        }
-        Kind::Catalog | Kind::Schedules => {
-            let stations = runtime::property(env, STATION_BINDING);
-            if stations.is_undefined() {
-                let detail = format!("there is no station: bind the class Station as {STATION_BINDING}");
-                return Err(JsValue::from_str(&detail));
-            }
-            stations.unchecked_into::<Objects>().get_by_name(&to.to_string())
-        }
+    if to.kind == Kind::Cell {
+        let place = to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
+        return cell_stub(env, &to.namespace, &place);
     }
+    let stations = runtime::property(env, STATION_BINDING);
+    if stations.is_undefined() {
+        let detail = format!("there is no station: bind the class Station as {STATION_BINDING}");
+        return Err(JsValue::from_str(&detail));
+    }
+    stations.unchecked_into::<Objects>().get_by_name(&to.to_string())
 }

@@ -5,10 +5,11 @@
 
 mod ask;
 mod fault;
+mod kernel;
 mod tables;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell as Slot, RefCell},
     future::poll_fn,
     ops::Deref,
     pin::Pin,
@@ -18,7 +19,10 @@ use std::{
 };
 
 use js_sys::Promise;
-use stepwell_core::object::{Hosted, Machine, Sending};
+use stepwell_core::{
+    catalog::namespace_deleting,
+    object::{Address, Hosted, Machine, Sending},
+};
 use stepwell_promises as promises;
 use stepwell_protocol::Timestamp;
 use wasm_bindgen::prelude::*;
@@ -27,6 +31,7 @@ use worker::{Env, State, worker_sys::DurableObjectState};
 use crate::{guard, runtime};
 pub use ask::{Answered, ask, cell_stub};
 pub use fault::{Fault, StoreError};
+pub use kernel::{Word, tell};
 pub use tables::{Row, Tables, number, time};
 
 /// A call that is being answered.
@@ -48,6 +53,9 @@ pub trait Kind: Sized + 'static {
     /// Answers a call: a text, for whoever has made it.
     fn answer(host: Rc<Host<Self>>, call: &str) -> Answering;
 
+    /// All that was stored is about to be deleted: lets go of whoever is connected.
+    fn end(_host: &Rc<Host<Self>>) {}
+
     /// Counts rows that the host has written.
     fn count_rows(store: &Self::Store, rows: u64);
 }
@@ -60,6 +68,10 @@ pub struct Host<K: Kind> {
     pub store: K::Store,
     pub machine: RefCell<K::Machine>,
     kind: K,
+    /// The life of its namespace that this object was begun in, once that is known.
+    life: Slot<Option<u64>>,
+    /// Whether all that was stored here is deleted: this instance only waits for its end.
+    is_over: Slot<bool>,
 }
 
 /// What an object gets from the platform when it is loaded.
@@ -98,7 +110,8 @@ impl<K: Kind> Host<K> {
     /// loads it.
     pub fn new(loaded: Loaded, store: K::Store, machine: K::Machine, kind: K) -> Rc<Self> {
         let Loaded { state, env, storage } = loaded;
-        Rc::new(Self { state, env, storage, store, machine: RefCell::new(machine), kind })
+        let (life, is_over) = (Slot::new(None), Slot::new(false));
+        Rc::new(Self { state, env, storage, store, machine: RefCell::new(machine), kind, life, is_over })
     }
 
     /// Lets the machine do something, and performs what it orders. No await in here: rows and alarm are one commit, and
@@ -108,6 +121,7 @@ impl<K: Kind> Host<K> {
         self: &Rc<Self>,
         act: impl FnOnce(&mut K::Machine, &K::Store, Timestamp) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
+        self.check_open()?;
         let mut result = act(&mut self.machine.borrow_mut(), &self.store, runtime::clock());
         let orders = self.machine.borrow_mut().take_orders();
         if let Some(at) = orders.arm
@@ -125,7 +139,7 @@ impl<K: Kind> Host<K> {
 
     /// Answers a call: at once if nothing has to be waited for, which spares the runtime a promise.
     pub fn ask(self: &Rc<Self>, call: &str) -> JsValue {
-        let mut answering = K::answer(self.clone(), call);
+        let mut answering = self.heard(call).unwrap_or_else(|| K::answer(self.clone(), call));
         let later = Arc::new(Later::default());
         let waker = Waker::from(later.clone());
         match answering.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -146,6 +160,9 @@ impl<K: Kind> Host<K> {
     pub fn alarm(self: &Rc<Self>) -> Promise {
         let host = self.clone();
         guard::promise(async move {
+            if host.is_over.get() {
+                return Ok(JsValue::UNDEFINED);
+            }
             host.turn(|machine, store, now| {
                 if let Err(fault) = machine.alarm(store, now) {
                     worker::console_error!(
@@ -167,6 +184,27 @@ impl<K: Kind> Host<K> {
             self.machine.borrow_mut().found_alarm(alarm);
         }
         self.turn(|machine, store, now| Ok(machine.repair(store, now)?))
+    }
+
+    /// Refuses whatever comes after all was deleted. To be asked after each await, before anything is stored.
+    pub fn check_open(&self) -> Result<(), Fault> {
+        if self.is_over.get() { Err(namespace_deleting().into()) } else { Ok(()) }
+    }
+
+    /// The life of its namespace that this object was begun in; nothing before its first row.
+    pub fn life(&self) -> Result<Option<u64>, Fault> {
+        if self.life.get().is_none() {
+            self.life.set(Tables::new(self.storage.clone(), false).life()?);
+        }
+        Ok(self.life.get())
+    }
+
+    /// Begins the rows of this object: who it is, and in which life of its namespace.
+    pub fn begin(&self, address: &Address, life: u64) -> Result<(), Fault> {
+        self.check_open()?;
+        Tables::new(self.storage.clone(), false).begin(address, life)?;
+        self.life.set(Some(life));
+        Ok(())
     }
 
     /// Does something beyond the present call. The object stays awake for it.

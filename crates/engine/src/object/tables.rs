@@ -7,6 +7,7 @@ use std::{
 };
 
 use js_sys::Array;
+use stepwell_core::object::Address;
 use stepwell_protocol::{Seq, Timestamp};
 use wasm_bindgen::JsValue;
 
@@ -34,11 +35,35 @@ impl Tables {
 
     /// The object's own address, if it has stored anything.
     pub fn address(&self) -> Result<Option<String>, StoreError> {
+        self.meta("SELECT value FROM meta WHERE key = 'address'")
+    }
+
+    /// The life of its namespace that the object was begun in, if it knows it.
+    pub fn life(&self) -> Result<Option<u64>, StoreError> {
+        let life = self.meta("SELECT value FROM meta WHERE key = 'life'")?;
+        life.map(|text| text.parse().map_err(|_| StoreError::Unreadable("life"))).transpose()
+    }
+
+    /// Makes the table `meta`, with the object's own address and the life of its namespace.
+    pub fn begin(&self, address: &Address, life: u64) -> Result<(), StoreError> {
+        self.transaction(|| {
+            self.execute(
+                "CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+                &[],
+            )?;
+            for (key, value) in [("address", address.to_string()), ("life", life.to_string())] {
+                self.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", &[key.into(), value.into()])?;
+            }
+            Ok(())
+        })
+    }
+
+    fn meta(&self, query: &'static str) -> Result<Option<String>, StoreError> {
         if self.rows("SELECT 1 FROM sqlite_master WHERE name = 'meta'", &[])?.is_empty() {
             return Ok(None);
         }
-        let rows = self.rows("SELECT value FROM meta WHERE key = 'address'", &[])?;
-        rows.first().map(|row| row.text(0, "address")).transpose()
+        let rows = self.rows(query, &[])?;
+        rows.first().map(|row| row.text(0, "meta")).transpose()
     }
 
     /// All of it or nothing.

@@ -25,7 +25,7 @@ use zones::Runtime;
 
 /// A station that was just loaded.
 pub fn load(loaded: Loaded, address: Address) -> Result<Rc<Host>, Fault> {
-    let store = Store::new(loaded.storage.clone(), address.clone());
+    let store = Store::new(loaded.storage.clone());
     let deployment =
         Deployment::known(&loaded.env).map_err(|wrong| Problem::new(Code::Misconfigured, wrong))?;
     let machine = Machine::new(address.name.clone(), Rc::new(Runtime), deployment.pool.clone());

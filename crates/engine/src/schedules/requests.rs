@@ -10,6 +10,7 @@ use super::Host;
 use crate::{
     calls::schedules::{Call, Request},
     object::{Answered, Fault},
+    register::register,
 };
 
 impl Host {
@@ -25,14 +26,13 @@ impl Host {
     async fn operate(self: &Rc<Self>, Call { by, request }: Call) -> Result<Answered, Fault> {
         self.repair().await?;
         match request {
-            Request::Touch => Ok(Answered::new(200, &())),
             Request::List { after, limit } => {
                 self.turn(|machine, store, _| Ok(Answered::new(200, &machine.list(store, &after, limit)?)))
             }
             Request::Get { id } => {
                 self.turn(|machine, store, _| Ok(Answered::new(200, &machine.get(store, &id)?)))
             }
-            Request::Put { id, spec } => self.put(&by, &id, *spec),
+            Request::Put { id, spec } => self.put(&by, &id, *spec).await,
             Request::Delete { id } => self.turn(|machine, store, now| {
                 machine.delete(store, now, &id)?;
                 Ok(Answered::new(200, &()))
@@ -55,18 +55,13 @@ impl Host {
         }
     }
 
-    fn put(self: &Rc<Self>, by: &str, id: &str, spec: ScheduleSpec) -> Result<Answered, Fault> {
-        self.begin_to_store()?;
+    async fn put(self: &Rc<Self>, by: &str, id: &str, spec: ScheduleSpec) -> Result<Answered, Fault> {
+        register(self, &self.address).await?;
+        self.store.prepare()?;
         self.turn(|machine, store, now| {
             let (view, is_new) = machine.put(store, now, by, id, spec)?;
             Ok(Answered::new(if is_new { 201 } else { 200 }, &view))
         })
-    }
-
-    /// Before the first row of this station. Whoever has to know that it is there (the catalog of its namespace, for the
-    /// sweep) is told here, before that row is acknowledged.
-    fn begin_to_store(&self) -> Result<(), Fault> {
-        Ok(self.store.prepare()?)
     }
 
     /// A cell has written.

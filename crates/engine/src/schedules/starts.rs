@@ -115,7 +115,8 @@ impl Host {
 
     async fn ask_cell(&self, to: &Place, operation: Operation) -> Result<(u16, String), JsValue> {
         let namespace = &self.address.namespace;
-        let call = Call::new(namespace, to, None, operation);
+        let life = self.life().map_err(|fault| JsValue::from_str(&fault.to_string()))?;
+        let call = Call::new(namespace, to, None, operation).in_life(life);
         object::ask(&self.env, &Address::cell(namespace, to), &call).await
     }
 
@@ -169,8 +170,7 @@ impl Host {
     }
 
     async fn paused_workflows(&self) -> Option<BTreeSet<String>> {
-        let namespace = self.address.namespace.clone();
-        let call = catalog::Call { namespace, access: None, request: Request::PausedWorkflows };
+        let call = catalog::Call::new(&self.address.namespace, Request::PausedWorkflows);
         let (status, body) = catalog::ask(&self.env, &call).await.ok()?;
         if status == 200 { serde_json::from_str(&body).ok() } else { None }
     }

@@ -2,10 +2,7 @@
 
 use std::cell::Cell as Slot;
 
-use stepwell_core::{
-    object::Address,
-    schedule::{Rows, Schedule},
-};
+use stepwell_core::schedule::{Rows, Schedule};
 use stepwell_protocol::Timestamp;
 
 use crate::{
@@ -15,10 +12,8 @@ use crate::{
 
 /// Created at the first accepted write. Later versions only ever add. There is no index: a station reads when each of
 /// its schedules is due once, and keeps that in memory. An index would be one more row for each tick.
-const SCHEMA: [&str; 2] = [
-    "CREATE TABLE schedules(id TEXT PRIMARY KEY, due_at INTEGER, state TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-];
+const SCHEMA: &str =
+    "CREATE TABLE schedules(id TEXT PRIMARY KEY, due_at INTEGER, state TEXT NOT NULL) WITHOUT ROWID";
 
 /// The version of [`SCHEMA`].
 const SCHEMA_VERSION: &str = "1";
@@ -26,13 +21,12 @@ const SCHEMA_VERSION: &str = "1";
 /// The rows.
 pub struct Store {
     tables: Tables,
-    address: Address,
     has_schema: Slot<Option<bool>>,
 }
 
 impl Store {
-    pub fn new(storage: runtime::Storage, address: Address) -> Self {
-        Self { tables: Tables::new(storage, false), address, has_schema: Slot::new(None) }
+    pub fn new(storage: runtime::Storage) -> Self {
+        Self { tables: Tables::new(storage, false), has_schema: Slot::new(None) }
     }
 
     /// Whether anything was ever stored here.
@@ -45,20 +39,15 @@ impl Store {
         Ok(!rows.is_empty())
     }
 
-    /// Creates the tables, and remembers where this is.
+    /// Creates the table, once the station is registered.
     pub fn prepare(&self) -> Result<(), StoreError> {
         if self.has_schema()? {
             return Ok(());
         }
-        let address = self.address.to_string();
         self.tables.transaction(|| {
-            for statement in SCHEMA {
-                self.tables.execute(statement, &[])?;
-            }
-            for (key, value) in [("schema", SCHEMA_VERSION), ("address", &address)] {
-                self.tables.execute("INSERT INTO meta VALUES(?, ?)", &[key.into(), value.into()])?;
-            }
-            Ok(())
+            self.tables.execute(SCHEMA, &[])?;
+            let version = ["schema".into(), SCHEMA_VERSION.into()];
+            self.tables.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", &version)
         })?;
         self.has_schema.set(Some(true));
         Ok(())

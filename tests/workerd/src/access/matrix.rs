@@ -138,7 +138,10 @@ impl Callers {
             anyhow::ensure!(is_said, "the answer has no `{name}: {value}`");
         }
         if scope == Scope::Open || kind == Kind::Right {
-            return target.expect_taken(route, &answer);
+            target.expect_taken(route, &answer)?;
+            // What follows compares what there is before and after it.
+            while route == Route::DeleteNamespace && self.root.get(&target.path).await?.status != 404 {}
+            return Ok(());
         }
         match (kind, subject, scope) {
             // Whatever is asked for is the caller's own, and must be that alone.
@@ -250,6 +253,13 @@ impl Target {
         put("{name}", "news", "news");
         // Whatever it holds, it has arrived: whoever may ask is told that it is not there.
         put("{letter}", "default-1-0-1", "default-1-0-2");
+        if route == Route::DeleteNamespace {
+            // One that nothing else depends on.
+            let name = format!("doomed-{}", rand::random::<u32>());
+            namespace(&callers.root, &name).await?;
+            put("{namespace}", &name, "never");
+            canaries.push(name);
+        }
         put("{namespace}", "acme", "never");
         if route == Route::RemoveIssuer {
             put("/api/issuers", "/api/issuers?issuer=https://nobody.example", "");

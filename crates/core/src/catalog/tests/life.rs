@@ -33,7 +33,12 @@ pub(super) fn sign_in(id: &str, with: Option<&str>) -> Input {
 pub(super) fn told(world: &mut World) -> Option<Vec<Word>> {
     world.desk.take_orders().own.into_iter().find_map(|order| match order {
         Order::Tell(words) => Some(words),
-        Order::Distrust(_) | Order::Report(_) => None,
+        Order::Distrust(_)
+        | Order::Report(_)
+        | Order::Touch(_)
+        | Order::Delete(_)
+        | Order::Empty(_)
+        | Order::Clear { .. } => None,
     })
 }
 

@@ -1,6 +1,8 @@
 mod declared;
+mod deletion;
 mod life;
 mod sessions;
+mod stations;
 mod trust;
 mod walk;
 
@@ -11,7 +13,7 @@ use std::{
 
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{Catalog, Corrupt, Desk, Input, Key, Line, Log, Numbers, Row, Rows, Trim};
+use super::{Catalog, Corrupt, Desk, Input, Key, Line, Log, Numbers, Row, Rows, STATION, Trim};
 use crate::{
     access::Credential,
     object::{Fault, Machine as _},
@@ -45,7 +47,7 @@ impl Rows for Memory {
             name: name.clone(),
             value: Some(value.clone()),
         };
-        Ok(rows.iter().map(row).collect())
+        Ok(rows.iter().filter(|((kind, _), _)| kind != STATION).map(row).collect())
     }
 
     fn audit_last(&self) -> Result<Numbers, Self::Error> {
@@ -57,6 +59,12 @@ impl Rows for Memory {
             }
         }
         Ok(last)
+    }
+
+    fn stations(&self, after: &str, limit: usize) -> Result<Vec<String>, Self::Error> {
+        let rows = self.rows.borrow();
+        let names = rows.keys().filter(|(kind, name)| kind == STATION && name.as_str() > after);
+        Ok(names.map(|(_, name)| name.clone()).take(limit).collect())
     }
 
     fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Self::Error> {

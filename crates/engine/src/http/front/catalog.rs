@@ -30,7 +30,7 @@ impl Front {
     async fn send_to_catalog(&self, request: Request) -> Result<(u16, String), Refusal> {
         self.check_somebody()?;
         let access = self.access.as_deref().cloned();
-        let call = Call { namespace: self.namespace.to_string(), access, request };
+        let call = Call { namespace: self.namespace.to_string(), life: self.life, access, request };
         let answer = catalog::ask(&self.env, &call).await.map_err(|thrown| {
             worker::console_error!("stepwell: the catalog did not answer: {}", runtime::message(&thrown));
             Refusal::new(Code::Internal, "The catalog of the namespace did not answer. Try again.")

@@ -57,7 +57,8 @@ impl Front {
     /// What a cell is asked, as a text, with whoever asks for it.
     pub fn call(&self, place: &Place, operation: Operation) -> Result<String, Refusal> {
         self.check_somebody()?;
-        let call = Call::new(&self.namespace, place, self.access.as_deref().cloned(), operation);
+        let access = self.access.as_deref().cloned();
+        let call = Call::new(&self.namespace, place, access, operation).in_life(self.life);
         Ok(serde_json::to_string(&call).expect("a call holds only what JSON can say"))
     }
 

@@ -28,6 +28,8 @@ pub struct Front {
     env: Rc<Env>,
     deployment: Rc<Deployment>,
     namespace: Rc<str>,
+    /// The life of the namespace that is meant, for whoever knows it.
+    life: Option<u64>,
     /// On whose behalf it asks; nobody's in particular for the deployment's key and for Stepwell itself.
     access: Option<Rc<Access>>,
     /// Whether a cell or the catalog has found the caller's key good, or nobody has to.
@@ -55,6 +57,7 @@ impl Front {
             env: Rc::new(env),
             deployment,
             namespace: namespace.into(),
+            life: None,
             is_vouched: Rc::new(Cell::new(access.is_none())),
             access: access.map(Rc::new),
             is_nobody: matches!(caller, Caller::Nobody),
@@ -71,10 +74,15 @@ impl Front {
     /// The same in another namespace, if nobody in particular asks.
     pub fn within(&self, namespace: &str) -> Self {
         match self.access {
-            None => Self { namespace: namespace.into(), ..self.clone() },
+            None => Self { namespace: namespace.into(), life: None, ..self.clone() },
             // Whoever has a key stays in its namespace.
             Some(_) => self.clone(),
         }
+    }
+
+    /// The same, meant for this life of the namespace.
+    pub fn in_life(&self, life: Option<u64>) -> Self {
+        Self { life, ..self.clone() }
     }
 
     /// Stepwell itself, in the same namespace.
@@ -86,7 +94,7 @@ impl Front {
 
     /// Stepwell itself, in the namespace whose catalog knows what belongs to the deployment.
     pub fn registry(&self) -> Self {
-        Self { namespace: DEFAULT_NAMESPACE.into(), ..self.itself() }
+        Self { namespace: DEFAULT_NAMESPACE.into(), life: None, ..self.itself() }
     }
 
     /// What the deployment says.

@@ -1,0 +1,93 @@
+//! What every object answers, whatever its kind.
+
+use std::rc::Rc;
+
+use js_sys::Promise;
+use serde::{Deserialize, Serialize};
+use stepwell_core::object::Address;
+use wasm_bindgen::JsValue;
+use worker::Env;
+
+use super::{Answered, Answering, Fault, Host, Kind, StoreError, Tables, ask};
+use crate::runtime;
+
+/// What any object can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    /// Look after the alarm, and nothing else.
+    Touch,
+    /// Delete all that is stored here, the alarm too: this life of the namespace is over.
+    Empty {
+        /// Its number.
+        life: u64,
+    },
+}
+
+/// How a word is written: no call of any kind of object begins like it.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    kernel: Word,
+}
+
+const BEGINNING: &str = "{\"kernel\":";
+
+/// Tells an object something that every object understands: a status and a body.
+pub async fn tell(env: &Env, to: &Address, word: Word) -> Result<(u16, String), JsValue> {
+    ask(env, to, &Told { kernel: word }).await
+}
+
+impl<K: Kind> Host<K> {
+    /// The answer to a call that is such a word; nothing for all others.
+    pub(super) fn heard(self: &Rc<Self>, call: &str) -> Option<Answering> {
+        if !call.starts_with(BEGINNING) {
+            return None;
+        }
+        let (host, told) = (self.clone(), serde_json::from_str::<Told>(call));
+        Some(Box::pin(async move {
+            let answered = match told {
+                Ok(Told { kernel }) => host.hear(kernel).await,
+                Err(error) => Err(Answered::foreign(&error)),
+            };
+            answered.unwrap_or_else(Answered::from).into_array(None)
+        }))
+    }
+
+    async fn hear(self: &Rc<Self>, word: Word) -> Result<Answered, Fault> {
+        match word {
+            Word::Touch => self.repair().await?,
+            Word::Empty { life } => self.empty(life).await?,
+        }
+        Ok(Answered::new(200, &()))
+    }
+
+    /// Deletes everything. This instance does nothing any more, and ends after its answer: whatever it has in memory or
+    /// under way, the sessions of programs above all, must not meet the next life of the namespace.
+    pub async fn empty(self: &Rc<Self>, life: u64) -> Result<(), Fault> {
+        let own = Tables::new(self.storage.clone(), false).life()?;
+        if own.is_some_and(|own| own > life) {
+            // The word comes late.
+            return Ok(());
+        }
+        self.is_over.set(true);
+        K::end(self);
+        let stored = async {
+            for promise in self.delete_storage()? {
+                runtime::settle(promise.into()).await?;
+            }
+            Ok::<_, StoreError>(())
+        };
+        let stored = stored.await;
+        // Even if it failed: the next instance finds what is left.
+        runtime::abort_soon(
+            self.state.as_raw().as_ref(),
+            "stepwell: the namespace of this object was deleted",
+        );
+        Ok(stored?)
+    }
+
+    /// Deletes all that is stored, the alarm too, before it returns. What it gives is settled when that is durable.
+    fn delete_storage(&self) -> Result<[Promise; 3], StoreError> {
+        Ok([self.storage.delete_alarm()?, self.storage.delete_all()?, self.storage.sync()?])
+    }
+}

@@ -136,16 +136,15 @@ fn help_texts() -> Vec<(String, String)> {
 /// Every summary and description of the API.
 fn descriptions() -> Vec<(String, String)> {
     fn collect(value: &serde_json::Value, found: &mut Vec<String>) {
-        if let Some(values) = value.as_array() {
-            values.iter().for_each(|value| collect(value, found));
+        for value in value.as_array().into_iter().flatten() {
+            collect(value, found);
         }
         for (name, value) in value.as_object().into_iter().flatten() {
-            match value.as_str() {
-                Some(text) if ["description", "summary"].contains(&name.as_str()) => {
-                    found.push(text.to_owned())
-                }
-                Some(_) | None => collect(value, found),
+            if let Some(text) = value.as_str().filter(|_| ["description", "summary"].contains(&name.as_str()))
+            {
+                found.push(text.to_owned());
             }
+            collect(value, found);
         }
     }
     let text = fs::read_to_string(root().join("docs/openapi.json")).expect("there is a description");

@@ -64,7 +64,7 @@ async fn a_paused_run_does_nothing_until_it_is_resumed() -> TestResult {
     engine.engine.restart().await?;
     assert_eq!(client.show(&run, 0).await?.json()?["status"], "paused");
     let why = client.get(&format!("/api/executions/{run}/why")).await?.json()?;
-    assert_eq!(why["because"], "Somebody paused it. Resume it to continue.");
+    assert_eq!(why["because"], "Someone paused it. Resume it to continue.");
     client.resume(&run).await?.json()?;
     assert_eq!(client.show(&run, 10).await?.json()?["output"], "awake");
     assert_eq!(client.pause(&run).await?.status, 409);

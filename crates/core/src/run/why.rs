@@ -202,6 +202,6 @@ impl Run {
     /// Who was the last to do something to it; the deployment itself is nobody in particular.
     fn who(&self, deed: Deed) -> &str {
         let act = self.acts.iter().rfind(|act| act.what == deed);
-        act.filter(|act| act.by != ROOT).map_or("Somebody", |act| &act.by)
+        act.filter(|act| act.by != ROOT).map_or("Someone", |act| &act.by)
     }
 }

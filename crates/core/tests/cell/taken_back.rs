@@ -449,10 +449,10 @@ fn a_run_remembers_who_did_what_to_it_and_nothing_that_changed_nothing() {
     let why =
         |bench: &mut Bench| bench.cell.why(&bench.rows, at(200), &bench.id).expect("it is there").because;
     bench.cell.act(&bench.rows, at(200), &bench.id, "key:a", Action::Pause).expect("it can be");
-    assert!(why(&mut bench).starts_with("key:a has paused it."));
+    assert!(why(&mut bench).starts_with("key:a paused it."));
     bench.cell.act(&bench.rows, at(200), &bench.id, "key:a", Action::Resume).expect("it can be");
     bench.cell.act(&bench.rows, at(200), &bench.id, "root", Action::Pause).expect("it can be");
-    assert!(why(&mut bench).starts_with("Somebody has paused it."), "it was not key:a this time");
+    assert!(why(&mut bench).starts_with("Someone paused it."), "it was not key:a this time");
     let latest = acts(&bench);
     assert_eq!(latest.len(), ACTS_MAX);
     assert_eq!(latest.last(), Some(&("root".into(), Deed::Pause, at(200))));

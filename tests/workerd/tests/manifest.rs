@@ -168,6 +168,22 @@ async fn a_manifest_with_mistakes_is_refused_with_all_of_them() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_manifest_is_not_read_for_a_key_that_may_not_send_one() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let root = engine.client();
+    let key = json!({"name": "weak", "scopes": ["read:nap"]});
+    let made = root.post_json("/api/namespaces/default/keys", &key).await?;
+    let weak = root.with_key(made["key"].as_str().context("a key")?);
+    // The key was found good a moment ago, so this isolate knows it.
+    weak.get("/api/executions").await?.json()?;
+    for body in ["no JSON at all", r#"{"protocol": 1, "workflows": [{"name": ""}]}"#] {
+        let refused = weak.send_post("/api/sync?dry_run=true", body).await?;
+        assert_eq!(refused.problem()?, (403, "forbidden".into()), "{body}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_command_line_checks_an_input_before_it_starts_a_run() -> TestResult {
     let engine = Engine::start(Form::AllInOne, 1).await?;
     let terminal = Terminal::open(&engine.engine.address())?;

@@ -13,12 +13,13 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use stepwell_protocol::{
-    Code, PROTOCOL, Timestamp,
+    Code, PROTOCOL, Payload, Timestamp,
     access::{RunSettings, Settings},
     manifest::{
-        ChangedItem, Item, MANIFEST_BYTES_MAX, Manifest, Outcome, Paused, Plan, WorkerVersion,
-        WorkflowStatus, WorkflowView,
+        ChangedItem, Item, MANIFEST_BYTES_MAX, Manifest, Outcome, Paused, Plan, SCHEMA_BYTES_MAX,
+        WorkerVersion, WorkflowStatus, WorkflowView,
     },
     program::{RESERVED_PREFIX, WorkflowDescription, is_reserved},
     text::is_visible,
@@ -215,8 +216,11 @@ impl Declared {
                 None => plan.added.push(item),
                 Some(declared) if *declared == workflow => {}
                 Some(declared) => {
-                    let changes = changed(&super::audit::value(declared), &super::audit::value(workflow));
-                    plan.changed.push(ChangedItem { item, changes });
+                    // Schemas are compared as texts first; one that is only written otherwise is the same.
+                    let changes = changed(&fields(declared), &fields(workflow));
+                    if !changes.is_empty() {
+                        plan.changed.push(ChangedItem { item, changes });
+                    }
                 }
             }
         }
@@ -389,8 +393,8 @@ fn check(manifest: &Manifest) -> Result<(), Rejection> {
                 mistakes.push(format!("workflow '{name}' has a {what} of more than a hundred years"));
             }
         }
-        if workflow.input_schema.as_ref().is_some_and(|schema| !(schema.is_object() || schema.is_boolean())) {
-            mistakes.push(format!("workflow '{name}' has an input schema that is no object"));
+        if let Some(mistake) = workflow.input_schema.as_ref().and_then(mistake_of_schema) {
+            mistakes.push(format!("workflow '{name}' has an input schema {mistake}"));
         }
     }
     match mistakes.len() {
@@ -401,6 +405,25 @@ fn check(manifest: &Manifest) -> Result<(), Rejection> {
             Err(Rejection::new(Code::InvalidManifest, detail))
         }
     }
+}
+
+/// What is wrong with a schema. Nobody makes a tree of one that is too large.
+fn mistake_of_schema(schema: &Payload) -> Option<String> {
+    if schema.size() > SCHEMA_BYTES_MAX {
+        return Some(format!("of {} bytes; the most is {SCHEMA_BYTES_MAX}", schema.size()));
+    }
+    match schema.decode() {
+        Ok(Value::Object(_) | Value::Bool(_)) => None,
+        Ok(Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Some("that is no object".into())
+        }
+        Err(_) => Some("that is nested too deeply or has a number that is too large".into()),
+    }
+}
+
+/// The fields of a workflow.
+fn fields(workflow: &WorkflowDescription) -> Value {
+    serde_json::to_value(workflow).unwrap_or_default()
 }
 
 /// A plan for the audit log.

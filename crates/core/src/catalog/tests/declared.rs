@@ -1,9 +1,9 @@
 //! Which manifest holds, what was retired, what is paused.
 
 use stepwell_protocol::{
-    Code, Timestamp,
+    Code, Payload, Timestamp,
     access::RunSettings,
-    manifest::{Item, Manifest, Outcome, Plan, WorkerVersion, WorkflowStatus},
+    manifest::{Item, Manifest, Outcome, Plan, SCHEMA_BYTES_MAX, WorkerVersion, WorkflowStatus},
     program::WorkflowDescription,
 };
 
@@ -62,6 +62,45 @@ fn an_older_version_does_not_win() {
     assert_eq!(world.declares(), ["a", "b"]);
     world.must(2, sync(manifest(3, &["c"]), false));
     assert_eq!(world.declares(), ["c"], "a newer one does");
+}
+
+/// A workflow with this schema.
+fn with_schema(schema: &str) -> Manifest {
+    let input_schema = Some(Payload::from_text(schema.into()).expect("it is JSON"));
+    Manifest::new(vec![WorkflowDescription { input_schema, ..WorkflowDescription::named("a") }], None)
+}
+
+#[test]
+fn a_schema_that_is_too_large_or_too_deep_is_refused() {
+    let of_bytes = |bytes: usize| format!(r#"{{"title":"{}"}}"#, "x".repeat(bytes - 12));
+    let deep = format!(r#"{{"x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    for (schema, mistake) in [
+        (of_bytes(SCHEMA_BYTES_MAX), None),
+        ("true".into(), None),
+        (of_bytes(SCHEMA_BYTES_MAX + 1), Some("65537 bytes; the most is 65536")),
+        (deep, Some("nested too deeply")),
+        (r#"{"maximum":1e999}"#.into(), Some("a number that is too large")),
+        ("7".into(), Some("no object")),
+    ] {
+        let mut world = World::default();
+        let planned = world.catalog().declared().preview(at(0), &with_schema(&schema), true, true);
+        let refused = planned.err().map(|problem| (problem.code, problem.detail));
+        assert_eq!(refused.is_some(), mistake.is_some(), "{refused:?}");
+        if let Some((code, detail)) = refused {
+            assert_eq!(code, Code::InvalidManifest);
+            assert!(detail.contains(mistake.unwrap_or_default()), "{detail}");
+        }
+    }
+}
+
+#[test]
+fn a_schema_that_is_only_written_otherwise_has_not_changed() {
+    let mut world = World::default();
+    world.must(0, sync(with_schema(r#"{"type":"object","required":["x"]}"#), true));
+    let plan = world.preview(1, &with_schema(r#"{"required": ["x"], "type": "object"}"#), true);
+    assert_eq!(plan.changed, []);
+    let plan = world.preview(1, &with_schema(r#"{"type":"object"}"#), true);
+    assert_eq!(plan.changed.len(), 1);
 }
 
 #[test]

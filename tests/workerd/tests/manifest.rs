@@ -184,6 +184,33 @@ async fn a_manifest_is_not_read_for_a_key_that_may_not_send_one() -> TestResult 
 }
 
 #[tokio::test]
+async fn a_start_that_the_key_does_not_allow_passes_no_manifest_on() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let root = engine.client();
+    let made = root.post_json("/api/namespaces", &json!({"name": "acme"})).await?;
+    let admin = root.with_key(made["admin"]["key"].as_str().context("a key")?);
+    let made = admin.post_json("/api/keys", &json!({"name": "weak", "scopes": ["write:a"]})).await?;
+    let weak = root.with_key(made["key"].as_str().context("a key")?);
+    // The key was found good a moment ago, so this isolate knows it.
+    weak.get("/api/executions").await?.json()?;
+    for name in ["x0", "x1", "nap"] {
+        let refused = weak.start(name, &json!(1), None, 0).await?;
+        assert_eq!(refused.problem()?, (403, "forbidden".into()), "{name}");
+    }
+    sleep(Duration::from_millis(500)).await;
+    let plan = sync(&root, "?dry_run=true").await?;
+    assert!(names(&plan["added"]).contains(&"nap"), "it was passed on: {plan}");
+    // Whoever may start something passes it on, and the log does not take the app for a person.
+    root.start_id("nap", json!(1)).await?;
+    until_it_holds(&root).await?;
+    let log = root.get("/api/audit").await?.json()?;
+    let records = log["records"].as_array().context("records")?;
+    let synced: Vec<_> = records.iter().filter(|one| one["action"] == "manifest_synced").collect();
+    assert_eq!(synced.iter().map(|one| &one["actor"]).collect::<Vec<_>>(), ["app"], "{log}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_command_line_checks_an_input_before_it_starts_a_run() -> TestResult {
     let engine = Engine::start(Form::AllInOne, 1).await?;
     let terminal = Terminal::open(&engine.engine.address())?;

@@ -9,12 +9,15 @@ use stepwell_protocol::{
 
 use super::{
     super::{
-        Change, Input,
+        Change, Input, SYNC_LINES_MAX,
         declared::{RETIRED_MS, ROLLBACK_MS},
     },
     World, at,
 };
-use crate::object::{Fault, Machine as _};
+use crate::{
+    access::APP,
+    object::{Fault, Machine as _},
+};
 
 /// A manifest of the version that was uploaded at this time, with these workflows.
 fn manifest(uploaded: u64, names: &[&str]) -> Manifest {
@@ -159,6 +162,35 @@ fn a_deploy_does_not_unpause_what_a_person_has_paused() {
     assert_eq!(world.status("a"), Some(WorkflowStatus::Paused));
     world.must(6, Input::Declared(Change::Resume { workflow: "a".into() }));
     assert_eq!(world.status("a"), Some(WorkflowStatus::Active), "a person does");
+}
+
+#[test]
+fn what_the_app_declares_by_itself_pushes_no_other_line_out_of_the_audit_log() {
+    let mut world = World::default();
+    let unversioned = |names: &[&str]| Manifest { version: None, ..manifest(0, names) };
+    world.must(0, sync(unversioned(&["a"]), true));
+    world.must(0, pause("a"));
+    let in_turn = [unversioned(&["b"]), unversioned(&["c"])];
+    for ms in 1..=2 * SYNC_LINES_MAX {
+        let came = sync(in_turn[usize::from(ms % 2 == 0)].clone(), false);
+        world.desk.drive(&world.rows, at(ms), APP, came).expect("it is allowed");
+    }
+    let lines = world.desk.audit(&world.rows, u64::MAX, u32::MAX, true).expect("the rows can be read");
+    let count = |actor: &str, action: &str| {
+        lines.iter().filter(|line| line.actor == actor && line.action == action).count() as u64
+    };
+    assert_eq!(count("root", "workflow_paused"), 1);
+    assert_eq!(count("root", "manifest_synced"), 1, "a person has asked for this one");
+    assert_eq!(count("app", "manifest_synced"), SYNC_LINES_MAX);
+    world.lose_memory();
+    let came = sync(in_turn[0].clone(), true);
+    world.must(3 * SYNC_LINES_MAX, came);
+    let last = world.desk.audit(&world.rows, u64::MAX, 1, true).expect("the rows can be read");
+    assert_eq!(
+        last.iter().map(|line| line.actor.as_str()).collect::<Vec<_>>(),
+        ["root"],
+        "the numbers go on"
+    );
 }
 
 #[test]

@@ -148,6 +148,9 @@ async fn a_pause_is_of_one_namespace_and_takes_an_admin() -> TestResult {
         let made = root.post_json("/api/namespaces/default/keys", &key(scope)).await?;
         let client = root.with_key(made["key"].as_str().context("a key")?);
         assert_eq!(client.send_post("/api/sync", "").await?.status, status, "{scope}");
+        assert_eq!(client.send_post("/api/sync?dry_run=true", "").await?.status, 200, "{scope}");
+        let both = client.send_post("/api/sync?dry_run=true&dry_run=false", "").await?;
+        assert_eq!(both.status, status, "{scope}");
     }
     Ok(())
 }

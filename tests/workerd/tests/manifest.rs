@@ -214,6 +214,27 @@ async fn a_start_that_the_key_does_not_allow_passes_no_manifest_on() -> TestResu
 }
 
 #[tokio::test]
+async fn a_start_that_is_repeated_while_its_workflow_is_paused_gets_its_run() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    let first = client.start("nap", &json!(1), Some("k"), 0).await?;
+    assert_eq!(first.status, 201);
+    client.post_json("/api/workflows/nap/pause", &Value::Null).await?;
+    let again = client.start("nap", &json!(1), Some("k"), 0).await?;
+    assert_eq!((again.status, &again.json()?["id"]), (200, &first.json()?["id"]));
+    let other_input = client.start("nap", &json!(2), Some("k"), 0).await?;
+    assert_eq!(other_input.problem()?.1, "idempotency_key_reused");
+    for key in [Some("new"), None] {
+        let refused = client.start("nap", &json!(1), key, 0).await?;
+        assert_eq!(refused.problem()?, (409, "workflow_paused".into()));
+    }
+    // What was refused has left nothing.
+    client.post_json("/api/workflows/nap/resume", &Value::Null).await?;
+    assert_eq!(client.start("nap", &json!(1), Some("new"), 0).await?.status, 201);
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_command_line_checks_an_input_before_it_starts_a_run() -> TestResult {
     let engine = Engine::start(Form::AllInOne, 1).await?;
     let terminal = Terminal::open(&engine.engine.address())?;

@@ -97,6 +97,21 @@ fn a_schema_that_is_too_large_or_too_deep_is_refused() {
 }
 
 #[test]
+fn a_manifest_full_of_mistakes_is_refused_in_few_words() {
+    let mut world = World::default();
+    let mut detail = |names: &[&str]| {
+        let planned = world.catalog().declared().preview(at(0), &manifest(1, names), true, true);
+        planned.expect_err("it has mistakes").detail
+    };
+    let many = detail(&[""; 80_000]);
+    assert!(many.len() < 2_000, "{} bytes", many.len());
+    // That there are too many is one of them.
+    assert!(many.starts_with("80001 mistakes") && many.ends_with("; and 79981 more."), "{many}");
+    let long = detail(&["\u{1}".repeat(100_000).as_str()]);
+    assert!(long.starts_with("1 mistake,") && long.len() < 1_000, "{} bytes", long.len());
+}
+
+#[test]
 fn a_schema_that_is_only_written_otherwise_has_not_changed() {
     let mut world = World::default();
     world.must(0, sync(with_schema(r#"{"type":"object","required":["x"]}"#), true));

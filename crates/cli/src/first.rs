@@ -23,7 +23,10 @@ pub fn command(client: &Client, project: &Path) -> Option<String> {
     let code = fs::read_to_string(project.join("src/lib.rs")).unwrap_or_default();
     let active = list.value.workflows.into_iter().filter(|view| view.status == WorkflowStatus::Active);
     let place = |view: &WorkflowView| code.find(&format!("fn {}(", view.declared.name)).unwrap_or(usize::MAX);
-    active.min_by_key(place).map(|view| start(&view.declared.name, view.declared.input_schema.as_ref()))
+    active.min_by_key(place).map(|view| {
+        let schema = view.declared.input_schema.and_then(|schema| schema.decode().ok());
+        start(&view.declared.name, schema.as_ref())
+    })
 }
 
 fn start(name: &str, schema: Option<&Value>) -> String {

@@ -4,8 +4,10 @@
 
 use std::{
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
+    thread,
 };
 
 use clap::Args;
@@ -16,6 +18,7 @@ use stepwell_protocol::{Payload, export::ReplayReport};
 use crate::{
     bars::Spinner,
     failure::{Failure, Result},
+    local::KEY_VARIABLE,
     tools,
 };
 
@@ -47,21 +50,33 @@ pub struct Linked {
 impl Linked {
     /// The project in this folder, built with these features.
     pub fn find(project: &Path, features: &Features) -> Result<Self> {
+        Self::find_with(project, features, false)
+    }
+
+    /// The same, with exactly the dependencies that its Cargo.lock names, if it has one.
+    pub fn find_locked(project: &Path, features: &Features) -> Result<Self> {
+        Self::find_with(project, features, true)
+    }
+
+    fn find_with(project: &Path, features: &Features, as_locked: bool) -> Result<Self> {
         let manifest = project.join("Cargo.toml");
         if !manifest.is_file() {
             return Err(Failure::usage(format!("{} has no Cargo.toml", project.display()))
                 .next("Go into the project, or name it with --project."));
         }
         let spinner = Spinner::new("looking at the project");
-        let output = Command::new(tools::cargo()?)
+        let is_locked = as_locked && is_locked(&manifest)?;
+        let output = without_key(Command::new(tools::cargo()?))
             .args(["metadata", "--format-version", "1", "--manifest-path"])
             .arg(&manifest)
+            .args(is_locked.then_some("--locked"))
             .stderr(Stdio::inherit())
             .output()
-            .map_err(|error| Failure::local(format!("cargo cannot be started: {error}")))?;
+            .map_err(not_started)?;
         drop(spinner);
         if !output.status.success() {
-            return Err(Failure::local("cargo cannot read the project").next("See what it wrote above."));
+            let next = "See what it wrote above. If Cargo.lock is out of date, run `cargo check` first.";
+            return Err(Failure::local("cargo cannot read the project").next(next));
         }
         let metadata: Value = serde_json::from_slice(&output.stdout)
             .map_err(|error| Failure::local(format!("cargo's answer cannot be understood: {error}")))?;
@@ -97,36 +112,40 @@ impl Linked {
 
     /// What it declares, as it says it.
     pub fn manifest(&self) -> Result<Payload> {
-        let mut said: Vec<Payload> = self.ask(&[])?;
+        let mut said: Vec<Payload> = self.ask(None, None)?;
         said.pop().ok_or_else(not_linked)
     }
 
     /// Replays all exported runs of a file, one after the other.
     pub fn replay(&self, file: &Path) -> Result<Vec<ReplayReport>> {
-        self.ask(&[file])
+        self.ask(Some(file), None)
+    }
+
+    /// Replays all exported runs of a text, one after the other. They are never in a file: whatever ends this command
+    /// leaves nothing behind.
+    pub fn replay_text(&self, text: &str) -> Result<Vec<ReplayReport>> {
+        self.ask(Some(Path::new(STDIN)), Some(text))
     }
 
     /// Builds the small program, and gives what it says.
-    fn ask<T: DeserializeOwned>(&self, arguments: &[&Path]) -> Result<Vec<T>> {
+    fn ask<T: DeserializeOwned>(&self, file: Option<&Path>, input: Option<&str>) -> Result<Vec<T>> {
         let folder = self.target.join("stepwell-replay").join(&self.package);
         self.write(&folder).map_err(|error| Failure::local(format!("{}: {error}", folder.display())))?;
-        let mut command = Command::new(tools::cargo()?);
+        let mut command = without_key(Command::new(tools::cargo()?));
         command.arg("run");
         // A person sees how far the build is; a log is spared it.
         if !console::user_attended_stderr() {
             command.arg("--quiet");
         }
-        let output = command
+        command
             .arg("--manifest-path")
             .arg(folder.join("Cargo.toml"))
             .arg("--target-dir")
             .arg(&self.target)
             .arg("--")
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output();
-        let output = output.map_err(|error| Failure::local(format!("cargo cannot be started: {error}")))?;
+            .args(file)
+            .stderr(Stdio::inherit());
+        let output = said_by(command, input).map_err(not_started)?;
         let text = String::from_utf8_lossy(&output.stdout);
         let said = text.lines().filter_map(|line| line.strip_prefix(MARK));
         let said: Option<Vec<T>> = said.map(|line| serde_json::from_str(line).ok()).collect();
@@ -160,6 +179,42 @@ impl Linked {
     }
 }
 
+/// Starts a command, writes a text to it, and waits for its end.
+fn said_by(mut command: Command, input: Option<&str>) -> std::io::Result<Output> {
+    let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+    let mut child = command.stdin(stdin).stdout(Stdio::piped()).spawn()?;
+    let (stdin, input) = (child.stdin.take(), input.unwrap_or_default());
+    thread::scope(|scope| {
+        // Beside reading what it says, so that neither waits for the other. One that does not read has failed, and
+        // has said why.
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input.as_bytes())));
+        child.wait_with_output()
+    })
+}
+
+/// The code of a project, and that of its build scripts, is not given the key of a deployment: in CI it may be anybody's.
+fn without_key(mut command: Command) -> Command {
+    command.env_remove(KEY_VARIABLE);
+    command
+}
+
+/// Whether the project's dependencies are locked.
+fn is_locked(manifest: &Path) -> Result<bool> {
+    let located = without_key(Command::new(tools::cargo()?))
+        .args(["locate-project", "--workspace", "--message-format", "plain", "--manifest-path"])
+        .arg(manifest)
+        .stderr(Stdio::null())
+        .output()
+        .map_err(not_started)?;
+    let workspace = String::from_utf8_lossy(&located.stdout);
+    Ok(Path::new(workspace.trim()).with_file_name("Cargo.lock").is_file() && located.status.success())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn not_started(error: std::io::Error) -> Failure {
+    Failure::local(format!("cargo cannot be started: {error}"))
+}
+
 /// A package as a dependency is written.
 fn dependency(package: &Value) -> Option<String> {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
@@ -186,6 +241,9 @@ fn not_linked() -> Failure {
     )
 }
 
+/// What the small program is given in place of a file, if it shall read its standard input.
+const STDIN: &str = "-";
+
 /// The small program: without a file it says what the app declares.
 const PROGRAM: &str = r#"//! Written by `stepwell`.
 
@@ -195,7 +253,11 @@ fn main() {
     let Some(file) = std::env::args().nth(1) else {
         return say(serde_json::to_string(&app.manifest()).expect("a manifest can be written as JSON"));
     };
-    let text = std::fs::read_to_string(file).expect("the file can be read");
+    let text = match file.as_str() {
+        "-" => std::io::read_to_string(std::io::stdin()),
+        file => std::fs::read_to_string(file),
+    };
+    let text = text.expect("the exported runs can be read");
     for export in serde_json::Deserializer::from_str(&text).into_iter() {
         let export = export.expect("it was read before");
         let report = stepwell::testing::replay(&app, &export);
@@ -213,6 +275,23 @@ mod tests {
     #[test]
     fn the_small_program_marks_what_it_says() {
         assert!(PROGRAM.contains(&format!("\\n{MARK}")));
+    }
+
+    #[test]
+    fn the_code_of_the_project_is_not_given_the_key() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo \"key: $STEPWELL_KEY\""]).env(KEY_VARIABLE, "secret");
+        let output = said_by(without_key(command), None).expect("there is a shell");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "key: \n");
+    }
+
+    #[test]
+    fn a_long_text_reaches_a_program_that_answers_while_it_reads() {
+        let text = "x".repeat(1 << 20);
+        let output = said_by(Command::new("cat"), Some(&text)).expect("there is a cat");
+        assert!(output.stdout == text.as_bytes());
+        let ended = said_by(Command::new("true"), Some(&text)).expect("it ends without reading");
+        assert!(ended.status.success());
     }
 
     #[test]

@@ -16,7 +16,8 @@ const MISTAKES_MAX: usize = 5;
 /// found out keeps nobody from starting a run: the deployment knows better.
 pub fn check(client: &Client, workflow: &str, input: Option<&str>) -> Result {
     let view: Option<Answer<WorkflowView>> = client.get(&["workflows", workflow], &Ask::default()).ok();
-    let Some(schema) = view.and_then(|view| view.value.declared.input_schema) else { return Ok(()) };
+    let schema = view.and_then(|view| view.value.declared.input_schema);
+    let Some(schema) = schema.and_then(|schema| schema.decode().ok()) else { return Ok(()) };
     let Ok(input) = serde_json::from_str(input.unwrap_or("null")) else { return Ok(()) };
     let mistakes = mistakes(&schema, &input);
     if mistakes.is_empty() {

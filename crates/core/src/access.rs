@@ -17,6 +17,9 @@ const BURST_MS: u64 = 2_000;
 /// Who acts with the deployment's own key, through a binding, or as Stepwell itself.
 pub const ROOT: &str = "root";
 
+/// Who has declared something, if nobody has asked for it: the app, whose manifest Stepwell has read by itself.
+pub const APP: &str = "app";
+
 /// What a caller has brought: a key's id, and a hash of all of its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credential {

@@ -164,7 +164,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::Sync => Parts::of(vec![ok::<Plan>(schemas, "What it changes.")])
             .with(vec![query(
                 "dry_run",
-                "`true` stores nothing and returns what would change.",
+                "`true` stores nothing and returns what would change. Scope `read` is enough for it.",
                 json!({ "type": "boolean" }),
             )])
             .taking(

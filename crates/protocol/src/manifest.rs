@@ -6,17 +6,24 @@
 
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::{PROTOCOL, Timestamp, access::RunSettings, program::WorkflowDescription};
+use crate::{
+    PROTOCOL, Payload, Timestamp,
+    access::RunSettings,
+    program::{Dispatch, WorkflowDescription},
+};
 
 /// The binding that tells a Worker its own version: `[version_metadata]` in `wrangler.toml`.
 pub const VERSION_BINDING: &str = "CF_VERSION_METADATA";
 
 /// The largest manifest, in bytes of JSON: it is stored in one row.
 pub const MANIFEST_BYTES_MAX: usize = 1_000_000;
+
+/// The largest schema of a workflow's input, in bytes of JSON.
+pub const SCHEMA_BYTES_MAX: usize = 65_536;
 
 /// What an app declares in code: its answer to `describe`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -65,11 +72,16 @@ impl Manifest {
     /// SHA-256 of all that is declared, whichever Worker and version declares it.
     fn content_hash(&self) -> String {
         let Self { protocol: _, hash: _, version: _, workflows } = self;
-        let declared = serde_json::json!({ "workflows": workflows });
-        let mut text = String::new();
-        write_canonical(&declared, &mut text);
+        let mut digest = Sha256::new();
+        digest.update(r#"{"workflows":["#);
+        // One at a time, so that the tree of no more than one schema is in memory.
+        for (index, workflow) in workflows.iter().enumerate() {
+            digest.update(if index == 0 { "" } else { "," });
+            digest.update(canonical(workflow));
+        }
+        digest.update("]}");
         let mut hash = String::with_capacity(64);
-        for byte in Sha256::digest(text.as_bytes()) {
+        for byte in digest.finalize() {
             let _ = write!(hash, "{byte:02x}");
         }
         hash
@@ -79,6 +91,17 @@ impl Manifest {
     pub fn items(&self) -> impl Iterator<Item = Item> + '_ {
         self.workflows.iter().map(|workflow| Item::workflow(&workflow.name))
     }
+}
+
+/// A workflow as text that has its fields in order. A schema that is no sensible JSON stays as it came: whoever takes
+/// the manifest refuses it.
+fn canonical(workflow: &WorkflowDescription) -> String {
+    let mut text = String::new();
+    match serde_json::to_value(workflow) {
+        Ok(value) => write_canonical(&value, &mut text),
+        Err(_) => text = serde_json::to_string(workflow).unwrap_or_default(),
+    }
+    text
 }
 
 /// Writes JSON with the fields of objects in order: what else is built along decides how `serde_json` orders them.
@@ -199,7 +222,7 @@ pub struct ChangedItem {
 
 /// A workflow: what the code declares, what an operator has changed, and what is in effect.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkflowView {
     /// What the code declares.
     #[serde(flatten)]
@@ -217,6 +240,42 @@ pub struct WorkflowView {
     pub changed: Option<RunSettings>,
     /// The settings in effect for runs that are started with a key of the namespace.
     pub effective: RunSettings,
+}
+
+/// A [`WorkflowView`] on its way in, with every field by its name: a text that is kept as it is cannot be read through
+/// `serde(flatten)`.
+#[derive(Deserialize)]
+struct FlatView {
+    name: String,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    retention_ms: Option<u64>,
+    #[serde(default)]
+    dispatch: Dispatch,
+    #[serde(default)]
+    key_required: bool,
+    #[serde(default)]
+    input_schema: Option<Payload>,
+    status: WorkflowStatus,
+    #[serde(default)]
+    paused: Option<Paused>,
+    #[serde(default)]
+    retired_at: Option<Timestamp>,
+    #[serde(default)]
+    changed: Option<RunSettings>,
+    effective: RunSettings,
+}
+
+impl<'de> Deserialize<'de> for WorkflowView {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let flat = FlatView::deserialize(deserializer)?;
+        let FlatView { name, timeout_ms, retention_ms, dispatch, key_required, input_schema, .. } = flat;
+        let FlatView { status, paused, retired_at, changed, effective, .. } = flat;
+        let declared =
+            WorkflowDescription { name, timeout_ms, retention_ms, dispatch, key_required, input_schema };
+        Ok(Self { declared, status, paused, retired_at, changed, effective })
+    }
 }
 
 /// Whether runs of a workflow can be started.
@@ -272,6 +331,48 @@ mod tests {
         assert_eq!(one.hash.len(), 64);
         let changed = Manifest::new(vec![workflow("a", a), workflow("b", "true")], None);
         assert_ne!(one.hash, changed.hash);
+    }
+
+    #[test]
+    fn a_schema_is_kept_as_the_text_that_it_came_as() {
+        let text = r#"{"type":"object", "required":["x"]}"#;
+        let manifest = Manifest::new(vec![workflow("a", text)], None);
+        let sent = serde_json::to_string(&manifest).expect("it can be written");
+        assert!(sent.contains(text), "{sent}");
+        let read: Manifest = serde_json::from_str(&sent).expect("it can be read");
+        let schema = read.workflows.into_iter().next().and_then(|workflow| workflow.input_schema);
+        assert_eq!(schema.as_ref().map(Payload::text), Some(text));
+    }
+
+    #[test]
+    fn a_schema_that_is_no_sensible_json_has_a_hash_all_the_same() {
+        let deep = format!("{}{}", "[".repeat(1_000), "]".repeat(1_000));
+        for schema in ["1e999", deep.as_str()] {
+            let manifest = Manifest::new(vec![workflow("a", schema)], None);
+            assert_eq!(manifest.hash.len(), 64);
+        }
+    }
+
+    #[test]
+    fn a_view_with_all_of_its_fields_is_read_as_it_was_written() {
+        let paused = Paused { at: Timestamp::from_millis(1), by: "key:a".into() };
+        let settings = RunSettings { timeout_ms: Some(1), retention_ms: Some(2), payload_bytes_max: Some(3) };
+        let view = WorkflowView {
+            declared: WorkflowDescription {
+                timeout_ms: Some(7),
+                retention_ms: Some(8),
+                dispatch: Dispatch::Queued,
+                key_required: true,
+                ..workflow("a", r#"{"type": "string"}"#)
+            },
+            status: WorkflowStatus::Paused,
+            paused: Some(paused),
+            retired_at: Some(Timestamp::from_millis(9)),
+            changed: Some(settings),
+            effective: settings,
+        };
+        let text = serde_json::to_string(&view).expect("it can be written");
+        assert_eq!(serde_json::from_str::<WorkflowView>(&text).expect("it can be read"), view);
     }
 
     #[test]

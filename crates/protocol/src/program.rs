@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::{
     Awaits, Epoch, Failure, Invocation, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
@@ -141,8 +140,10 @@ pub struct WorkflowDescription {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub key_required: bool,
     /// The JSON Schema of its input, if known. Clients can check inputs against it; the engine does not.
+    // Kept as a text: as a tree, it can take a hundred times its size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_schema: Option<Value>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<serde_json::Value>"))]
+    pub input_schema: Option<Payload>,
 }
 
 impl WorkflowDescription {

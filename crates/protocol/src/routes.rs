@@ -302,6 +302,12 @@ impl Route {
         }
     }
 
+    /// Whether the catalog says that the caller may, before the body is read and anything else is asked: its body is large,
+    /// is read by Stepwell itself, and few may send one.
+    pub fn is_checked_first(self) -> bool {
+        self == Self::Sync
+    }
+
     /// The methods that a path takes; none, if no route has it.
     pub fn methods(path: &str) -> Vec<Method> {
         let fitting = Self::ALL.iter().map(|route| route.entry()).filter(|entry| fits(entry.path, path));
@@ -346,6 +352,15 @@ mod tests {
         assert_eq!(Route::find("GET", "/"), None);
         for path in ["/", "/api/executions/", "/api//keys", "/api/x/../keys", "/api/workflows//start"] {
             assert_eq!(Route::methods(path), [], "{path}");
+        }
+    }
+
+    #[test]
+    fn whatever_reads_a_large_body_that_stepwell_looks_into_is_checked_first() {
+        for route in Route::ALL {
+            let is_payload = route.body_bytes_max() == PAYLOAD_BODY_BYTES_MAX;
+            let is_large = route.body_bytes_max() > BODY_BYTES_MAX;
+            assert_eq!(route.is_checked_first(), is_large && !is_payload, "{}", route.name());
         }
     }
 

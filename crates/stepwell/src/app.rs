@@ -174,7 +174,11 @@ impl App {
             retention_ms: terms.retention_ms,
             dispatch: terms.dispatch,
             key_required: terms.key_required,
-            input_schema: self.schemas.get(name).and_then(|schema| schema()),
+            input_schema: self
+                .schemas
+                .get(name)
+                .and_then(|schema| schema())
+                .and_then(|schema| Payload::encode(&schema).ok()),
         });
         Manifest::new(workflows.collect(), version)
     }

@@ -148,6 +148,9 @@ async fn a_pause_is_of_one_namespace_and_takes_an_admin() -> TestResult {
         let made = root.post_json("/api/namespaces/default/keys", &key(scope)).await?;
         let client = root.with_key(made["key"].as_str().context("a key")?);
         assert_eq!(client.send_post("/api/sync", "").await?.status, status, "{scope}");
+        assert_eq!(client.send_post("/api/sync?dry_run=true", "").await?.status, 200, "{scope}");
+        let both = client.send_post("/api/sync?dry_run=true&dry_run=false", "").await?;
+        assert_eq!(both.status, status, "{scope}");
     }
     Ok(())
 }
@@ -164,6 +167,70 @@ async fn a_manifest_with_mistakes_is_refused_with_all_of_them() -> TestResult {
         "{}",
         answer.body
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_manifest_is_not_read_for_a_key_that_may_not_send_one() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let root = engine.client();
+    let key = json!({"name": "weak", "scopes": ["read:nap"]});
+    let made = root.post_json("/api/namespaces/default/keys", &key).await?;
+    let weak = root.with_key(made["key"].as_str().context("a key")?);
+    // The key was found good a moment ago, so this isolate knows it.
+    weak.get("/api/executions").await?.json()?;
+    for body in ["no JSON at all", r#"{"protocol": 1, "workflows": [{"name": ""}]}"#] {
+        let refused = weak.send_post("/api/sync?dry_run=true", body).await?;
+        assert_eq!(refused.problem()?, (403, "forbidden".into()), "{body}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_start_that_the_key_does_not_allow_passes_no_manifest_on() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let root = engine.client();
+    let made = root.post_json("/api/namespaces", &json!({"name": "acme"})).await?;
+    let admin = root.with_key(made["admin"]["key"].as_str().context("a key")?);
+    let made = admin.post_json("/api/keys", &json!({"name": "weak", "scopes": ["write:a"]})).await?;
+    let weak = root.with_key(made["key"].as_str().context("a key")?);
+    // The key was found good a moment ago, so this isolate knows it.
+    weak.get("/api/executions").await?.json()?;
+    for name in ["x0", "x1", "nap"] {
+        let refused = weak.start(name, &json!(1), None, 0).await?;
+        assert_eq!(refused.problem()?, (403, "forbidden".into()), "{name}");
+    }
+    sleep(Duration::from_millis(500)).await;
+    let plan = sync(&root, "?dry_run=true").await?;
+    assert!(names(&plan["added"]).contains(&"nap"), "it was passed on: {plan}");
+    // Whoever may start something passes it on, and the log does not take the app for a person.
+    root.start_id("nap", json!(1)).await?;
+    until_it_holds(&root).await?;
+    let log = root.get("/api/audit").await?.json()?;
+    let records = log["records"].as_array().context("records")?;
+    let synced: Vec<_> = records.iter().filter(|one| one["action"] == "manifest_synced").collect();
+    assert_eq!(synced.iter().map(|one| &one["actor"]).collect::<Vec<_>>(), ["app"], "{log}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_start_that_is_repeated_while_its_workflow_is_paused_gets_its_run() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    let first = client.start("nap", &json!(1), Some("k"), 0).await?;
+    assert_eq!(first.status, 201);
+    client.post_json("/api/workflows/nap/pause", &Value::Null).await?;
+    let again = client.start("nap", &json!(1), Some("k"), 0).await?;
+    assert_eq!((again.status, &again.json()?["id"]), (200, &first.json()?["id"]));
+    let other_input = client.start("nap", &json!(2), Some("k"), 0).await?;
+    assert_eq!(other_input.problem()?.1, "idempotency_key_reused");
+    for key in [Some("new"), None] {
+        let refused = client.start("nap", &json!(1), key, 0).await?;
+        assert_eq!(refused.problem()?, (409, "workflow_paused".into()));
+    }
+    // What was refused has left nothing.
+    client.post_json("/api/workflows/nap/resume", &Value::Null).await?;
+    assert_eq!(client.start("nap", &json!(1), Some("new"), 0).await?.status, 201);
     Ok(())
 }
 

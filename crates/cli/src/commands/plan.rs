@@ -1,6 +1,6 @@
 //! `stepwell plan`: what a deploy of this folder would change, and which live runs would diverge. A gate for CI.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
@@ -20,7 +20,7 @@ use crate::{
     client::{Answer, Ask, Client},
     failure::{Exit, Failure, Result},
     linked::{Features, Linked},
-    private, words,
+    words,
 };
 
 /// How many runs one page of the list has.
@@ -59,7 +59,7 @@ impl Plan {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
         let client = global.client()?;
-        let linked = Linked::find(&self.project, &self.features)?;
+        let linked = Linked::find_locked(&self.project, &self.features)?;
         let manifest = linked.manifest()?;
         let plan = changes::plan(&client, manifest.text())?;
         let live = Live::read(&client, self.sample)?;
@@ -153,14 +153,8 @@ fn replay(linked: &Linked, journals: &[(&RunView, String)]) -> Result<Vec<Replay
     if journals.is_empty() {
         return Ok(Vec::new());
     }
-    let wrong = |error: std::io::Error| Failure::local(format!("the journals cannot be written: {error}"));
-    let file = std::env::temp_dir().join(format!("stepwell-plan-{}.jsonl", std::process::id()));
     let texts: Vec<_> = journals.iter().map(|(_, text)| text.as_str()).collect();
-    // They hold people's data.
-    private::write(&file, &texts.join("\n")).map_err(wrong)?;
-    let reports = linked.replay(&file);
-    let _ = fs::remove_file(&file);
-    let reports = reports?;
+    let reports = linked.replay_text(&texts.join("\n"))?;
     if reports.len() != journals.len() {
         return Err(
             Failure::local("some of the journals were not replayed").next("See what was written above.")

@@ -93,7 +93,7 @@ fn show(global: &Global, name: &str) -> Result {
     }
     rows.push(vec!["effective".into(), terms(view.effective.timeout_ms, view.effective.retention_ms)]);
     if let Some(schema) = &view.declared.input_schema {
-        rows.push(vec!["input".into(), words::plain(&schema.to_string())]);
+        rows.push(vec!["input".into(), words::plain(schema.text())]);
     }
     table::print(&rows);
     Ok(())

@@ -9,6 +9,7 @@ use stepwell_protocol::{Timestamp, access::AuditRecord};
 use super::{
     AUDIT_MS, Catalog, Changed, DETAIL_LENGTH_MAX, Decision, Entry, Key, Line, Log, Trim, decide::numbers,
 };
+use crate::access::APP;
 
 /// A line of the audit log: its part, the action, the subject, and what was changed.
 type Said = (Log, &'static str, String, Option<String>);
@@ -16,7 +17,7 @@ type Said = (Log, &'static str, String, Option<String>);
 impl Catalog {
     /// Adds a line to the audit log for what people should know of, and drops what is too old.
     pub(super) fn audit(&self, now: Timestamp, actor: &str, decision: &mut Decision) {
-        let lines: Vec<_> = decision.iter().filter_map(|entry| self.line(now, entry)).collect();
+        let lines: Vec<_> = decision.iter().filter_map(|entry| self.line(now, actor, entry)).collect();
         let mut numbers = self.audit.clone();
         let mut written = BTreeSet::new();
         for (log, action, subject, detail) in lines {
@@ -32,7 +33,7 @@ impl Catalog {
     }
 
     /// Where an entry stands in the audit log, what it is called there, what it is about, and what was changed.
-    fn line(&self, now: Timestamp, entry: &Entry) -> Option<Said> {
+    fn line(&self, now: Timestamp, actor: &str, entry: &Entry) -> Option<Said> {
         let change = |action, subject, detail| Some((Log::Changes, action, subject, detail));
         let registry = |action, subject, detail| Some((Log::Registry, action, subject, detail));
         match entry {
@@ -67,7 +68,8 @@ impl Catalog {
             }
             Entry::Declared(Changed::Holds(_, said)) => {
                 let detail = said.as_ref()?.chars().take(DETAIL_LENGTH_MAX).collect();
-                change("manifest_synced", "manifest".into(), Some(detail))
+                let log = if actor == APP { Log::Syncs } else { Log::Changes };
+                Some((log, "manifest_synced", "manifest".into(), Some(detail)))
             }
             Entry::Declared(Changed::Paused(workflow, _)) => {
                 change("workflow_paused", format!("workflow:{workflow}"), None)

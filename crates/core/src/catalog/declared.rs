@@ -13,12 +13,13 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use stepwell_protocol::{
-    Code, PROTOCOL, Timestamp,
+    Code, PROTOCOL, Payload, Timestamp,
     access::{RunSettings, Settings},
     manifest::{
-        ChangedItem, Item, MANIFEST_BYTES_MAX, Manifest, Outcome, Paused, Plan, WorkerVersion,
-        WorkflowStatus, WorkflowView,
+        ChangedItem, Item, MANIFEST_BYTES_MAX, Manifest, Outcome, Paused, Plan, SCHEMA_BYTES_MAX,
+        WorkerVersion, WorkflowStatus, WorkflowView,
     },
     program::{RESERVED_PREFIX, WorkflowDescription, is_reserved},
     text::is_visible,
@@ -37,6 +38,9 @@ pub const DECLARED_MAX: usize = 1_000;
 
 /// The most workflows that are kept after they were retired. The oldest are forgotten first.
 pub const RETIRED_MAX: usize = 1_000;
+
+/// How many mistakes of a manifest are named.
+const MISTAKES_NAMED_MAX: usize = 20;
 
 /// The longest name of a workflow, in bytes.
 const NAME_LENGTH_MAX: usize = 128;
@@ -215,8 +219,11 @@ impl Declared {
                 None => plan.added.push(item),
                 Some(declared) if *declared == workflow => {}
                 Some(declared) => {
-                    let changes = changed(&super::audit::value(declared), &super::audit::value(workflow));
-                    plan.changed.push(ChangedItem { item, changes });
+                    // Schemas are compared as texts first; one that is only written otherwise is the same.
+                    let changes = changed(&fields(declared), &fields(workflow));
+                    if !changes.is_empty() {
+                        plan.changed.push(ChangedItem { item, changes });
+                    }
                 }
             }
         }
@@ -351,56 +358,108 @@ enum Verdict {
     Waits { since: Timestamp },
 }
 
-/// Refuses a manifest that has mistakes, and names all of them.
+/// Mistakes of a manifest: as many as people can read in words, and the number of all.
+#[derive(Default)]
+struct Mistakes {
+    named: Vec<String>,
+    count: usize,
+}
+
+impl Mistakes {
+    fn note(&mut self, mistake: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.named.len() < MISTAKES_NAMED_MAX {
+            self.named.push(mistake());
+        }
+    }
+
+    fn into_result(self) -> Result<(), Rejection> {
+        let Self { named, count } = self;
+        if count == 0 {
+            return Ok(());
+        }
+        let noun = if count == 1 { "mistake" } else { "mistakes" };
+        let mut detail = format!("{count} {noun}, so nothing was changed: {}", named.join("; "));
+        if count > named.len() {
+            detail = format!("{detail}; and {} more", count - named.len());
+        }
+        Err(Rejection::new(Code::InvalidManifest, format!("{detail}.")))
+    }
+}
+
+/// Refuses a manifest that has mistakes.
 fn check(manifest: &Manifest) -> Result<(), Rejection> {
-    let mut mistakes = Vec::new();
+    let mut mistakes = Mistakes::default();
     if manifest.protocol != PROTOCOL {
-        mistakes.push(format!(
-            "the manifest has the form {}, and this engine reads {PROTOCOL}; deploy an engine of the same release",
-            manifest.protocol
-        ));
+        mistakes.note(|| {
+            format!(
+                "the manifest has the form {}, and this engine reads {PROTOCOL}; deploy an engine of the same release",
+                manifest.protocol
+            )
+        });
     }
     let bytes = serde_json::to_string(manifest).map_or(usize::MAX, |text| text.len());
     if bytes > MANIFEST_BYTES_MAX {
-        mistakes.push(format!("the manifest has {bytes} bytes; the most is {MANIFEST_BYTES_MAX}"));
+        mistakes.note(|| format!("the manifest has {bytes} bytes; the most is {MANIFEST_BYTES_MAX}"));
     }
-    if manifest.workflows.len() > DECLARED_MAX {
-        let count = manifest.workflows.len();
-        mistakes.push(format!("there are {count} workflows; the most is {DECLARED_MAX}"));
+    let count = manifest.workflows.len();
+    if count > DECLARED_MAX {
+        mistakes.note(|| format!("there are {count} workflows; the most is {DECLARED_MAX}"));
     }
     let mut names = BTreeSet::new();
     for workflow in &manifest.workflows {
-        let name = &workflow.name;
-        if name.is_empty() || name.len() > NAME_LENGTH_MAX || !is_visible(name) {
-            mistakes.push(format!(
-                "a workflow is named {name:?}; use 1 to {NAME_LENGTH_MAX} bytes without invisible characters"
-            ));
-        } else if is_reserved(name) {
-            mistakes
-                .push(format!("workflow '{name}' begins with '{RESERVED_PREFIX}', which is Stepwell's own"));
-        } else if !names.insert(name) {
-            mistakes.push(format!("workflow '{name}' is declared twice"));
-        }
-        if workflow.timeout_ms == Some(0) {
-            mistakes.push(format!("workflow '{name}' has a timeout of 0 ms; use at least 1"));
-        }
-        for (what, ms) in [("timeout", workflow.timeout_ms), ("retention", workflow.retention_ms)] {
-            if ms.is_some_and(|ms| ms > TIME_MS_MAX) {
-                mistakes.push(format!("workflow '{name}' has a {what} of more than a hundred years"));
-            }
-        }
-        if workflow.input_schema.as_ref().is_some_and(|schema| !(schema.is_object() || schema.is_boolean())) {
-            mistakes.push(format!("workflow '{name}' has an input schema that is no object"));
+        check_workflow(workflow, names.insert(&workflow.name), &mut mistakes);
+    }
+    mistakes.into_result()
+}
+
+fn check_workflow(workflow: &WorkflowDescription, is_first: bool, mistakes: &mut Mistakes) {
+    let name = &workflow.name;
+    // One that is too long is not said whole.
+    let shown = || name.chars().take(NAME_LENGTH_MAX).collect::<String>();
+    if name.is_empty() || name.len() > NAME_LENGTH_MAX || !is_visible(name) {
+        mistakes.note(|| {
+            let shown = shown();
+            format!(
+                "a workflow is named {shown:?}; use 1 to {NAME_LENGTH_MAX} bytes without invisible characters"
+            )
+        });
+    } else if is_reserved(name) {
+        mistakes
+            .note(|| format!("workflow '{name}' begins with '{RESERVED_PREFIX}', which is Stepwell's own"));
+    } else if !is_first {
+        mistakes.note(|| format!("workflow '{name}' is declared twice"));
+    }
+    if workflow.timeout_ms == Some(0) {
+        mistakes.note(|| format!("workflow '{}' has a timeout of 0 ms; use at least 1", shown()));
+    }
+    for (what, ms) in [("timeout", workflow.timeout_ms), ("retention", workflow.retention_ms)] {
+        if ms.is_some_and(|ms| ms > TIME_MS_MAX) {
+            mistakes.note(|| format!("workflow '{}' has a {what} of more than a hundred years", shown()));
         }
     }
-    match mistakes.len() {
-        0 => Ok(()),
-        count => {
-            let noun = if count == 1 { "mistake" } else { "mistakes" };
-            let detail = format!("{count} {noun}, so nothing was changed: {}.", mistakes.join("; "));
-            Err(Rejection::new(Code::InvalidManifest, detail))
-        }
+    if let Some(mistake) = workflow.input_schema.as_ref().and_then(mistake_of_schema) {
+        mistakes.note(|| format!("workflow '{}' has an input schema {mistake}", shown()));
     }
+}
+
+/// What is wrong with a schema. Nobody makes a tree of one that is too large.
+fn mistake_of_schema(schema: &Payload) -> Option<String> {
+    if schema.size() > SCHEMA_BYTES_MAX {
+        return Some(format!("of {} bytes; the most is {SCHEMA_BYTES_MAX}", schema.size()));
+    }
+    match schema.decode() {
+        Ok(Value::Object(_) | Value::Bool(_)) => None,
+        Ok(Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Some("that is no object".into())
+        }
+        Err(_) => Some("that is nested too deeply or has a number that is too large".into()),
+    }
+}
+
+/// The fields of a workflow.
+fn fields(workflow: &WorkflowDescription) -> Value {
+    serde_json::to_value(workflow).unwrap_or_default()
 }
 
 /// A plan for the audit log.

@@ -117,6 +117,10 @@ pub const AUDIT_MAX: u64 = 10_000;
 /// own quota and never push out a line about a change.
 pub const SIGN_IN_LINES_MAX: u64 = 2_000;
 
+/// How many lines the audit log keeps of what the app declares without being asked by a person. Two versions of an app
+/// that answer in turn can write these without end, so they have their own quota, too.
+pub const SYNC_LINES_MAX: u64 = 2_000;
+
 /// A namespace's catalog as it is kept in memory: all of it but the audit log and the register of stations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
@@ -171,16 +175,19 @@ pub enum Log {
     SignIns,
     /// What belongs to the deployment: namespaces, issuers, the pool. Only the deployment's own key sees it.
     Registry,
+    /// What the app declares, as read by Stepwell itself.
+    Syncs,
 }
 
 impl Log {
     /// All parts.
-    pub const ALL: [Self; 3] = [Self::Changes, Self::SignIns, Self::Registry];
+    pub const ALL: [Self; 4] = [Self::Changes, Self::SignIns, Self::Registry, Self::Syncs];
 
     fn lines_max(self) -> u64 {
         match self {
             Self::Changes | Self::Registry => AUDIT_MAX,
             Self::SignIns => SIGN_IN_LINES_MAX,
+            Self::Syncs => SYNC_LINES_MAX,
         }
     }
 }

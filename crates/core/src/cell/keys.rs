@@ -58,8 +58,8 @@ impl Cell {
         }
     }
 
-    /// The run that a key has started here.
-    pub(super) fn keyed<R: Rows>(&self, rows: &R, key: &KeyRow) -> Result<Option<Run>, Fault<R::Error>> {
+    /// The run that a key has started here, if it was started with the same request. Writes nothing.
+    pub fn keyed<R: Rows>(&self, rows: &R, key: &KeyRow) -> Result<Option<Run>, Fault<R::Error>> {
         let StoredRun { number, fingerprint } = match rows.key(&key.key).map_err(Fault::Storage)? {
             None => return Ok(None),
             Some(StoredKey::Moved(place)) => return Err(Fault::Moved(place)),

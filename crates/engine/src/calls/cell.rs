@@ -273,6 +273,15 @@ pub enum ByKey {
         /// What.
         action: Action,
     },
+    /// Answer a start that is repeated while no new run may be started.
+    Again {
+        /// A hash of what the key stands for.
+        fingerprint: String,
+        /// See [`Start::is_strict`].
+        is_strict: bool,
+        /// How long the caller waits for the end.
+        wait_ms: u64,
+    },
 }
 
 /// What somebody wants to follow.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, rc::Rc};
 
 use stepwell_core::{
-    access::{Credential, ROOT, not_good},
+    access::{APP, Credential, ROOT, not_good},
     catalog::{
         Catalog as Machine, Change, Deletion, Desk, Input, Key, Namespace, NotAStation, namespace_deleting,
         no_such_namespace,
@@ -62,7 +62,11 @@ impl Host {
         }
         let answered = self.turn(|desk, store, now| {
             let (actor, caller, maker_ends_at, seen_workflows) = match access {
-                None => (ROOT.to_owned(), None, None, None),
+                None => {
+                    let is_of_app = matches!(&request, Request::Sync { is_explicit: false, .. });
+                    let actor = if is_of_app { APP } else { ROOT };
+                    (actor.to_owned(), None, None, None)
+                }
                 Some(Access { credential, vouched, need }) => {
                     let grant = desk.admit(store, now, &credential, vouched.as_ref(), &need)?;
                     let ends_at = match vouched {

@@ -70,9 +70,17 @@ impl Store {
         if let Some(known) = self.has_schema.get() {
             return Ok(known);
         }
-        let rows = self.tables.rows("SELECT 1 FROM sqlite_master WHERE name = 'things'", &[])?;
-        self.has_schema.set(Some(!rows.is_empty()));
-        Ok(!rows.is_empty())
+        let query = "SELECT name FROM sqlite_master WHERE name IN ('things', 'syncs')";
+        let tables = self.tables.rows(query, &[])?;
+        let tables: Vec<_> = tables.iter().map(|row| row.text(0, "name")).collect::<Result<_, _>>()?;
+        let has = |table: &str| tables.iter().any(|name| name == table);
+        let has_schema = has("things");
+        // A release before this one has made the tables.
+        if has_schema && !has("syncs") {
+            self.tables.execute(statements(Log::Syncs).table, &[])?;
+        }
+        self.has_schema.set(Some(has_schema));
+        Ok(has_schema)
     }
 }
 
@@ -115,6 +123,7 @@ fn statements(log: Log) -> Statements {
         Log::Changes => statements!("changes"),
         Log::SignIns => statements!("sign_ins"),
         Log::Registry => statements!("registry"),
+        Log::Syncs => statements!("syncs"),
     }
 }
 
@@ -196,9 +205,10 @@ impl Rows for Store {
         }
         let query = "SELECT seq, line FROM changes WHERE seq < ? UNION ALL
            SELECT seq, line FROM sign_ins WHERE seq < ? UNION ALL
+           SELECT seq, line FROM syncs WHERE seq < ? UNION ALL
            SELECT seq, line FROM registry WHERE seq < ? ORDER BY seq DESC LIMIT ?";
         let of_registry = if with_registry { below } else { 0 };
-        let bindings = [number(below), number(below), number(of_registry), limit.into()];
+        let bindings = [number(below), number(below), number(below), number(of_registry), limit.into()];
         let rows = self.tables.rows(query, &bindings)?;
         let line = |row: &crate::object::Row| {
             serde_json::from_str(&row.text(1, "line")?).map_err(|_| StoreError::Unreadable("line"))

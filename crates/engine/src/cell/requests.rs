@@ -191,6 +191,12 @@ impl Host {
                 return self.signal(&id, Signal { name, id: known_as, nonce, payload, by });
             }
             ByKey::Act { action } => self.act_as(grant, &id, action)?,
+            ByKey::Again { fingerprint, is_strict, wait_ms } => {
+                let key = KeyRow { key: key.to_owned(), fingerprint };
+                let run = self.machine.borrow().keyed(&self.store, &key)?;
+                let run = run.ok_or_else(no_such_run::<StoreError>)?;
+                return self.repeat(&run, is_strict, wait_ms).await;
+            }
         };
         Ok(Answered { location: Some(address_of(&id)), ..answered })
     }
@@ -295,7 +301,12 @@ impl Host {
             self.listeners.borrow_mut().end_start(number);
             return Ok(started(&view?));
         }
-        if is_strict && wait_ms > 0 && self.listeners.borrow().is_starting(number) {
+        self.repeat(&run, is_strict, wait_ms).await
+    }
+
+    /// Answers a start whose key has started this run before.
+    async fn repeat(&self, run: &Run, is_strict: bool, wait_ms: u64) -> Result<Answered, Fault> {
+        if is_strict && wait_ms > 0 && self.listeners.borrow().is_starting(run.id.number) {
             let detail = format!(
                 "The first request with this Idempotency-Key waits for the end of its run, {}. Show that run, or \
                  repeat the request later.",
@@ -303,7 +314,7 @@ impl Host {
             );
             return Err(Problem::new(Code::IdempotencyKeyInFlight, detail).into());
         }
-        Ok(Answered::new(200, &self.view_at_end(&run, wait_ms).await?))
+        Ok(Answered::new(200, &self.view_at_end(run, wait_ms).await?))
     }
 
     async fn reserve(

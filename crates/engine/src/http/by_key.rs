@@ -1,13 +1,10 @@
 //! The routes of runs that their callers know by their own keys.
 //!
-//! A key is looked for where a start with it would ask ([`Search`]), and the cell that has its run does the rest in the
+//! A key is looked for where a start with it would ask ([`find`]), and the cell that has its run does the rest in the
 //! same call. Nothing is started, and no row is written for a key that has no run. That a key was never used, was used
 //! for another workflow, or that its run was deleted is all the same to the caller.
 
-use stepwell_core::{
-    cell::{Action, scoped_key},
-    pools::Search,
-};
+use stepwell_core::cell::Action;
 use stepwell_protocol::Code;
 
 use super::{
@@ -15,12 +12,9 @@ use super::{
     front::Front,
     request::{Headers, check_key, check_name, idempotency_key, payload, wait_ms},
     response::Response,
-    starts::{MOVED, misled, moved_to, nonce, spread},
+    starts::{find, nonce},
 };
-use crate::{
-    calls::cell::{ByKey, Operation},
-    runtime,
-};
+use crate::calls::cell::ByKey;
 
 /// `GET /api/workflows/{workflow}/by-key/{key}`
 pub async fn show(front: &Front, workflow: &str, key: &str, headers: &Headers) -> Result<Response, Refusal> {
@@ -48,28 +42,17 @@ pub async fn signal(
     ask(front, workflow, key, ByKey::Signal { name, id, nonce: Some(nonce()), payload }).await
 }
 
-/// Asks one cell after the other, until one has the run.
+/// Asks the cell that has the run.
 async fn ask(front: &Front, workflow: &str, key: &str, ask: ByKey) -> Result<Response, Refusal> {
     check_name("workflow", workflow)?;
     check_key(key)?;
-    let deployment = front.deployment();
-    let hash = spread(&scoped_key(workflow, key));
-    let mut search = Search::new(&deployment.pool, hash, runtime::clock(), deployment.key_days);
-    loop {
-        let (workflow, key, ask) = (workflow.to_owned(), key.to_owned(), ask.clone());
-        let response = front.ask(search.at(), Operation::ByKey { workflow, key, ask }).await?;
-        let goes_on = if response.status == MOVED {
-            moved_to(response).and_then(|to| search.sent_on(to)).ok_or_else(misled)?
-        } else if response.status == Code::RunNotFound.status() {
-            search.not_here()
-        } else {
-            // The answer is what stands at the run's own address.
-            return Ok(response.renamed("location", "content-location"));
-        };
-        if !goes_on {
+    match find(front, workflow, key, ask).await? {
+        // The answer is what stands at the run's own address.
+        Some(response) => Ok(response.renamed("location", "content-location")),
+        None => {
             let detail = "This key has not started a run of this workflow, or the run was deleted. Check the workflow and \
                           the Idempotency-Key of the start.";
-            return Err(Refusal::new(Code::RunNotFound, detail));
+            Err(Refusal::new(Code::RunNotFound, detail))
         }
     }
 }

@@ -25,9 +25,26 @@ use crate::{calls::catalog::Request, runtime, settings::DEFAULT_NAMESPACE};
 /// was seen for ten minutes, so a newer one has to show itself more often than that.
 const AGAIN_MS: u64 = 240_000;
 
+/// How long nothing is passed on after something was: while two versions of the app answer in turn, each answer is news.
+const PAUSE_MS: u64 = 5_000;
+
 thread_local! {
-    // What was last passed on, and when.
-    static PASSED_ON: RefCell<Option<(String, u64)>> = const { RefCell::new(None) };
+    static PASSED_ON: RefCell<Option<PassedOn>> = const { RefCell::new(None) };
+}
+
+/// What was last passed on, and when.
+struct PassedOn {
+    /// Nothing, if it was not taken.
+    name: Option<String>,
+    at_ms: u64,
+}
+
+impl PassedOn {
+    /// Whether a manifest of this name has to wait, or was passed on a short while ago.
+    fn holds_back(&self, name: &str, now_ms: u64) -> bool {
+        let is_same = self.name.as_deref() == Some(name);
+        now_ms.saturating_sub(self.at_ms) < if is_same { AGAIN_MS } else { PAUSE_MS }
+    }
 }
 
 /// `POST /api/sync`
@@ -52,7 +69,8 @@ pub async fn sync(front: &Front, query: &str, body: &str) -> Result<Response, Re
     front.pass_on(Request::Sync { manifest: Box::new(manifest), is_explicit: true, dry_run: is_dry }).await
 }
 
-fn dry_run(query: &str) -> Result<bool, Refusal> {
+/// Whether a sync stores nothing.
+pub fn dry_run(query: &str) -> Result<bool, Refusal> {
     let mut is_dry = false;
     for (name, value) in pairs(query) {
         is_dry = match (name.as_str(), value.as_str()) {
@@ -96,13 +114,11 @@ fn is_news(manifest: &Manifest) -> bool {
     let version = manifest.version.as_ref().map(|version| version.id.as_str()).unwrap_or_default();
     let name = format!("{} {version}", manifest.identity());
     PASSED_ON.with_borrow_mut(|before| {
-        let is_old = before
-            .as_ref()
-            .is_some_and(|(known, at_ms)| *known == name && now_ms.saturating_sub(*at_ms) < AGAIN_MS);
-        if !is_old {
-            *before = Some((name, now_ms));
+        let is_news = !before.as_ref().is_some_and(|before| before.holds_back(&name, now_ms));
+        if is_news {
+            *before = Some(PassedOn { name: Some(name), at_ms: now_ms });
         }
-        !is_old
+        is_news
     })
 }
 
@@ -117,8 +133,40 @@ async fn pass_on(front: &Front, manifest: Manifest) {
             worker::console_error!("stepwell: what the app declares was not taken: {}", refusal.0);
             // Mistakes stay until the next deployment; anything else is tried again.
             if refusal.0.code != Code::InvalidManifest {
-                PASSED_ON.set(None);
+                PASSED_ON.with_borrow_mut(|before| {
+                    if let Some(before) = before {
+                        before.name = None;
+                    }
+                });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_manifests_in_turn_are_passed_on_once_in_a_few_seconds() {
+        let passed_on = PassedOn { name: Some("a".into()), at_ms: 1_000_000 };
+        for (name, later_ms, is_held_back) in [
+            ("a", 0, true),
+            ("a", AGAIN_MS - 1, true),
+            ("a", AGAIN_MS, false),
+            ("b", 0, true),
+            ("b", PAUSE_MS - 1, true),
+            ("b", PAUSE_MS, false),
+        ] {
+            let now_ms = passed_on.at_ms + later_ms;
+            assert_eq!(passed_on.holds_back(name, now_ms), is_held_back, "{name} {later_ms}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_taken_is_tried_again_a_few_seconds_later() {
+        let not_taken = PassedOn { name: None, at_ms: 0 };
+        assert!(not_taken.holds_back("a", PAUSE_MS - 1));
+        assert!(!not_taken.holds_back("a", PAUSE_MS));
     }
 }

@@ -150,7 +150,7 @@ async fn identify(request: &Request, address: &Address, env: Env) -> Result<Iden
         known_namespaces::check(&env, &caller).await?;
         let access = caller.access(need::of(route, &address.url));
         let front = Front::of(env, &caller, access)?.over(address.url.scheme());
-        front.vouch().await?;
+        front.vouch(route.is_some_and(Route::is_checked_first)).await?;
         Ok(front)
     };
     let front = is_good.await.inspect_err(|refusal| guessing::count(request, refusal))?;

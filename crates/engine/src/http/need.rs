@@ -11,6 +11,7 @@ use worker::Url;
 use super::{
     caller::Caller,
     error::Refusal,
+    manifest,
     request::{Names, pairs},
 };
 use crate::settings::KEY;
@@ -29,11 +30,21 @@ pub fn of(route: Option<Route>, url: &Url) -> Need {
     };
     match scope {
         routes::Scope::Open | routes::Scope::Read => Need { scope: Scope::Read, about },
+        // A dry run only says what would change.
+        routes::Scope::Write if route == Some(Route::Sync) && is_dry_run(url) => {
+            Need { scope: Scope::Read, about }
+        }
         routes::Scope::Write => Need { scope: Scope::Write, about },
         routes::Scope::Admin => Need { scope: Scope::Admin, about },
         // Refused by `check_root`, once the key was found good.
         routes::Scope::Root => Need { scope: Scope::Read, about: About::Visible },
     }
+}
+
+/// Whether a sync stores nothing, as its handler reads the query. One that makes no sense needs as much as one that
+/// stores something.
+fn is_dry_run(url: &Url) -> bool {
+    manifest::dry_run(url.query().unwrap_or_default()).unwrap_or(false)
 }
 
 /// Refuses what only the deployment's own key may do.

@@ -135,13 +135,17 @@ pub fn check_key(key: &str) -> Result<(), Refusal> {
     if is_key(key) { Ok(()) } else { Err(no_key()) }
 }
 
-/// Whether a header could have brought it as a key.
+/// Whether a header could have brought it as a key, and a path can name it: `.` and `..` are taken out of paths, however
+/// they are written, and what is left would be about another key.
 fn is_key(key: &str) -> bool {
-    (1..=KEY_LENGTH_MAX).contains(&key.len()) && key.is_ascii() && is_allowed(key)
+    let is_named_in_paths = !matches!(key, "." | "..");
+    (1..=KEY_LENGTH_MAX).contains(&key.len()) && key.is_ascii() && is_allowed(key) && is_named_in_paths
 }
 
 fn no_key() -> Refusal {
-    let detail = format!("An Idempotency-Key has 1 to {KEY_LENGTH_MAX} visible ASCII characters.");
+    let detail = format!(
+        "An Idempotency-Key has 1 to {KEY_LENGTH_MAX} visible ASCII characters, and is neither `.` nor `..`."
+    );
     Refusal::new(Code::InvalidRequest, detail)
 }
 
@@ -218,7 +222,8 @@ mod tests {
         for forbidden in ["a\nb", "a\rb", "\0", "\u{7f}"] {
             assert!(key(forbidden).is_none(), "{forbidden:?}");
         }
-        for (value, is_key) in [("a b\t~", true), ("", false), ("\u{e4}", false)] {
+        for (value, is_key) in [("a b\t~", true), ("", false), ("\u{e4}", false), (".", false), ("..", false)]
+        {
             let headers = key(value).expect("HTTP allows it");
             assert_eq!(idempotency_key(&headers).is_ok(), is_key, "{value:?}");
         }
@@ -226,6 +231,10 @@ mod tests {
             ("a b\t~", true),
             ("a/b%\\?#", true),
             (&"k".repeat(256), true),
+            ("...", true),
+            (".a", true),
+            (".", false),
+            ("..", false),
             ("", false),
             (&"k".repeat(257), false),
             ("\0", false),

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use sha2::{Digest, Sha256};
 use stepwell_core::{
     cell::scoped_key,
-    pools::{Ask, Walk},
+    pools::{Ask, Search, Walk},
 };
 use stepwell_protocol::{
     Code, Payload, Place, RunId,
@@ -28,13 +28,13 @@ use super::{
     workflows,
 };
 use crate::{
-    calls::cell::{Moved, Operation, Start, fingerprint},
+    calls::cell::{ByKey, Moved, Operation, Start, fingerprint},
     runtime,
     terms::Terms,
 };
 
 /// The status of a cell's answer about a key that has gone to another cell.
-pub const MOVED: u16 = 308;
+const MOVED: u16 = 308;
 
 /// How many cells a run without a key is offered to, if they are full.
 const CELLS_TRIED_MAX: usize = 4;
@@ -58,8 +58,14 @@ pub async fn run(
     let (terms, may_start) =
         futures::join!(workflows::terms(front, &workflow), pauses::check(front, &workflow));
     let terms = terms?;
-    may_start?;
     let wait_ms = wait_ms(headers)?;
+    if let Err(paused) = may_start {
+        // A repeat starts nothing: it is answered as before the pause.
+        let Some(key) = key else { return Err(paused) };
+        let fingerprint = fingerprint(&workflow, &input);
+        let again = ByKey::Again { fingerprint, is_strict: terms.key_required, wait_ms };
+        return find(front, &workflow, &key, again).await?.ok_or(paused);
+    }
     begin(front, Start { tags, wait_ms, ..new(workflow, input, key, terms) }).await
 }
 
@@ -156,21 +162,43 @@ async fn keyed(front: &Front, key: &str, start: &Start) -> Result<Response, Refu
     }
 }
 
+/// Asks for the run that a key has started, one cell after the other, until one has it. Starts nothing, and writes no
+/// row for a key that has no run.
+pub async fn find(front: &Front, workflow: &str, key: &str, ask: ByKey) -> Result<Option<Response>, Refusal> {
+    let deployment = front.deployment();
+    let hash = spread(&scoped_key(workflow, key));
+    let mut search = Search::new(&deployment.pool, hash, runtime::clock(), deployment.key_days);
+    loop {
+        let (workflow, key, ask) = (workflow.to_owned(), key.to_owned(), ask.clone());
+        let response = front.ask(search.at(), Operation::ByKey { workflow, key, ask }).await?;
+        let goes_on = if response.status == MOVED {
+            moved_to(response).and_then(|to| search.sent_on(to)).ok_or_else(misled)?
+        } else if response.status == Code::RunNotFound.status() {
+            search.not_here()
+        } else {
+            return Ok(Some(response));
+        };
+        if !goes_on {
+            return Ok(None);
+        }
+    }
+}
+
 /// What somebody is told whose key was sent where no key can be.
-pub fn misled() -> Refusal {
+fn misled() -> Refusal {
     let detail = "A cell sent the key to a place where it cannot be. Check that no number in STEPWELL_CELLS was \
                   changed: a pool grows by another number at its end.";
     Refusal::new(Code::Internal, detail)
 }
 
 /// Where a cell says that a key has gone.
-pub fn moved_to(response: Response) -> Option<Place> {
+fn moved_to(response: Response) -> Option<Place> {
     let Moved { to } = serde_json::from_str(&response.into_text()).ok()?;
     to.parse().ok()
 }
 
 /// Spreads keys, as cells know them, evenly and for ever in the same way.
-pub fn spread(key: &str) -> u64 {
+fn spread(key: &str) -> u64 {
     let digest = Sha256::digest(key.as_bytes());
     u64::from_be_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
 }

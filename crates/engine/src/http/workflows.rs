@@ -45,6 +45,9 @@ pub async fn terms(front: &Front, name: &str) -> Result<Terms, Refusal> {
         }
         return Ok(terms);
     }
+    // A caller who may not start it makes nobody ask the app.
+    let seen: Option<BTreeSet<String>> =
+        if front.is_limited() { front.ask_catalog(Request::SeenWorkflows).await? } else { None };
     // An app that does not answer may be on its way: that refuses nobody.
     let Some(workflows) = read(front).await else {
         return Ok(Terms::unsaid(front.deployment()));
@@ -53,8 +56,6 @@ pub async fn terms(front: &Front, name: &str) -> Result<Terms, Refusal> {
         replace(workflows);
         return Ok(terms);
     }
-    let seen: Option<BTreeSet<String>> =
-        if front.is_limited() { front.ask_catalog(Request::SeenWorkflows).await? } else { None };
     let is_seen = |name: &&String| seen.as_ref().is_none_or(|seen| seen.contains(*name));
     let names: Vec<_> = workflows.keys().filter(is_seen).map(String::as_str).collect();
     let mut detail = format!("The app has no workflow '{name}'.");

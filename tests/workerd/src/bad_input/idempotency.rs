@@ -31,6 +31,9 @@ pub fn make(_: &Bench) -> Vec<Case> {
         ),
         Case::refused("empty", INVALID, keyed("1").header("Idempotency-Key", "")),
         Case::refused("spaces", INVALID, keyed("1").header("Idempotency-Key", "   ")),
+        // No path can name these: `by-key/%2e/signals/cancel` would cancel the run of the key `signals`.
+        Case::refused("dot", INVALID, keyed("1").header("Idempotency-Key", ".")),
+        Case::refused("two-dots", INVALID, keyed("1").header("Idempotency-Key", "..")),
         Case::refused("not-ascii", INVALID, keyed("1").header("Idempotency-Key", "é")),
         Case::refused("not-text", INVALID, keyed("1").header("Idempotency-Key", b"\xff\xfe".to_vec())),
         Case::refused("too-long", INVALID, keyed("1").header("Idempotency-Key", "CANARY".repeat(50))),

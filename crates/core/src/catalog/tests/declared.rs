@@ -1,20 +1,23 @@
 //! Which manifest holds, what was retired, what is paused.
 
 use stepwell_protocol::{
-    Code, Timestamp,
+    Code, Payload, Timestamp,
     access::RunSettings,
-    manifest::{Item, Manifest, Outcome, Plan, WorkerVersion, WorkflowStatus},
+    manifest::{Item, Manifest, Outcome, Plan, SCHEMA_BYTES_MAX, WorkerVersion, WorkflowStatus},
     program::WorkflowDescription,
 };
 
 use super::{
     super::{
-        Change, Input,
+        Change, Input, SYNC_LINES_MAX,
         declared::{RETIRED_MS, ROLLBACK_MS},
     },
     World, at,
 };
-use crate::object::{Fault, Machine as _};
+use crate::{
+    access::APP,
+    object::{Fault, Machine as _},
+};
 
 /// A manifest of the version that was uploaded at this time, with these workflows.
 fn manifest(uploaded: u64, names: &[&str]) -> Manifest {
@@ -62,6 +65,60 @@ fn an_older_version_does_not_win() {
     assert_eq!(world.declares(), ["a", "b"]);
     world.must(2, sync(manifest(3, &["c"]), false));
     assert_eq!(world.declares(), ["c"], "a newer one does");
+}
+
+/// A workflow with this schema.
+fn with_schema(schema: &str) -> Manifest {
+    let input_schema = Some(Payload::from_text(schema.into()).expect("it is JSON"));
+    Manifest::new(vec![WorkflowDescription { input_schema, ..WorkflowDescription::named("a") }], None)
+}
+
+#[test]
+fn a_schema_that_is_too_large_or_too_deep_is_refused() {
+    let of_bytes = |bytes: usize| format!(r#"{{"title":"{}"}}"#, "x".repeat(bytes - 12));
+    let deep = format!(r#"{{"x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    for (schema, mistake) in [
+        (of_bytes(SCHEMA_BYTES_MAX), None),
+        ("true".into(), None),
+        (of_bytes(SCHEMA_BYTES_MAX + 1), Some("65537 bytes; the most is 65536")),
+        (deep, Some("nested too deeply")),
+        (r#"{"maximum":1e999}"#.into(), Some("a number that is too large")),
+        ("7".into(), Some("no object")),
+    ] {
+        let mut world = World::default();
+        let planned = world.catalog().declared().preview(at(0), &with_schema(&schema), true, true);
+        let refused = planned.err().map(|problem| (problem.code, problem.detail));
+        assert_eq!(refused.is_some(), mistake.is_some(), "{refused:?}");
+        if let Some((code, detail)) = refused {
+            assert_eq!(code, Code::InvalidManifest);
+            assert!(detail.contains(mistake.unwrap_or_default()), "{detail}");
+        }
+    }
+}
+
+#[test]
+fn a_manifest_full_of_mistakes_is_refused_in_few_words() {
+    let mut world = World::default();
+    let mut detail = |names: &[&str]| {
+        let planned = world.catalog().declared().preview(at(0), &manifest(1, names), true, true);
+        planned.expect_err("it has mistakes").detail
+    };
+    let many = detail(&[""; 80_000]);
+    assert!(many.len() < 2_000, "{} bytes", many.len());
+    // That there are too many is one of them.
+    assert!(many.starts_with("80001 mistakes") && many.ends_with("; and 79981 more."), "{many}");
+    let long = detail(&["\u{1}".repeat(100_000).as_str()]);
+    assert!(long.starts_with("1 mistake,") && long.len() < 1_000, "{} bytes", long.len());
+}
+
+#[test]
+fn a_schema_that_is_only_written_otherwise_has_not_changed() {
+    let mut world = World::default();
+    world.must(0, sync(with_schema(r#"{"type":"object","required":["x"]}"#), true));
+    let plan = world.preview(1, &with_schema(r#"{"required": ["x"], "type": "object"}"#), true);
+    assert_eq!(plan.changed, []);
+    let plan = world.preview(1, &with_schema(r#"{"type":"object"}"#), true);
+    assert_eq!(plan.changed.len(), 1);
 }
 
 #[test]
@@ -120,6 +177,35 @@ fn a_deploy_does_not_unpause_what_a_person_has_paused() {
     assert_eq!(world.status("a"), Some(WorkflowStatus::Paused));
     world.must(6, Input::Declared(Change::Resume { workflow: "a".into() }));
     assert_eq!(world.status("a"), Some(WorkflowStatus::Active), "a person does");
+}
+
+#[test]
+fn what_the_app_declares_by_itself_pushes_no_other_line_out_of_the_audit_log() {
+    let mut world = World::default();
+    let unversioned = |names: &[&str]| Manifest { version: None, ..manifest(0, names) };
+    world.must(0, sync(unversioned(&["a"]), true));
+    world.must(0, pause("a"));
+    let in_turn = [unversioned(&["b"]), unversioned(&["c"])];
+    for ms in 1..=2 * SYNC_LINES_MAX {
+        let came = sync(in_turn[usize::from(ms % 2 == 0)].clone(), false);
+        world.desk.drive(&world.rows, at(ms), APP, came).expect("it is allowed");
+    }
+    let lines = world.desk.audit(&world.rows, u64::MAX, u32::MAX, true).expect("the rows can be read");
+    let count = |actor: &str, action: &str| {
+        lines.iter().filter(|line| line.actor == actor && line.action == action).count() as u64
+    };
+    assert_eq!(count("root", "workflow_paused"), 1);
+    assert_eq!(count("root", "manifest_synced"), 1, "a person has asked for this one");
+    assert_eq!(count("app", "manifest_synced"), SYNC_LINES_MAX);
+    world.lose_memory();
+    let came = sync(in_turn[0].clone(), true);
+    world.must(3 * SYNC_LINES_MAX, came);
+    let last = world.desk.audit(&world.rows, u64::MAX, 1, true).expect("the rows can be read");
+    assert_eq!(
+        last.iter().map(|line| line.actor.as_str()).collect::<Vec<_>>(),
+        ["root"],
+        "the numbers go on"
+    );
 }
 
 #[test]

@@ -12,11 +12,13 @@ use crate::{
 
 impl Front {
     /// Refuses a key that is not good, before the rest of the request is read and before any cell is asked: what an
-    /// invented key costs is one call of the catalog, and nothing if it was refused a moment ago.
-    pub async fn vouch(&self) -> Result<(), Refusal> {
+    /// invented key costs is one call of the catalog, and nothing if it was refused a moment ago. A key that was good a
+    /// moment ago is let through to whoever answers; unless the route is checked first, because that one may be asked
+    /// too late.
+    pub async fn vouch(&self, is_checked_first: bool) -> Result<(), Refusal> {
         let Some(access) = &self.access else { return Ok(()) };
         let hash = &access.credential.hash;
-        if verdicts::is_good(&self.namespace, hash) {
+        if !is_checked_first && verdicts::is_good(&self.namespace, hash) {
             return Ok(());
         }
         if verdicts::is_bad(&self.namespace, hash) {

@@ -52,7 +52,7 @@ async fn a_schedule_ticks_once_for_each_second_through_a_kill() -> TestResult {
         sleep(Duration::from_millis(500)).await;
         let view = show(&client, "quick").await?;
         let started = view["counts"]["started"].as_u64().context("it is counted")?;
-        let runs = client.list("?tag=tick", 1_000).await?.len() as u64;
+        let runs = client.list("tag=tick", 100).await?.len() as u64;
         assert_eq!(runs, started, "each tick has one run");
     }
     Ok(())

@@ -177,10 +177,11 @@ fn words(list: &str) -> impl Iterator<Item = &str> {
 }
 
 fn days_named(word: &str) -> Option<u64> {
-    match word {
-        "weekday" | "weekdays" => return Some(0b011_1110),
-        "weekend" | "weekends" => return Some(0b100_0001),
-        _ => {}
+    if matches!(word, "weekday" | "weekdays") {
+        return Some(0b011_1110);
+    }
+    if matches!(word, "weekend" | "weekends") {
+        return Some(0b100_0001);
     }
     let short = word.get(..3)?;
     let full = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
@@ -225,10 +226,8 @@ fn read_times(list: &str, text: &str) -> Result<(u64, u32, u32), BadSpec> {
 
 /// `9:00`, `09:00:30`, `9am`, `6:30pm`, `noon`, `midnight`.
 fn read_time(word: &str) -> Option<(u32, u32, u32)> {
-    match word {
-        "noon" => return Some((12, 0, 0)),
-        "midnight" => return Some((0, 0, 0)),
-        _ => {}
+    if word == "noon" || word == "midnight" {
+        return Some((if word == "noon" { 12 } else { 0 }, 0, 0));
     }
     let (word, half) = match (word.strip_suffix("am"), word.strip_suffix("pm")) {
         (Some(word), _) => (word, Some(0)),

@@ -140,6 +140,10 @@ explore FAULTS="1" *ARGUMENTS:
 explore-check: explore
     source scripts/env.sh && cargo nextest run --locked --cargo-profile quick -p stepwell-sim --test explore
 
+# Walks through a year of schedules minute by minute, in six time zones and through every change of their clocks.
+schedules-year:
+    source scripts/env.sh && cargo nextest run --locked --all-features --cargo-profile quick --run-ignored all -p stepwell-core --lib schedule::tests::year
+
 # Lets libFuzzer try a TARGET of tests/fuzz that often, from its corpus on; more arguments are libFuzzer's own.
 fuzz TARGET EXECUTIONS *ARGUMENTS:
     scripts/fuzz {{TARGET}} {{EXECUTIONS}} {{ARGUMENTS}}

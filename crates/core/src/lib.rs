@@ -17,6 +17,7 @@ pub mod object;
 pub mod pools;
 pub mod recent;
 pub mod run;
+pub mod schedule;
 pub mod stream;
 pub mod sweep;
 pub mod token;

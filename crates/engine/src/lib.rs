@@ -17,10 +17,12 @@ mod object;
 mod program;
 mod rpc;
 mod runtime;
+mod schedules;
 mod settings;
 mod sockets;
 mod station;
 mod sweep;
+mod terms;
 
 use js_sys::Promise;
 use wasm_bindgen::prelude::*;

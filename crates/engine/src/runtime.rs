@@ -202,6 +202,29 @@ extern "C" {
     pub fn wait_until(promise: &Promise) -> Result<(), JsValue>;
 }
 
+// The runtime knows every time zone: nothing of their rules has to be in the bundle.
+#[wasm_bindgen(inline_js = r#"
+const FORMATS = new Map();
+const FIELDS = ["year", "month", "day", "hour", "minute", "second"];
+export function zoneOffset(timeZone, at) {
+  let format = FORMATS.get(timeZone);
+  if (!format) {
+    const numeric = Object.fromEntries(FIELDS.map((field) => [field, "numeric"]));
+    try { format = new Intl.DateTimeFormat("en-US", { timeZone, hourCycle: "h23", ...numeric }); } catch { return undefined; }
+    if (FORMATS.size >= 1_000) FORMATS.clear();
+    FORMATS.set(timeZone, format);
+  }
+  const shown = {};
+  for (const { type, value } of format.formatToParts(at * 1_000)) shown[type] = Number(value);
+  return Date.UTC(shown.year, shown.month - 1, shown.day, shown.hour, shown.minute, shown.second) / 1_000 - at;
+}
+"#)]
+extern "C" {
+    /// By how many seconds the clocks of a zone are ahead of UTC at a time in seconds; nothing, if there is no such zone.
+    #[wasm_bindgen(js_name = zoneOffset)]
+    pub fn zone_offset(zone: &str, at_s: f64) -> Option<f64>;
+}
+
 // Of all that a signature takes, the runtime has it: nothing of it has to be in the bundle.
 #[wasm_bindgen(inline_js = r#"
 const ALGORITHMS = {

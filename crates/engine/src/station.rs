@@ -17,7 +17,7 @@ use worker::{Env, worker_sys::DurableObjectState};
 use crate::{
     catalog,
     object::{Answered, Fault, Loaded, StoreError, Tables},
-    runtime,
+    runtime, schedules,
 };
 
 /// A Durable Object that is no cell.
@@ -31,6 +31,7 @@ pub struct Station {
 /// The machine that a station has.
 enum Machine {
     Catalog(Rc<catalog::Host>),
+    Schedules(Rc<schedules::Host>),
 }
 
 /// See `cell::extend_durable_object`.
@@ -54,6 +55,7 @@ impl Station {
         let call = call.as_string().unwrap_or_default();
         match self.machine(&to.as_string().unwrap_or_default()) {
             Ok(Machine::Catalog(host)) => host.ask(&call),
+            Ok(Machine::Schedules(host)) => host.ask(&call),
             Err(fault) => Answered::from(fault).into_array(None),
         }
     }
@@ -66,6 +68,7 @@ impl Station {
         };
         match machine {
             Ok(Some(Machine::Catalog(host))) => host.alarm(),
+            Ok(Some(Machine::Schedules(host))) => host.alarm(),
             // Nothing was ever stored, so nothing is due.
             Ok(None) => Promise::resolve(&JsValue::UNDEFINED),
             Err(fault) => Promise::reject(&JsError::new(&fault.to_string()).into()),
@@ -93,6 +96,7 @@ impl Station {
             .map_err(|error: stepwell_core::object::NoAddress| StoreError::Refused(error.to_string()))?;
         let machine = match address.kind {
             Kind::Catalog => Machine::Catalog(catalog::load(self.loaded().clone())),
+            Kind::Schedules => Machine::Schedules(schedules::load(self.loaded().clone(), address)?),
             Kind::Cell => return Err(StoreError::Refused("a cell is no station".into()).into()),
         };
         Ok(self.machine.get_or_init(|| machine))

@@ -18,6 +18,7 @@ use stepwell_protocol::{
         Bulk, Health, History, Metrics, Restart, RunList, RunView, SignalReceipt, Status, Why, WorkflowList,
     },
     routes::{EVERY, Entry, Method, OF_BODIES, Route, Scope},
+    schedule::{Backfill, NextTicks, ScheduleList, ScheduleSpec, ScheduleView},
 };
 
 /// The description, as it is committed.
@@ -261,6 +262,40 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 query("dead", "`true` lists only what nobody sends any more.", json!({ "type": "boolean" }));
             Parts::of(vec![ok::<OutboxList>(schemas, "Messages that have not arrived.")]).with(vec![dead])
         }
+        Route::ListSchedules => {
+            let after = query("after", "The `next` of the page before.", json!({ "type": "string" }));
+            let limit =
+                query("limit", "How many.", json!({ "type": "integer", "minimum": 1, "maximum": 100 }));
+            Parts::of(vec![ok::<ScheduleList>(schemas, "A page of schedules, by their ids.")])
+                .with(vec![after, limit])
+        }
+        Route::ShowSchedule => Parts::of(vec![ok::<ScheduleView>(schemas, "The schedule.")]),
+        Route::PutSchedule => {
+            let view = schema::<ScheduleView>(schemas);
+            Parts::of(vec![
+                (200, "The schedule, changed.", "application/json", view.clone()),
+                (201, "The new schedule.", "application/json", view),
+            ])
+            .taking(
+                schema::<ScheduleSpec>(schemas),
+                "When it ticks, and what each tick starts.",
+                true,
+            )
+        }
+        Route::DeleteSchedule => Parts::of(vec![nothing("The schedule is deleted.")]),
+        Route::PauseSchedule => Parts::of(vec![ok::<ScheduleView>(schemas, "The schedule, paused.")]),
+        Route::ResumeSchedule => Parts::of(vec![ok::<ScheduleView>(schemas, "The schedule, ticking.")]),
+        Route::TriggerSchedule => {
+            let view = schema::<ScheduleView>(schemas);
+            Parts::of(vec![(202, "The schedule. Its run is on its way.", "application/json", view)])
+                .with(vec![key()])
+        }
+        Route::BackfillSchedule => {
+            let view = schema::<ScheduleView>(schemas);
+            Parts::of(vec![(202, "The schedule. The runs are on their way.", "application/json", view)])
+                .taking(schema::<Backfill>(schemas), "The range.", true)
+        }
+        Route::NextTicks => Parts::of(vec![ok::<NextTicks>(schemas, "Its next ten ticks.")]),
         Route::Redeliver => Parts::of(vec![ok::<Redelivery>(schemas, "The letter, on its way again.")]),
         Route::ListNamespaces => Parts::of(vec![ok::<NamespaceList>(schemas, "The namespaces.")]),
         Route::CreateNamespace => Parts::of(vec![created::<CreatedNamespace>(

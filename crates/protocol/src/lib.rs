@@ -2,8 +2,8 @@
 //!
 //! Owns: the words that engine, SDKs and clients share: ids and times, the [`journal`] as it is stored
 //! and as programs read it, the [`program`] protocol (activate, commit, answer), an app's [`manifest`], the
-//! [`rest`] bodies and their [`routes`], [`child`] runs, the [`outbox`], what a [`stream`] shows, the [`signature`] of an
-//! activation, and the [`problem`] codes.
+//! [`rest`] bodies and their [`routes`], [`child`] runs, [`schedule`]s, the [`outbox`], what a [`stream`] shows, the
+//! [`signature`] of an activation, and the [`problem`] codes.
 //! Does not own: any decision. Nothing here reads a clock or does I/O.
 //!
 //! Stored and sent enums are externally tagged with explicit names; a name is never reused, a field is
@@ -24,6 +24,7 @@ pub mod program;
 pub mod progress;
 pub mod rest;
 pub mod routes;
+pub mod schedule;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod shape;

@@ -34,7 +34,7 @@ pub struct OutboxMessage {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageHead {
-    /// What it does where it arrives: `start`, `ended` or `cancel`.
+    /// What it does where it arrives: `start`, `ended`, `tick_ended` or `cancel`.
     pub what: String,
     /// The run that has caused it.
     pub from: RunId,

@@ -88,6 +88,8 @@ pub enum Code {
     TooManySignals,
     /// No such letter in the outbox.
     LetterNotFound,
+    /// No such schedule.
+    ScheduleNotFound,
     /// The child run was cancelled.
     ChildCancelled,
     /// The child run was waited for as long as it might take.
@@ -111,7 +113,7 @@ pub enum Code {
 
 impl Code {
     /// Every code that this release knows.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -146,6 +148,7 @@ impl Code {
         Self::HostNotAllowed,
         Self::TooManySignals,
         Self::LetterNotFound,
+        Self::ScheduleNotFound,
         Self::ChildCancelled,
         Self::ChildTimedOut,
         Self::TooManyChildren,
@@ -173,6 +176,7 @@ impl Code {
             | Self::SignalNotFound
             | Self::KeyNotFound
             | Self::LetterNotFound
+            | Self::ScheduleNotFound
             | Self::NamespaceNotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::RunEnded
@@ -252,6 +256,7 @@ impl Code {
             Self::HostNotAllowed => "host_not_allowed",
             Self::TooManySignals => "too_many_signals",
             Self::LetterNotFound => "letter_not_found",
+            Self::ScheduleNotFound => "schedule_not_found",
             Self::ChildCancelled => "child_cancelled",
             Self::ChildTimedOut => "child_timed_out",
             Self::TooManyChildren => "too_many_children",
@@ -310,6 +315,7 @@ impl Code {
             Self::HostNotAllowed => "This development server does not answer to that host",
             Self::TooManySignals => "The run has too many signals",
             Self::LetterNotFound => "No such letter",
+            Self::ScheduleNotFound => "No such schedule",
             Self::ChildCancelled => "The child run was cancelled",
             Self::ChildTimedOut => "The child run took too long",
             Self::TooManyChildren => "There are too many child runs",

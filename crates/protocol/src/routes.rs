@@ -235,6 +235,25 @@ routes! {
     ListOutbox: Get "/api/outbox" Admin Whole [InvalidRequest],
     /// Sends a letter of the outbox again, also a dead one.
     Redeliver: Post "/api/outbox/{letter}/redeliver" Admin Whole [LetterNotFound],
+    /// Lists the namespace's schedules, by their ids.
+    ListSchedules: Get "/api/schedules" Read Whole [InvalidRequest],
+    /// Shows a schedule.
+    ShowSchedule: Get "/api/schedules/{schedule}" Read Whole [ScheduleNotFound],
+    /// Makes a schedule, or changes it.
+    PutSchedule: Put "/api/schedules/{schedule}" Write Whole [InvalidRequest WorkflowNotFound TooMany],
+    /// Deletes a schedule. Its runs go on.
+    DeleteSchedule: Delete "/api/schedules/{schedule}" Write Whole [ScheduleNotFound],
+    /// Lets a schedule tick no more until it is resumed.
+    PauseSchedule: Post "/api/schedules/{schedule}/pause" Write Whole [ScheduleNotFound],
+    /// Lets a paused schedule tick again.
+    ResumeSchedule: Post "/api/schedules/{schedule}/resume" Write Whole [InvalidRequest ScheduleNotFound],
+    /// Starts a run of a schedule now.
+    TriggerSchedule: Post "/api/schedules/{schedule}/trigger" Write Whole [InvalidRequest ScheduleNotFound TooMany],
+    /// Starts the ticks of a range again.
+    BackfillSchedule: Post "/api/schedules/{schedule}/backfill" Write Whole
+        [InvalidRequest ScheduleNotFound WrongStatus],
+    /// Shows when a schedule ticks next.
+    NextTicks: Get "/api/schedules/{schedule}/next" Read Whole [InvalidRequest ScheduleNotFound],
     /// Shows who did what in the namespace, newest first.
     Audit: Get "/api/audit" Admin Whole [InvalidRequest],
     /// Lists the deployment's namespaces.

@@ -248,6 +248,7 @@ impl Tables {
                 of.run == *parent && of.invoked == invoked
             }
             Message::Cancel { parent: of, invoked: at } => of == parent && *at == invoked,
+            Message::TickEnded { .. } => false,
         };
         let dead = self.letters.values().filter(|(_, is_dead)| *is_dead);
         dead.flat_map(|(letter, _)| &letter.envelopes).any(|envelope| is_about(&envelope.message))

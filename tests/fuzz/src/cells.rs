@@ -77,6 +77,7 @@ impl Bench {
             key: None,
             by: None,
             parent: None,
+            ticked: None,
         };
         let Ok(()) = cell.repair(&rows, now) else { panic!("there is nothing to repair") };
         let Ok(started) = cell.start(&rows, now, new) else { panic!("nothing is in its way") };

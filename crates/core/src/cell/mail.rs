@@ -8,16 +8,20 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, Problem, Record, RunId, Seq,
-    Timestamp,
-    rest::{Act, Deed},
+    Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Payload, Place, Problem, Record, RunId,
+    Seq, Timestamp,
+    program::Dispatch,
+    rest::{Act, Deed, Status},
+    schedule::Ticked,
 };
 
 use super::{Cell, KeyRow, NewRun, Rows, Sought, StoredKey};
 use crate::{
     object::{Address, Arrival, Delivery, Envelope, Fault, Hosted as _, Letter, Message, Receipt, Sending},
     run::{Entry, Input, Phase, Run, Slot},
+    schedule::tick_key,
 };
 
 /// What a commit does to the outbox.
@@ -43,6 +47,29 @@ pub struct Chance {
     pub suffix: String,
     /// Where its random numbers will come from.
     pub seed: u64,
+}
+
+/// The run of a tick, to be started on these terms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TickRun {
+    /// By what it is known.
+    pub ticked: Ticked,
+    /// The workflow.
+    pub workflow: String,
+    /// What it is started with.
+    pub input: Payload,
+    /// Its tags.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// How its program is called.
+    #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
+    pub dispatch: Dispatch,
+    /// How long it may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// How long it is kept after its end; for ever, if that is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_ms: Option<u64>,
 }
 
 /// The key of a child. No workflow's name is empty, so no caller's key looks like it.
@@ -73,8 +100,13 @@ impl Cell {
     ) -> Result<Vec<Letter>, Fault<R::Error>> {
         let end = entries.iter().find_map(outcome_of);
         let tells = run.parent.as_ref().filter(|parent| end.is_some() && !parent.abandoned);
+        let how = entries.iter().find_map(status_after);
+        let station = how.and_then(|how| {
+            let ticked = run.ticked.as_ref()?;
+            Some((ticked, ticked.tells.as_deref()?, how))
+        });
         let leaves: BTreeSet<_> = leaves(run, entries).into_iter().collect();
-        if invoked.is_empty() && tells.is_none() && leaves.is_empty() {
+        if invoked.is_empty() && tells.is_none() && station.is_none() && leaves.is_empty() {
             return Ok(Vec::new());
         }
         let namespace = rows.namespace().map_err(Fault::Storage)?;
@@ -107,6 +139,11 @@ impl Cell {
         if let (Some(parent), Some(outcome)) = (tells, end) {
             let to = Address::cell(&namespace, &parent.run.place);
             let message = Message::Ended { parent: parent.clone(), run: run.id.clone(), outcome };
+            envelopes.push(Envelope { to, message });
+        }
+        if let Some((ticked, shard, how)) = station {
+            let to = Address::schedules(&namespace, shard);
+            let message = Message::TickEnded { ticked: ticked.clone(), run: run.id.clone(), how };
             envelopes.push(Envelope { to, message });
         }
         let first = self.object.outbox().next_id(rows).map_err(Fault::Storage)?;
@@ -274,6 +311,8 @@ impl Cell {
                 self.dispatch(rows, now);
                 Ok(Receipt::Taken)
             }
+            // Only stations of schedules are told of this.
+            Message::TickEnded { .. } => Ok(Receipt::Gone),
             Message::Cancel { parent, invoked } => {
                 let number = match rows.key(&child_key(&parent, invoked)).map_err(Fault::Storage)? {
                     Some(StoredKey::Run(run)) => run.number,
@@ -333,9 +372,43 @@ impl Cell {
             key: Some(KeyRow { key, fingerprint: chance.suffix }),
             by: Some(started_by(&parent.run)),
             parent: Some(parent),
+            ticked: None,
         };
         let started = self.start(rows, clock, new)?;
         Ok(Receipt::Started { run: started.run.id })
+    }
+
+    /// Starts the run of a tick, unless that was done before: whatever it is started with, the same tick is the same
+    /// start.
+    pub fn start_tick<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        place: Place,
+        chance: Chance,
+        tick: TickRun,
+    ) -> Result<RunId, Fault<R::Error>> {
+        let TickRun { ticked, workflow, input, tags, dispatch, timeout_ms, retention_ms } = tick;
+        let key = tick_key(&ticked);
+        if let Some(StoredKey::Run(run)) = rows.key(&key).map_err(Fault::Storage)? {
+            return Ok(RunId { place, number: run.number, suffix: run.fingerprint });
+        }
+        let new = NewRun {
+            place,
+            suffix: chance.suffix.clone(),
+            seed: chance.seed,
+            workflow,
+            input,
+            dispatch,
+            timeout_ms,
+            retention_ms,
+            tags,
+            key: Some(KeyRow { key, fingerprint: chance.suffix }),
+            by: Some(format!("schedule:{}", ticked.schedule)),
+            parent: None,
+            ticked: Some(ticked),
+        };
+        Ok(self.start(rows, clock, new)?.run.id)
     }
 }
 
@@ -389,6 +462,19 @@ fn outcome_of(entry: &Entry) -> Option<Outcome> {
         Some(Outcome::Err(Failure { terminal: true, ..failure.clone() }))
     } else if let Entry::Cancelled { .. } = entry {
         Some(Outcome::Err(Failure::coded(Code::ChildCancelled, Code::ChildCancelled.title())))
+    } else {
+        None
+    }
+}
+
+/// Where a run stands after its end.
+fn status_after(entry: &Entry) -> Option<Status> {
+    if let Entry::Completed { .. } = entry {
+        Some(Status::Completed)
+    } else if let Entry::Failed { .. } = entry {
+        Some(Status::Failed)
+    } else if let Entry::Cancelled { .. } = entry {
+        Some(Status::Cancelled)
     } else {
         None
     }

@@ -42,7 +42,7 @@ pub use counts::{COUNT_SLICE, Counted, Tally};
 pub use drive::no_such_run;
 pub use keys::{Reserved, scoped_key};
 pub use live::{LIVE_MAX, LIVE_OF_WORKFLOW_MAX};
-pub use mail::{Chance, Mail, child_key};
+pub use mail::{Chance, Mail, TickRun, child_key};
 pub use queued::{Claim, NUDGE_AGAIN_MS, OVERFLOW_MS, QUEUED_MAX};
 pub use recent::{LOOK_BACK, NONCES_MAX};
 pub use requests::{NewRun, Started};

@@ -4,6 +4,7 @@ use stepwell_protocol::{
     Code, Parent, Payload, Place, RunId, Timestamp,
     program::Dispatch,
     rest::{RunView, Why},
+    schedule::Ticked,
 };
 
 use super::{Cell, KeyRow, Rows, counts::counts_as, drive::no_such_run, unreadable::why_unreadable};
@@ -39,6 +40,8 @@ pub struct NewRun {
     pub by: Option<String>,
     /// Who has invoked it, if it is a child.
     pub parent: Option<Parent>,
+    /// What has started it, if a schedule has.
+    pub ticked: Option<Ticked>,
 }
 
 /// A run that was started, now or before.
@@ -81,6 +84,7 @@ impl Cell {
             tags: new.tags,
             started_by: new.by,
             parent: new.parent,
+            ticked: new.ticked,
         };
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);

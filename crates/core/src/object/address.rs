@@ -12,17 +12,20 @@ pub enum Kind {
     Cell,
     /// Keys and settings of a namespace: [`crate::catalog`].
     Catalog,
+    /// Schedules of a namespace: [`crate::schedule`].
+    Schedules,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Cell, Self::Catalog];
+    pub const ALL: [Self; 3] = [Self::Cell, Self::Catalog, Self::Schedules];
 
     /// What it is called in addresses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cell => "cell",
             Self::Catalog => "catalog",
+            Self::Schedules => "schedules",
         }
     }
 }
@@ -48,6 +51,11 @@ impl Address {
     /// The address of a namespace's catalog.
     pub fn catalog(namespace: &str) -> Self {
         Self { kind: Kind::Catalog, namespace: namespace.to_owned(), name: String::new() }
+    }
+
+    /// The address of a station of a namespace's schedules.
+    pub fn schedules(namespace: &str, shard: &str) -> Self {
+        Self { kind: Kind::Schedules, namespace: namespace.to_owned(), name: shard.to_owned() }
     }
 }
 
@@ -103,6 +111,7 @@ mod tests {
         for (address, text) in [
             (Address::cell("acme", &place), "cell/acme/default-1-3"),
             (Address::catalog("acme"), "catalog/acme"),
+            (Address::schedules("acme", "0"), "schedules/acme/0"),
         ] {
             assert_eq!(address.to_string(), text);
             assert_eq!(text.parse(), Ok(address));

@@ -3,7 +3,10 @@
 //! A message is idempotent by what it is about: it may come twice, late, and in any order.
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Code, Invocation, Outcome, Parent, RunId, Seq, Timestamp, outbox::MessageHead};
+use stepwell_protocol::{
+    Code, Invocation, Outcome, Parent, RunId, Seq, Timestamp, outbox::MessageHead, rest::Status,
+    schedule::Ticked,
+};
 
 use super::Address;
 
@@ -54,6 +57,16 @@ pub enum Message {
         /// What it gave.
         outcome: Outcome,
     },
+    /// To a station of schedules: the run of a tick has ended. Taken only while the schedule waits for it.
+    #[serde(rename = "tick_ended")]
+    TickEnded {
+        /// The schedule and its tick.
+        ticked: Ticked,
+        /// The run.
+        run: RunId,
+        /// How it ended.
+        how: Status,
+    },
     /// To a child's cell: nobody needs it any more.
     #[serde(rename = "cancel")]
     Cancel {
@@ -70,6 +83,7 @@ impl Message {
         match self {
             Self::Start { .. } => "start",
             Self::Ended { .. } => "ended",
+            Self::TickEnded { .. } => "tick_ended",
             Self::Cancel { .. } => "cancel",
         }
     }
@@ -78,7 +92,7 @@ impl Message {
     pub fn from(&self) -> &RunId {
         match self {
             Self::Start { parent, .. } => &parent.run,
-            Self::Ended { run, .. } => run,
+            Self::Ended { run, .. } | Self::TickEnded { run, .. } => run,
             Self::Cancel { parent, .. } => parent,
         }
     }
@@ -96,7 +110,7 @@ impl Message {
                 Self::Start { invocation, .. } => invocation.input.size(),
                 Self::Ended { outcome: Outcome::Ok(output), .. } => output.size(),
                 Self::Ended { outcome: Outcome::Err(failure), .. } => failure.message.len(),
-                Self::Cancel { .. } => 0,
+                Self::TickEnded { .. } | Self::Cancel { .. } => 0,
             }
     }
 }

@@ -3,6 +3,7 @@
 use stepwell_protocol::{
     Code, Epoch, Event, Failure, Op, OpKind, Parent, Problem, Record, RunId, Seq, Timestamp,
     program::{Dispatch, PAYLOAD_BYTES_MAX},
+    schedule::Ticked,
 };
 
 use super::{
@@ -38,6 +39,8 @@ pub struct Start {
     pub started_by: Option<String>,
     /// Who has invoked it, if it is a child.
     pub parent: Option<Parent>,
+    /// What has started it, if a schedule has.
+    pub ticked: Option<Ticked>,
     /// A slot, if one is free: its program is then called at once.
     pub slot: Option<Slot>,
 }
@@ -59,6 +62,7 @@ impl Run {
             open: Vec::new(),
             children: Children::default(),
             parent: start.parent,
+            ticked: start.ticked,
             input_bytes: u32::try_from(start.input_bytes).unwrap_or(u32::MAX),
             dispatch: start.dispatch,
             timeout_ms: start.timeout_ms,

@@ -37,6 +37,7 @@ use stepwell_protocol::{
     Epoch, Invocation, Life, Op, Outcome, Parent, Place, Problem, RunId, Seq, Shape, Timestamp,
     program::{Commit, Dispatch, Progress},
     rest::{Act, LastError, Status},
+    schedule::Ticked,
 };
 
 pub(crate) use children::invocations;
@@ -124,6 +125,8 @@ pub struct Run {
     pub children: Children,
     /// Who has invoked it, if it is a child.
     pub parent: Option<Parent>,
+    /// What has started it, if a schedule has.
+    pub ticked: Option<Ticked>,
     /// How many bytes its input has: they are in the same row.
     pub input_bytes: u32,
     /// How its program is called.

@@ -10,6 +10,7 @@ use stepwell_protocol::{
     Epoch, Life, Parent, Problem, RunId, Seq, Timestamp,
     program::{Dispatch, Progress},
     rest::{Act, LastError},
+    schedule::Ticked,
 };
 
 use super::{
@@ -88,6 +89,8 @@ struct State {
     children: Children,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parent: Option<Parent>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ticked: Option<Ticked>,
     #[serde(default, skip_serializing_if = "is_zero")]
     input_bytes: u32,
     #[serde(default, skip_serializing_if = "is_none")]
@@ -198,6 +201,7 @@ impl Run {
             open: self.open.clone(),
             children: self.children.clone(),
             parent: self.parent.clone(),
+            ticked: self.ticked.clone(),
             input_bytes: self.input_bytes,
             trouble: self.trouble,
             dispatch: self.dispatch,
@@ -276,6 +280,7 @@ impl Run {
             open: state.open,
             children,
             parent: state.parent,
+            ticked: state.ticked,
             input_bytes: state.input_bytes,
             trouble: state.trouble,
             dispatch: state.dispatch,

@@ -18,6 +18,7 @@ mod signals;
 mod silence;
 mod streams;
 mod taken_back;
+mod ticks;
 mod unreadable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +55,7 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
         key: None,
         by: None,
         parent: None,
+        ticked: None,
     }
 }
 

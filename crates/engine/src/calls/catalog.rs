@@ -29,6 +29,8 @@ pub struct Call {
 pub enum Request {
     /// Say whether the caller may, and nothing else.
     Check,
+    /// Say who the caller is, as the audit log names them, if they may.
+    Actor,
     /// Say which workflows the caller may see; nothing, if it may see all.
     SeenWorkflows,
     /// Say what a credential grants, to a cell that will remember it.

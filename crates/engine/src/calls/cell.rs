@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stepwell_core::{
-    cell::Action,
+    cell::{Action, TickRun},
     object::Message,
     stream::{Cursor, Kinds, Only},
 };
@@ -186,6 +186,11 @@ pub enum Operation {
         /// Its number.
         letter: u64,
     },
+    /// Start the run of a tick of a schedule.
+    Tick {
+        /// It.
+        run: Box<TickRun>,
+    },
     /// Take what another cell has written.
     Receive {
         /// What it says.
@@ -344,6 +349,7 @@ impl Operation {
             | Self::ShowOutbox { .. }
             | Self::Redeliver { .. }
             | Self::Receive { .. }
+            | Self::Tick { .. }
             | Self::Consume { .. } => None,
         }
     }
@@ -370,6 +376,7 @@ impl Operation {
             | Self::ShowOutbox { .. }
             | Self::Redeliver { .. }
             | Self::Receive { .. }
+            | Self::Tick { .. }
             | Self::Consume { .. } => false,
         }
     }

@@ -6,3 +6,4 @@
 pub mod catalog;
 pub mod cell;
 pub mod queue;
+pub mod schedules;

@@ -120,6 +120,7 @@ impl Asked<'_> {
     fn answer(mut self, request: Request) -> Said<Answered> {
         match request {
             Request::Check => Ok(Answered::new(200, &())),
+            Request::Actor => Ok(Answered::new(200, &self.actor)),
             Request::SeenWorkflows => Ok(Answered::new(200, &self.seen_workflows)),
             Request::Confirm { credential, vouched, cell } => {
                 // Most keys that nobody made stop here: a catalog that has nothing stores nothing.

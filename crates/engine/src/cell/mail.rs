@@ -4,8 +4,9 @@ use std::{pin::pin, rc::Rc, time::Duration};
 
 use futures::future::{Either, select};
 use stepwell_core::{
-    cell::Chance,
-    object::{ANSWER_MS, Delivery, Message, Receipt, Sending},
+    access::ROOT,
+    cell::{Chance, TickRun},
+    object::{ANSWER_MS, Delivery, Kind, Message, Receipt, Sending},
 };
 use stepwell_protocol::{Place, Problem, RunId, outbox::Redelivery};
 use wasm_bindgen::JsValue;
@@ -13,7 +14,10 @@ use worker::Delay;
 
 use super::Host;
 use crate::{
-    calls::cell::{Call, Operation},
+    calls::{
+        cell::{Call, Operation},
+        schedules,
+    },
     object::{self, Answered, Fault},
     runtime,
 };
@@ -64,16 +68,40 @@ impl Host {
     }
 
     async fn hand_over(&self, sending: &Sending) -> Result<(u16, String), JsValue> {
-        let to = &sending.to;
-        let place: Place = to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
-        let operation = Operation::Receive { message: sending.message.clone() };
-        object::ask(&self.env, to, &Call::new(&to.namespace, &place, None, operation)).await
+        let (to, message) = (&sending.to, sending.message.clone());
+        match to.kind {
+            Kind::Cell => {
+                let place: Place =
+                    to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
+                let call = Call::new(&to.namespace, &place, None, Operation::Receive { message });
+                object::ask(&self.env, to, &call).await
+            }
+            Kind::Schedules => {
+                let call =
+                    schedules::Call { by: ROOT.into(), request: schedules::Request::Receive { message } };
+                object::ask(&self.env, to, &call).await
+            }
+            Kind::Catalog => Err(JsValue::from_str("nobody writes to a catalog")),
+        }
     }
 
     /// A person wants a letter to be sent again.
     pub(super) fn redeliver(self: &Rc<Self>, place: &Place, letter: u64) -> Result<Answered, Fault> {
         let was_dead = self.turn(|machine, store, now| Ok(machine.redeliver(store, now, letter)?))?;
         Ok(Answered::new(200, &Redelivery { letter: format!("{place}-{letter}"), was_dead }))
+    }
+
+    /// A schedule has ticked.
+    pub(super) fn start_tick(
+        self: &Rc<Self>,
+        namespace: &str,
+        place: Place,
+        run: TickRun,
+    ) -> Result<Answered, Fault> {
+        self.store.prepare(namespace, &place, || self.cells_of(&place))?;
+        let run =
+            self.turn(|machine, store, now| Ok(machine.start_tick(store, now, place, chance(), run)?))?;
+        Ok(Answered::new(200, &run))
     }
 
     /// Another cell has written.
@@ -86,9 +114,12 @@ impl Host {
         if matches!(message, Message::Start { .. }) {
             self.store.prepare(namespace, &place, || self.cells_of(&place))?;
         }
-        let chance = Chance { suffix: RunId::suffix_from(runtime::random()), seed: runtime::random() };
         let receipt =
-            self.turn(|machine, store, now| Ok(machine.receive(store, now, place, chance, message)?))?;
+            self.turn(|machine, store, now| Ok(machine.receive(store, now, place, chance(), message)?))?;
         Ok(Answered::new(200, &receipt))
     }
+}
+
+fn chance() -> Chance {
+    Chance { suffix: RunId::suffix_from(runtime::random()), seed: runtime::random() }
 }

@@ -108,6 +108,7 @@ impl Host {
                     key,
                     by: grant.map(|grant| grant.actor.clone()),
                     parent: None,
+                    ticked: None,
                 };
                 self.start_run(&namespace, new, is_strict, wait_ms).await
             }
@@ -157,6 +158,7 @@ impl Host {
             }
             Operation::Redeliver { letter } => self.redeliver(&place, letter),
             Operation::Receive { message } => self.receive(&namespace, place, message),
+            Operation::Tick { run } => self.start_tick(&namespace, place, *run),
             Operation::Consume { ask } => self.answer_consumer(ask).await,
         }
     }

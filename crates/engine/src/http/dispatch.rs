@@ -5,8 +5,8 @@ use stepwell_protocol::routes::Route;
 
 use super::{
     audit, by_key, described, error::Refusal, front::Front, issuers, keys, list, manifest, namespaces,
-    outbox, overview, pauses, request::Incoming, response::Response, runs, sessions, settings, starts,
-    streams,
+    outbox, overview, pauses, request::Incoming, response::Response, runs, schedules, sessions, settings,
+    starts, streams,
 };
 
 /// Answers a request by its route.
@@ -57,6 +57,15 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::RemoveWorkflowSettings => settings::remove_workflow(front, name("workflow")).await,
         Route::ListOutbox => outbox::list(front, &query).await,
         Route::Redeliver => outbox::redeliver(front, &name("letter")).await,
+        Route::ListSchedules => schedules::list(front, &query).await,
+        Route::ShowSchedule => schedules::show(front, name("schedule")).await,
+        Route::PutSchedule => schedules::put(front, name("schedule"), &body).await,
+        Route::DeleteSchedule => schedules::delete(front, name("schedule")).await,
+        Route::PauseSchedule => schedules::pause(front, name("schedule")).await,
+        Route::ResumeSchedule => schedules::resume(front, name("schedule")).await,
+        Route::TriggerSchedule => schedules::trigger(front, name("schedule"), &headers).await,
+        Route::BackfillSchedule => schedules::backfill(front, name("schedule"), &body).await,
+        Route::NextTicks => schedules::next(front, name("schedule")).await,
         Route::Audit => audit::show(front, &query).await,
         Route::ListNamespaces => namespaces::list(front).await,
         Route::CreateNamespace => namespaces::create(front, &body).await,

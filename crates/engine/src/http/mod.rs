@@ -33,6 +33,7 @@ mod ready;
 mod request;
 mod response;
 mod runs;
+mod schedules;
 mod sessions;
 mod settings;
 mod starts;

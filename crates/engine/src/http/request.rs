@@ -161,6 +161,13 @@ pub fn wait_ms(headers: &Headers) -> Result<u64, Refusal> {
 /// The tags of `?tag=a&tag=b`.
 pub fn tags(query: &str) -> Result<Vec<String>, Refusal> {
     let tags: BTreeSet<_> = pairs(query).filter(|(name, _)| name == "tag").map(|(_, value)| value).collect();
+    let tags: Vec<_> = tags.into_iter().collect();
+    check_tags(&tags)?;
+    Ok(tags)
+}
+
+/// Refuses what no run can have for tags.
+pub fn check_tags(tags: &[String]) -> Result<(), Refusal> {
     let is_good = |tag: &String| !tag.is_empty() && tag.len() <= TAG_LENGTH_MAX && is_visible(tag);
     if tags.len() > TAGS_MAX || !tags.iter().all(is_good) {
         let detail = format!(
@@ -169,7 +176,7 @@ pub fn tags(query: &str) -> Result<Vec<String>, Refusal> {
         );
         return Err(Refusal::new(Code::InvalidRequest, detail));
     }
-    Ok(tags.into_iter().collect())
+    Ok(())
 }
 
 /// The names and values of a query, decoded.

@@ -25,11 +25,12 @@ use super::{
     generations, pauses,
     request::{Headers, check_name, idempotency_key, payload, tags, wait_ms},
     response::Response,
-    workflows::{self, Terms},
+    workflows,
 };
 use crate::{
     calls::cell::{Moved, Operation, Start, fingerprint},
     runtime,
+    terms::Terms,
 };
 
 /// The status of a cell's answer about a key that has gone to another cell.

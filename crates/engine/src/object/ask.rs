@@ -59,7 +59,7 @@ pub async fn ask<T: Serialize>(env: &Env, to: &Address, call: &T) -> Result<(u16
     let stub = stub(env, to)?;
     let answer = match to.kind {
         Kind::Cell => stub.ask(&text)?,
-        Kind::Catalog => stub.ask_station(&to.to_string(), &text)?,
+        Kind::Catalog | Kind::Schedules => stub.ask_station(&to.to_string(), &text)?,
     };
     let answer: Array = runtime::settle(answer).await?.unchecked_into();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a status of HTTP")]
@@ -81,10 +81,10 @@ fn stub(env: &Env, to: &Address) -> Result<ObjectStub, JsValue> {
             let place = to.name.parse().map_err(|_| JsValue::from_str("this is no place of a cell"))?;
             cell_stub(env, &to.namespace, &place)
         }
-        Kind::Catalog => {
+        Kind::Catalog | Kind::Schedules => {
             let stations = runtime::property(env, STATION_BINDING);
             if stations.is_undefined() {
-                let detail = format!("there is no catalog: bind the class Station as {STATION_BINDING}");
+                let detail = format!("there is no station: bind the class Station as {STATION_BINDING}");
                 return Err(JsValue::from_str(&detail));
             }
             stations.unchecked_into::<Objects>().get_by_name(&to.to_string())

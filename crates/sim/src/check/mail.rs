@@ -43,6 +43,8 @@ impl Disks<'_> {
                 Some((run, _)) => run.is_none_or(|run| matches!(run.phase, Phase::Ended { .. })),
                 None => false,
             },
+            // No world has schedules.
+            Message::TickEnded { .. } => false,
         }
     }
 }

@@ -69,6 +69,7 @@ impl World {
                     key,
                     by: None,
                     parent: None,
+                    ticked: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;

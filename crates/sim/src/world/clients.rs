@@ -280,6 +280,7 @@ impl World {
                     key: key.map(|key| KeyRow { key, fingerprint }),
                     by: None,
                     parent: None,
+                    ticked: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;

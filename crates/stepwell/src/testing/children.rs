@@ -101,6 +101,7 @@ impl Engine {
             tags: Vec::new(),
             started_by: None,
             parent: Some(parent),
+            ticked: None,
             slot: None,
         };
         let began_at = self.now;

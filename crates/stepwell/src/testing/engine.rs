@@ -109,6 +109,7 @@ impl Engine {
             tags: Vec::new(),
             started_by: None,
             parent: None,
+            ticked: None,
             slot: None,
         };
         Self::accept_at(Timestamp::from_millis(START_MS), app, start, input)

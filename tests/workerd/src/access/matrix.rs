@@ -239,6 +239,13 @@ impl Target {
             put("{session}", text(&opened["id"])?, "00000000");
             canaries.push(text(&opened["id"])?.to_owned());
         }
+        if route.entry().path.contains("{schedule}") {
+            let id = format!("schedule-{}", rand::random::<u64>());
+            let made = callers.admin.request("PUT", &format!("/api/schedules/{id}"), DAILY).await?;
+            anyhow::ensure!(made.status == 201, "{} {}", made.status, made.body);
+            put("{schedule}", &id, "schedule-that-never-was");
+            canaries.push(id);
+        }
         put("{workflow}", "ten", "ten");
         put("{name}", "news", "news");
         // Whatever it holds, it has arrived: whoever may ask is told that it is not there.
@@ -304,6 +311,9 @@ impl Target {
     }
 }
 
+/// A schedule that does not tick while this test runs, unless it is midnight.
+const DAILY: &str = r#"{"workflow":"ten","when":"every day"}"#;
+
 /// What a request has to bring. Routes that take nothing need no line here.
 fn body(route: Route) -> String {
     if route == Route::CreateKey || route == Route::CreateNamespaceKey {
@@ -315,6 +325,11 @@ fn body(route: Route) -> String {
     } else if route == Route::StartBulk {
         // The other cells of the matrix need their runs.
         json!({ "action": "cancel", "filter": { "tag": "nobody has it" } }).to_string()
+    } else if route == Route::PutSchedule {
+        DAILY.to_owned()
+    } else if route == Route::BackfillSchedule {
+        let now_ms = now_ms();
+        json!({ "from": now_ms - 86_400_000, "to": now_ms }).to_string()
     } else if route == Route::SetLimits {
         json!({ "live_runs": 1_000_000 }).to_string()
     } else if route == Route::SetIssuer {

@@ -71,6 +71,7 @@ impl Bench {
             tags,
             started_by: None,
             parent: None,
+            ticked: None,
             slot,
         };
         let (mut run, decision) = Run::start(now, start);

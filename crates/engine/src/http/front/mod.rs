@@ -1,12 +1,13 @@
 //! On whose behalf something is asked, and where: what the handlers, and all else that is not an object, know of the
 //! deployment.
 //!
-//! Owns: the caller's place in the deployment. Its clients are in files of their own: the [`cells`], the [`catalog`] and
-//! the [`app`]; so is what their answers say of the caller's key ([`vouching`]).
+//! Owns: the caller's place in the deployment. Its clients are in files of their own: the [`cells`], the [`catalog`], the
+//! [`schedules`] and the [`app`]; so is what their answers say of the caller's key ([`vouching`]).
 
 mod app;
 mod catalog;
 mod cells;
+mod schedules;
 mod vouching;
 
 use std::{cell::Cell, rc::Rc};

@@ -18,6 +18,7 @@ mod outbox;
 mod plan;
 mod replay;
 mod restart;
+mod schedules;
 mod session;
 mod settings;
 mod show;
@@ -75,6 +76,9 @@ pub enum Command {
     /// List the app's workflows; pause and resume them.
     #[command(subcommand)]
     Workflows(workflows::Workflows),
+    /// Start runs at certain times: make, list, change, pause and trigger schedules.
+    #[command(subcommand)]
+    Schedules(schedules::Schedules),
     /// Make, list, rotate and revoke the keys of a namespace.
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -125,6 +129,7 @@ impl Command {
             Self::Export(command) => command.run(global),
             Self::Replay(command) => command.run(global),
             Self::Workflows(command) => command.run(global),
+            Self::Schedules(command) => command.run(global),
             Self::Keys(command) => command.run(global),
             Self::Namespaces(command) => command.run(global),
             Self::Settings(command) => command.run(global),

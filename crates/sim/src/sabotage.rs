@@ -78,6 +78,8 @@ pub enum Sabotage {
     YieldIsAStrike,
     /// The lease of an activation never ends.
     LeaseNeverEnds,
+    /// A consumer that says that its program is at work is not heard.
+    BeatUnheard,
     /// A call that hangs is never given up.
     SilenceNeverEnds,
     /// A run can be claimed by two consumers.
@@ -126,7 +128,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 58] = [
+    pub const ALL: [Self; 59] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -163,6 +165,7 @@ impl Sabotage {
         Self::YieldLost,
         Self::YieldIsAStrike,
         Self::LeaseNeverEnds,
+        Self::BeatUnheard,
         Self::SilenceNeverEnds,
         Self::ClaimedTwice,
         Self::NudgeForgotten,

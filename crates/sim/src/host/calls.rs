@@ -34,6 +34,8 @@ pub struct Calls {
     pub ending: Vec<(u64, u64)>,
     /// Programs that listen, by run.
     pub listeners: BTreeMap<u64, Vec<Listener>>,
+    /// When whoever holds the call of a leased activation last said that it is at work, by run.
+    pub beats: BTreeMap<u64, (Epoch, Timestamp)>,
     /// Requests that wait for a run's end.
     pub waiters: BTreeMap<u64, Vec<u32>>,
 }

@@ -196,6 +196,9 @@ impl World {
                 )
             });
         }
+        if let Some(batch) = batch.filter(|_| cause == Cause::Alarm) {
+            self.check_leases(cell, id, batch);
+        }
         if let Some(wrong) = wrong {
             self.fail("24 memory is a cache of rows", wrong);
         }

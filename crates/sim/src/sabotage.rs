@@ -118,6 +118,12 @@ pub enum Sabotage {
     ChildKeyDropped,
     /// An object does not store its address.
     IdentityLost,
+    /// Who follows a run is shown what is not durable yet.
+    ShownEarly,
+    /// Who comes back to a stream misses an event.
+    CursorSkips,
+    /// Who follows a run is not told that there is more.
+    ReaderNotTold,
     /// A key that is revoked stays as it is on disk.
     RevocationLost,
     /// A cell that remembers a key is not written down.
@@ -128,7 +134,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 62] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -185,6 +191,9 @@ impl Sabotage {
         Self::CancelNotSent,
         Self::ChildKeyDropped,
         Self::IdentityLost,
+        Self::ShownEarly,
+        Self::CursorSkips,
+        Self::ReaderNotTold,
         Self::RevocationLost,
         Self::WatcherLost,
         Self::WordUnheard,

@@ -86,6 +86,11 @@ pub enum Action {
         /// For how long.
         wait_ms: u64,
     },
+    /// Follows a run.
+    Follow {
+        /// The action that has started the run.
+        start: usize,
+    },
     /// Makes a key.
     CreateKey,
     /// Revokes a key.
@@ -231,6 +236,7 @@ impl Script {
         let mut faults = faults(&mut rng, cells, heal_at_ms, &actions);
         let queue = queue(seed, &mut actions, &mut faults, heal_at_ms);
         keys(seed, cells, &mut actions, &mut faults, heal_at_ms);
+        followers(seed, &mut actions);
         deliver_again(seed, cells, &mut faults, heal_at_ms);
         stand_still(seed, cells, &mut faults, heal_at_ms);
         Self {
@@ -490,6 +496,21 @@ fn keys(
             _ => Fault::ClockBack(catalog, rng.between(1, 5_000)),
         };
         faults.push((rng.between(1, heal_at_ms - 1), fault));
+    }
+}
+
+/// In some worlds, clients follow some of the runs. Drawn apart, like the queue.
+fn followers(seed: u64, actions: &mut Vec<(u64, Action)>) {
+    let mut rng = Rng::new(hash(&format!("followers {seed}")));
+    if !rng.percent(40) {
+        return;
+    }
+    let starts = actions.iter().enumerate().filter(|(_, (_, action))| matches!(action, Action::Start { .. }));
+    let starts: Vec<_> = starts.map(|(start, (at, _))| (start, *at)).collect();
+    for _ in 0..rng.between(1, 5) {
+        let (start, at) = *rng.pick(&starts);
+        let at = if rng.percent(70) { at + rng.below(300) } else { at + rng.below(8_000) };
+        actions.push((at, Action::Follow { start }));
     }
 }
 

@@ -81,7 +81,8 @@ fn drop_actions(best: &mut Script, fails: &mut impl FnMut(&Script) -> bool) {
             | Action::Signal { start, .. }
             | Action::Cancel { start }
             | Action::Manage { start, .. }
-            | Action::Show { start, .. } => match (*start).cmp(&at) {
+            | Action::Show { start, .. }
+            | Action::Follow { start } => match (*start).cmp(&at) {
                 std::cmp::Ordering::Less => true,
                 std::cmp::Ordering::Equal => {
                     is_whole = false;

@@ -10,6 +10,7 @@ mod end;
 mod keys;
 mod lives;
 mod mail;
+mod readers;
 
 use std::collections::{BTreeMap, BTreeSet};
 

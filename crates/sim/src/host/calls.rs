@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use stepwell_core::{
     cell::Cell,
     run::{Entry, Phase, Session},
+    stream::Reader,
 };
 use stepwell_protocol::{Epoch, Place, Seq, Timestamp};
 
@@ -38,6 +39,8 @@ pub struct Calls {
     pub beats: BTreeMap<u64, (Epoch, Timestamp)>,
     /// Requests that wait for a run's end.
     pub waiters: BTreeMap<u64, Vec<u32>>,
+    /// Clients that follow a run, and how far they have come; nothing, once they are sent that it is over.
+    pub readers: BTreeMap<Connection, Option<Reader>>,
 }
 
 /// A program that listens.
@@ -53,6 +56,15 @@ pub struct Listener {
     pub epoch: Epoch,
     /// What it knows.
     pub after: Seq,
+}
+
+/// A client's connection to an instance, on which it follows a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Connection {
+    /// The client.
+    pub follower: usize,
+    /// Which of its connections.
+    pub nth: u32,
 }
 
 impl<M: Clone> Instance<Cells, M> {

@@ -15,7 +15,7 @@ use std::{collections::VecDeque, fmt::Debug, ops::Deref, rc::Rc};
 use stepwell_core::object::{DEAD_MAN_MS, Delivery, Fault, Hosted, Machine, Receipt, Sending};
 use stepwell_protocol::Timestamp;
 
-pub use calls::{Calls, Cells, Listener, differs, was_called};
+pub use calls::{Calls, Cells, Connection, Listener, differs, was_called};
 pub use view::{Batch, Cause, Disk, Refused, View};
 
 use crate::sabotage::Sabotage;

@@ -85,6 +85,14 @@ impl World {
     /// A client does what the script says.
     pub(super) fn act(&mut self, index: usize, times: u32) {
         let action = self.script.actions[index].1.clone();
+        if let Action::Follow { start } = action {
+            match self.clients.runs.get(&start).cloned() {
+                Some((cell, run)) => self.follow(cell, run),
+                None if times < TRIES_MAX => self.put(400, Event::Act(index, times + 1)),
+                None => {}
+            }
+            return;
+        }
         let run_of = |start: usize| self.clients.runs.get(&start).cloned();
         let key_of = |create: usize| self.clients.keys.get(&create).cloned();
         // The front draws one for each request of a client.
@@ -117,6 +125,7 @@ impl World {
                 Some((cell, run)) => (cell, Some(Ask::Show { run, wait_ms })),
                 None => (0, None),
             },
+            Action::Follow { .. } => return,
         };
         match ask {
             Some(ask) => self.ask(cell, Some((index, times)), ask),
@@ -156,7 +165,8 @@ impl World {
             Action::Signal { start, .. }
             | Action::Cancel { start }
             | Action::Manage { start, .. }
-            | Action::Show { start, .. } => *start,
+            | Action::Show { start, .. }
+            | Action::Follow { start } => *start,
             Action::CreateKey | Action::RevokeKey { .. } | Action::UseKey { .. } => return,
         };
         let Some((cell, run)) = self.clients.runs.get(&start).cloned() else { return };

@@ -114,8 +114,8 @@ impl World {
         activation.ok().map(Box::new)
     }
 
-    /// The instance that a consumer's request gets to, if it can answer.
-    fn reach(&mut self, cell: usize) -> Option<u64> {
+    /// The instance that a request gets to, if it can answer.
+    pub(super) fn reach(&mut self, cell: usize) -> Option<u64> {
         let stale = self.sites[cell].stale.as_ref().map(|stale| stale.id);
         let id = match stale {
             // Whoever still has the old address asks the instance that has lost the name.

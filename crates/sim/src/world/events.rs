@@ -7,8 +7,9 @@ use super::{
     catalog::{Question, Telling},
     host::Any,
     post::Post,
+    readers::Shown,
 };
-pub use crate::host::Listener;
+pub use crate::host::{Connection, Listener};
 use crate::outside::{Message, Received};
 
 /// Something that will happen.
@@ -72,6 +73,18 @@ pub enum Event {
     Letter(Post),
     /// What became of it arrives at its sender.
     Receipt(Post, Delivery),
+    /// A follower tries to connect.
+    Connect(usize),
+    /// A follower has waited long enough for its connection.
+    Unconnected(Connection),
+    /// A follower's request arrives at its cell.
+    Follow(Connection),
+    /// A cell serves those who follow a run.
+    Serve(usize, u64, u64),
+    /// Something arrives at a follower.
+    Shown(Connection, Shown),
+    /// A connection breaks.
+    Broken(Connection),
     /// Faults stop.
     Heal,
 }
@@ -148,4 +161,6 @@ pub enum Outgoing {
     Letter(Post),
     /// The answer to that.
     Receipt(Post, Delivery),
+    /// To somebody who follows a run.
+    Shown(Connection, Shown),
 }

@@ -13,6 +13,7 @@ mod faults;
 mod host;
 mod post;
 mod programs;
+mod readers;
 mod site;
 
 use std::{
@@ -99,6 +100,7 @@ pub struct World {
     programs: BTreeMap<u32, Program>,
     last_program: u32,
     clients: clients::Clients,
+    followers: Vec<readers::Follower>,
     check: Checker,
     coverage: Coverage,
     apps: Vec<Rc<App>>,
@@ -137,6 +139,7 @@ impl World {
             programs: BTreeMap::new(),
             last_program: 0,
             clients: clients::Clients::default(),
+            followers: Vec::new(),
             check: Checker::new(script.cells),
             coverage: Coverage::default(),
             apps: (0..flows::BUILDS).map(|build| Rc::new(flows::build(build))).collect(),
@@ -233,6 +236,12 @@ impl World {
             Event::Forgot(telling) => self.on_forgot(telling),
             Event::Letter(post) => self.on_letter(&post),
             Event::Receipt(post, delivery) => self.on_receipt(&post, delivery),
+            Event::Connect(follower) => self.connect(follower),
+            Event::Unconnected(connection) => self.unconnected(connection),
+            Event::Follow(connection) => self.on_follow(connection),
+            Event::Serve(cell, id, number) => self.serve(cell, id, number),
+            Event::Shown(connection, shown) => self.on_shown(connection, shown),
+            Event::Broken(connection) => self.broken(connection),
             Event::Heal => self.heal(),
         }
     }

@@ -124,6 +124,10 @@ pub enum Sabotage {
     CursorSkips,
     /// Who follows a run is not told that there is more.
     ReaderNotTold,
+    /// The manifest that comes last holds, however old it is.
+    OlderManifestWins,
+    /// A deploy resumes the workflows that people have paused.
+    DeployResumes,
     /// A key that is revoked stays as it is on disk.
     RevocationLost,
     /// A cell that remembers a key is not written down.
@@ -134,7 +138,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 64] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -194,6 +198,8 @@ impl Sabotage {
         Self::ShownEarly,
         Self::CursorSkips,
         Self::ReaderNotTold,
+        Self::OlderManifestWins,
+        Self::DeployResumes,
         Self::RevocationLost,
         Self::WatcherLost,
         Self::WordUnheard,

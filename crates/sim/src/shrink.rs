@@ -75,7 +75,11 @@ fn drop_actions(best: &mut Script, fails: &mut impl FnMut(&Script) -> bool) {
         candidate.actions.remove(at);
         let mut is_whole = true;
         candidate.actions.retain_mut(|(_, action)| match action {
-            Action::Start { .. } | Action::CreateKey => true,
+            Action::Start { .. }
+            | Action::CreateKey
+            | Action::Sync { .. }
+            | Action::PauseWorkflow(_)
+            | Action::ResumeWorkflow(_) => true,
             Action::RevokeKey { create: start }
             | Action::UseKey { create: start, .. }
             | Action::Signal { start, .. }

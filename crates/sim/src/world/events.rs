@@ -10,7 +10,10 @@ use super::{
     readers::Shown,
 };
 pub use crate::host::{Connection, Listener};
-use crate::outside::{Message, Received};
+use crate::{
+    check::Served,
+    outside::{Message, Received},
+};
 
 /// Something that will happen.
 #[derive(Clone, Debug)]
@@ -130,6 +133,10 @@ pub enum Response {
     KeyCreated(String),
     /// A key was revoked.
     KeyRevoked,
+    /// This version of a manifest was taken note of.
+    Synced(u32, Served),
+    /// This workflow is paused.
+    WorkflowPaused(&'static str, Served),
     /// Where a run stands, and whether the caller was told of its end in time.
     Shown(Status),
     /// Refused.

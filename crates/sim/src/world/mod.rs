@@ -8,6 +8,7 @@ mod cells;
 mod clients;
 mod consumers;
 mod covers;
+mod declared;
 mod events;
 mod faults;
 mod host;
@@ -259,7 +260,7 @@ impl World {
             self.touch(Any::Cell(cell));
             self.resume_all(cell);
         }
-        if self.script.has_keys() {
+        if self.script.has_catalog() {
             self.catalog.platform.heal();
             if let Some(stale) = self.catalog.stale.as_ref().map(|stale| stale.id) {
                 self.crash(TheCatalog, stale);

@@ -92,7 +92,8 @@ struct Called {
 pub struct World {
     now_ms: u64,
     queued: u64,
-    queue: BTreeMap<(u64, u64), Event>,
+    /// Apart from their times: a map moves what it holds.
+    queue: BTreeMap<(u64, u64), Box<Event>>,
     rng: Rng,
     script: Script,
     sabotage: Option<Sabotage>,
@@ -186,7 +187,7 @@ impl World {
             }
             self.now_ms = at_ms;
             outside::set_now(at_ms);
-            self.happen(event);
+            self.happen(*event);
         }
         self.now_ms = self.now_ms.max(end_ms);
         if self.violation.is_none() {
@@ -284,7 +285,7 @@ impl World {
 
     fn put_at(&mut self, at_ms: u64, event: Event) {
         self.queued += 1;
-        self.queue.insert((at_ms.max(self.now_ms), self.queued), event);
+        self.queue.insert((at_ms.max(self.now_ms), self.queued), Box::new(event));
     }
 
     fn is(&self, sabotage: Sabotage) -> bool {

@@ -108,6 +108,9 @@ pub struct Outbox {
     last_served: Option<Address>,
     /// The number of the latest letter, once that was looked at.
     last: Option<u64>,
+    /// The largest number of a letter that was known here. An answer to it may still be under way when its row is gone:
+    /// no other letter gets that number.
+    seen: u64,
     /// Letters after this one may not be known; nothing if all are.
     unread_after: Option<u64>,
     /// Whether letters before that one were left out as well, to make room: another lap has to look for them.
@@ -183,6 +186,7 @@ impl Default for Outbox {
             peers: BTreeMap::new(),
             last_served: None,
             last: None,
+            seen: 0,
             unread_after: Some(0),
             left_out: false,
             next_lap: Timestamp::default(),
@@ -204,7 +208,7 @@ impl Outbox {
     pub fn next_id<R: Letters>(&mut self, rows: &R) -> Result<u64, R::Error> {
         let last = match self.last {
             Some(last) => last,
-            None => rows.last_letter()?,
+            None => rows.last_letter()?.max(self.seen),
         };
         self.last = Some(last);
         Ok(last + 1)
@@ -231,6 +235,7 @@ impl Outbox {
             return;
         }
         self.known += slip.to.len();
+        self.seen = self.seen.max(slip.id);
         self.letters
             .insert(slip.id, Known { posted_at: slip.posted_at, left: slip.to.len(), is_whole: true });
         for (index, to) in slip.to.into_iter().enumerate() {
@@ -567,6 +572,16 @@ mod tests {
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_millis(1_700_000_000_000 + ms)
+    }
+
+    #[test]
+    fn no_number_is_given_again_while_an_answer_to_it_may_be_under_way() {
+        let (rows, mut outbox, mut sent) = (Rows::with_one_behind(0), Outbox::default(), Vec::new());
+        let Ok(()) = outbox.send(&rows, at(0), &mut sent);
+        let [Sending { letter, index, to, .. }] = &sent[..] else { panic!("{sent:?}") };
+        outbox.arrived(to, *letter, *index);
+        let Ok(()) = rows.forget_letter(*letter);
+        assert_eq!(outbox.next_id(&rows), Ok(*letter + 1));
     }
 
     #[test]

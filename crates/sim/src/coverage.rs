@@ -35,8 +35,6 @@ pub const IMPOSSIBLE: &[(&str, &str, &str)] = &[
     ("no key", "revoke", "clients know only keys that were made"),
     ("no key", "show", "clients know only keys that were made"),
     ("no key", "confirm", "clients know only keys that were made"),
-    ("good key", "create", "each attempt draws another id"),
-    ("revoked key", "create", "each attempt draws another id"),
 ];
 
 /// How often each pair of phase and input came up.

@@ -191,8 +191,12 @@ fn run(seeds: Seeds, threads: usize) -> anyhow::Result<()> {
     for (phase, input) in &missing {
         println!("never met: input '{input}' in phase '{phase}'");
     }
-    for (phase, input) in sum.coverage.surprising() {
+    let surprising = sum.coverage.surprising();
+    for (phase, input) in &surprising {
         println!("met although it is said to be impossible: input '{input}' in phase '{phase}'");
+    }
+    if !surprising.is_empty() {
+        bail!("{} impossible pairs of phase and input were met: correct `IMPOSSIBLE`", surprising.len());
     }
     if !missing.is_empty() {
         bail!(

@@ -78,6 +78,8 @@ pub enum Sabotage {
     YieldIsAStrike,
     /// The lease of an activation never ends.
     LeaseNeverEnds,
+    /// A consumer that says that its program is at work is not heard.
+    BeatUnheard,
     /// A call that hangs is never given up.
     SilenceNeverEnds,
     /// A run can be claimed by two consumers.
@@ -116,6 +118,16 @@ pub enum Sabotage {
     ChildKeyDropped,
     /// An object does not store its address.
     IdentityLost,
+    /// Who follows a run is shown what is not durable yet.
+    ShownEarly,
+    /// Who comes back to a stream misses an event.
+    CursorSkips,
+    /// Who follows a run is not told that there is more.
+    ReaderNotTold,
+    /// The manifest that comes last holds, however old it is.
+    OlderManifestWins,
+    /// A deploy resumes the workflows that people have paused.
+    DeployResumes,
     /// A key that is revoked stays as it is on disk.
     RevocationLost,
     /// A cell that remembers a key is not written down.
@@ -126,7 +138,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 58] = [
+    pub const ALL: [Self; 64] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -163,6 +175,7 @@ impl Sabotage {
         Self::YieldLost,
         Self::YieldIsAStrike,
         Self::LeaseNeverEnds,
+        Self::BeatUnheard,
         Self::SilenceNeverEnds,
         Self::ClaimedTwice,
         Self::NudgeForgotten,
@@ -182,6 +195,11 @@ impl Sabotage {
         Self::CancelNotSent,
         Self::ChildKeyDropped,
         Self::IdentityLost,
+        Self::ShownEarly,
+        Self::CursorSkips,
+        Self::ReaderNotTold,
+        Self::OlderManifestWins,
+        Self::DeployResumes,
         Self::RevocationLost,
         Self::WatcherLost,
         Self::WordUnheard,

@@ -1,6 +1,8 @@
 //! What will be done to a world: client actions, faults, and how bad the network is. Made from the seed alone,
 //! so a failing script can be made smaller piece by piece.
 
+mod catalog;
+
 use stepwell_protocol::program::Dispatch;
 
 use crate::{
@@ -86,6 +88,11 @@ pub enum Action {
         /// For how long.
         wait_ms: u64,
     },
+    /// Follows a run.
+    Follow {
+        /// The action that has started the run.
+        start: usize,
+    },
     /// Makes a key.
     CreateKey,
     /// Revokes a key.
@@ -100,7 +107,21 @@ pub enum Action {
         /// To which cell; to the catalog, if to none.
         cell: Option<usize>,
     },
+    /// A version of the app declares its workflows.
+    Sync {
+        /// Which one; a larger number is newer.
+        version: u32,
+        /// Whether a person has asked for it.
+        is_explicit: bool,
+    },
+    /// Pauses a workflow.
+    PauseWorkflow(&'static str),
+    /// Resumes a workflow.
+    ResumeWorkflow(&'static str),
 }
+
+/// The workflows that manifests may declare.
+pub const DECLARED: [&str; 4] = ["bill", "greet", "report", "ship"];
 
 /// What a person can do to a run by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +251,9 @@ impl Script {
         let refuses_letters = families(seed, cells, &mut actions, heal_at_ms);
         let mut faults = faults(&mut rng, cells, heal_at_ms, &actions);
         let queue = queue(seed, &mut actions, &mut faults, heal_at_ms);
-        keys(seed, cells, &mut actions, &mut faults, heal_at_ms);
+        catalog::keys(seed, cells, &mut actions, &mut faults, heal_at_ms);
+        followers(seed, &mut actions);
+        catalog::manifests(seed, cells, &mut actions, &mut faults, heal_at_ms);
         deliver_again(seed, cells, &mut faults, heal_at_ms);
         stand_still(seed, cells, &mut faults, heal_at_ms);
         Self {
@@ -251,8 +274,11 @@ impl Script {
 
 impl Script {
     /// Whether anybody needs a catalog.
-    pub fn has_keys(&self) -> bool {
-        self.actions.iter().any(|(_, action)| matches!(action, Action::CreateKey))
+    pub fn has_catalog(&self) -> bool {
+        let is_for_catalog = |action: &Action| {
+            matches!(action, Action::CreateKey | Action::Sync { .. } | Action::PauseWorkflow(_))
+        };
+        self.actions.iter().any(|(_, action)| is_for_catalog(action))
     }
 }
 
@@ -446,50 +472,18 @@ fn families(seed: u64, cells: usize, actions: &mut Vec<(u64, Action)>, heal_at_m
     if rng.percent(20) { 10 } else { 0 }
 }
 
-/// In some worlds there are keys, which are made, shown and revoked, while the catalog breaks too. It is known as the
-/// cell after the last one. Drawn apart, like the queue.
-fn keys(
-    seed: u64,
-    cells: usize,
-    actions: &mut Vec<(u64, Action)>,
-    faults: &mut Vec<(u64, Fault)>,
-    heal_at_ms: u64,
-) {
-    let mut rng = Rng::new(hash(&format!("keys {seed}")));
-    if !rng.percent(45) {
+/// In some worlds, clients follow some of the runs. Drawn apart, like the queue.
+fn followers(seed: u64, actions: &mut Vec<(u64, Action)>) {
+    let mut rng = Rng::new(hash(&format!("followers {seed}")));
+    if !rng.percent(40) {
         return;
     }
-    for _ in 0..rng.between(2, 5) {
-        let (create, made) = (actions.len(), rng.between(0, heal_at_ms / 2));
-        actions.push((made, Action::CreateKey));
-        let revoked = made + rng.between(200, 6_000);
-        for _ in 0..rng.between(3, 9) {
-            let cell = usize::try_from(rng.below(cells as u64 + 1)).expect("small");
-            let cell = (cell < cells).then_some(cell);
-            actions.push((made + rng.between(50, 9_000), Action::UseKey { create, cell }));
-        }
-        if rng.percent(75) {
-            actions.push((revoked, Action::RevokeKey { create }));
-            if rng.percent(30) {
-                actions.push((revoked + rng.below(2_000), Action::RevokeKey { create }));
-            }
-        }
-    }
-    let catalog = cells;
-    for _ in 0..rng.between(4, 12) {
-        let fault = match rng.below(13) {
-            0..=1 => Fault::Crash(catalog),
-            2..=3 => Fault::CrashBeforeCommit(catalog),
-            4..=5 => Fault::CrashAfterCommit(catalog),
-            6 => Fault::DeliveredAgain(catalog),
-            7 => Fault::CrashInRecovery(catalog),
-            8 => Fault::CommitThenError(catalog),
-            9 => Fault::RefuseWrites(catalog, rng.between(5, 3_000)),
-            10 => Fault::AlarmDropped(catalog),
-            11 => Fault::SecondInstance(catalog),
-            _ => Fault::ClockBack(catalog, rng.between(1, 5_000)),
-        };
-        faults.push((rng.between(1, heal_at_ms - 1), fault));
+    let starts = actions.iter().enumerate().filter(|(_, (_, action))| matches!(action, Action::Start { .. }));
+    let starts: Vec<_> = starts.map(|(start, (at, _))| (start, *at)).collect();
+    for _ in 0..rng.between(1, 5) {
+        let (start, at) = *rng.pick(&starts);
+        let at = if rng.percent(70) { at + rng.below(300) } else { at + rng.below(8_000) };
+        actions.push((at, Action::Follow { start }));
     }
 }
 

@@ -75,13 +75,18 @@ fn drop_actions(best: &mut Script, fails: &mut impl FnMut(&Script) -> bool) {
         candidate.actions.remove(at);
         let mut is_whole = true;
         candidate.actions.retain_mut(|(_, action)| match action {
-            Action::Start { .. } | Action::CreateKey => true,
+            Action::Start { .. }
+            | Action::CreateKey
+            | Action::Sync { .. }
+            | Action::PauseWorkflow(_)
+            | Action::ResumeWorkflow(_) => true,
             Action::RevokeKey { create: start }
             | Action::UseKey { create: start, .. }
             | Action::Signal { start, .. }
             | Action::Cancel { start }
             | Action::Manage { start, .. }
-            | Action::Show { start, .. } => match (*start).cmp(&at) {
+            | Action::Show { start, .. }
+            | Action::Follow { start } => match (*start).cmp(&at) {
                 std::cmp::Ordering::Less => true,
                 std::cmp::Ordering::Equal => {
                     is_whole = false;

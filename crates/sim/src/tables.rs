@@ -13,7 +13,7 @@ use stepwell_core::{
     object::{Letter, Message},
     run::{Cut, Entry, Run, Tail, Trailer},
 };
-use stepwell_protocol::{Event, Payload, Place, Record, RunId, Seq, Timestamp};
+use stepwell_protocol::{Epoch, Event, Payload, Place, Record, RunId, Seq, Timestamp};
 
 use crate::host::{self, Disk};
 
@@ -38,6 +38,14 @@ pub struct Row {
     pub result: Option<Rc<str>>,
     /// What its text was last read as.
     pub reading: Reading,
+}
+
+impl Row {
+    /// The latest activation, as the text says.
+    pub fn epoch(&self) -> Option<Epoch> {
+        let state: serde_json::Value = serde_json::from_str(&self.state).ok()?;
+        state.get("epoch").and_then(|epoch| serde_json::from_value(epoch.clone()).ok())
+    }
 }
 
 /// What a row's text was last read as, for all who have a copy of the row. Who reads the same text again, with the same

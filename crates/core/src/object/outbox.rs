@@ -135,6 +135,9 @@ pub struct Outbox {
     last_served: Option<Address>,
     /// The number of the latest letter, once that was looked at.
     last: Option<u64>,
+    /// The largest number of a letter that was known here. An answer to it may still be under way when its row is gone:
+    /// no other letter gets that number.
+    seen: u64,
     /// Letters after this one may not be known; nothing if all are.
     unread_after: Option<u64>,
     /// Whether letters before that one were left out as well, to make room: another lap has to look for them.
@@ -217,6 +220,7 @@ impl Default for Outbox {
             peers: BTreeMap::new(),
             last_served: None,
             last: None,
+            seen: 0,
             unread_after: Some(0),
             left_out: false,
             next_lap: Timestamp::default(),
@@ -240,7 +244,7 @@ impl Outbox {
     pub fn next_id<R: Letters>(&mut self, rows: &R) -> Result<u64, R::Error> {
         let last = match self.last {
             Some(last) => last,
-            None => rows.last_letter()?,
+            None => rows.last_letter()?.max(self.seen),
         };
         self.last = Some(last);
         Ok(last + 1)
@@ -272,6 +276,7 @@ impl Outbox {
             return;
         }
         self.known += slip.to.len();
+        self.seen = self.seen.max(slip.id);
         self.letters
             .insert(slip.id, Known { posted_at: slip.posted_at, left: slip.to.len(), is_whole: true });
         for (index, to) in slip.to.into_iter().enumerate() {

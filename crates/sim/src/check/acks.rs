@@ -88,7 +88,7 @@ impl Checker {
     }
 
     /// Whether somebody has taken the run back: what was said of its end before may be out of date.
-    fn was_reopened(&self, cell: usize, run: &RunId) -> bool {
+    pub(super) fn was_reopened(&self, cell: usize, run: &RunId) -> bool {
         self.runs.get(&(cell, run.number)).is_some_and(|known| known.reopened)
     }
 

@@ -4,12 +4,14 @@
 //! here: the model knows only durable rows, answers that arrived, and effects that were had.
 
 mod acks;
+mod declared;
 mod deleted;
 mod durable;
 mod end;
 mod keys;
 mod lives;
 mod mail;
+mod readers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +22,7 @@ use stepwell_core::{
 };
 use stepwell_protocol::{Epoch, Op, Place, RunId, Seq, Timestamp, rest::Status};
 
+pub use declared::Served;
 pub use end::AtEnd;
 pub use mail::Disks;
 
@@ -47,6 +50,8 @@ pub struct Checker {
     created_keys: BTreeSet<String>,
     /// Those whose clients were told that they were revoked.
     revoked_keys: BTreeSet<String>,
+    /// Manifests and paused workflows.
+    manifests: declared::Manifests,
     cells: usize,
 }
 
@@ -116,6 +121,7 @@ impl Checker {
             freed: BTreeSet::new(),
             created_keys: BTreeSet::new(),
             revoked_keys: BTreeSet::new(),
+            manifests: declared::Manifests::default(),
             cells,
         }
     }

@@ -6,8 +6,11 @@
 //! Two states of one hash would be taken for one. Among a million states that happens once in thirty million searches.
 
 use std::{
+    cell::RefCell,
+    collections::HashMap,
     fmt::{self, Write as _},
     hash::{DefaultHasher, Hasher as _},
+    rc::{Rc, Weak},
 };
 
 use super::state::BEGINNING_MS;
@@ -22,34 +25,26 @@ const END_MS: u64 = BEGINNING_MS + 86_400_000;
 /// What nobody decides anything by: when a run was accepted, what it has cost, and numbers for people who follow it.
 const IDLE: &[&str] = &["created_at", "spent", "stamper", "stamps"];
 
-/// A text that is written piece by piece, and its hash.
-pub(super) struct Canon {
-    now_ms: u64,
-    raw: String,
-    text: Vec<u8>,
+/// A text that is compared at any time: it has its times apart from everything else.
+#[derive(Debug, Default)]
+pub(super) struct Text {
+    bytes: Vec<u8>,
+    /// Where a time stands, and which.
+    times: Vec<(usize, u64)>,
 }
 
-impl Canon {
-    /// Nothing yet, at this time.
-    pub fn new(now_ms: u64) -> Self {
-        Self { now_ms, raw: String::with_capacity(8_192), text: Vec::with_capacity(8_192) }
-    }
-
+impl Text {
     /// Adds something, but for the fields of these names.
     pub fn add(&mut self, what: fmt::Arguments<'_>, idle: &[&str]) {
-        self.raw.clear();
-        self.raw.write_fmt(what).expect("a text takes everything");
-        let raw = std::mem::take(&mut self.raw);
-        self.take(raw.as_bytes(), idle);
-        self.raw = raw;
-        self.text.push(b'\n');
-    }
-
-    /// Its hash.
-    pub fn finish(self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&self.text);
-        hasher.finish()
+        thread_local! {
+            static RAW: RefCell<String> = RefCell::default();
+        }
+        RAW.with_borrow_mut(|raw| {
+            raw.clear();
+            raw.write_fmt(what).expect("a text takes everything");
+            self.take(raw.as_bytes(), idle);
+        });
+        self.bytes.push(b'\n');
     }
 
     fn take(&mut self, raw: &[u8], idle: &[&str]) {
@@ -64,31 +59,104 @@ impl Canon {
                 match value_of(raw, at, end).filter(|_| is_one_of(word, IDLE) || is_one_of(word, idle)) {
                     Some(value) => at = end_of_value(raw, value),
                     None => {
-                        self.text.extend_from_slice(word);
+                        self.bytes.extend_from_slice(word);
                         at = end;
                     }
                 }
             } else {
-                self.text.push(byte);
+                self.bytes.push(byte);
                 at += 1;
             }
         }
     }
 
-    /// A time, as it stands to the present one; any other number as it is.
+    /// A time apart; any other number as it is.
     fn number(&mut self, word: &[u8]) {
         let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
-        let Some(ms) = number.filter(|ms| (BEGINNING_MS..END_MS).contains(ms)) else {
-            self.text.extend_from_slice(word);
-            return;
-        };
-        if ms >= self.now_ms {
-            self.text.push(b'+');
-            self.text.extend_from_slice(&(ms - self.now_ms).to_le_bytes());
-        } else {
-            self.text.push(b'-');
-            self.text.extend_from_slice(&(self.now_ms - ms).min(LONG_AGO_MS).to_le_bytes());
+        match number.filter(|ms| (BEGINNING_MS..END_MS).contains(ms)) {
+            Some(ms) => self.times.push((self.bytes.len(), ms)),
+            None => self.bytes.extend_from_slice(word),
         }
+    }
+}
+
+/// The texts of things that states share. One that is changed is another thing from then on: whoever remembers its text
+/// keeps it from being changed in place.
+#[derive(Debug)]
+pub(super) struct Texts<T>(RefCell<HashMap<*const T, (Weak<T>, Rc<Text>)>>);
+
+/// How many texts are remembered.
+const TEXTS_MAX: usize = 20_000;
+
+impl<T> Default for Texts<T> {
+    fn default() -> Self {
+        Self(RefCell::default())
+    }
+}
+
+impl<T> Texts<T> {
+    /// The text of a thing.
+    pub fn of(&self, thing: &Rc<T>, write: impl FnOnce(&mut Text)) -> Rc<Text> {
+        let mut known = self.0.borrow_mut();
+        if let Some((_, text)) = known.get(&Rc::as_ptr(thing)) {
+            return text.clone();
+        }
+        if known.len() >= TEXTS_MAX {
+            known.clear();
+        }
+        let mut text = Text::default();
+        write(&mut text);
+        let text = Rc::new(text);
+        known.insert(Rc::as_ptr(thing), (Rc::downgrade(thing), text.clone()));
+        text
+    }
+}
+
+/// Texts as they stand to the present time, and their hash.
+pub(super) struct Canon {
+    now_ms: u64,
+    hasher: DefaultHasher,
+}
+
+impl Canon {
+    /// Nothing yet, at this time.
+    pub fn new(now_ms: u64) -> Self {
+        Self { now_ms, hasher: DefaultHasher::new() }
+    }
+
+    /// Adds something, but for the fields of these names.
+    pub fn add(&mut self, what: fmt::Arguments<'_>, idle: &[&str]) {
+        let mut text = Text::default();
+        text.add(what, idle);
+        self.add_text(&text);
+    }
+
+    /// Adds a text.
+    pub fn add_text(&mut self, text: &Text) {
+        let mut from = 0;
+        for (at, ms) in &text.times {
+            self.hasher.write(&text.bytes[from..*at]);
+            self.add_time(*ms);
+            from = *at;
+        }
+        self.hasher.write(&text.bytes[from..]);
+    }
+
+    /// A time, as it stands to the present one.
+    fn add_time(&mut self, ms: u64) {
+        let (sign, apart) = if ms >= self.now_ms {
+            (b'+', ms - self.now_ms)
+        } else {
+            (b'-', (self.now_ms - ms).min(LONG_AGO_MS))
+        };
+        let mut bytes = [sign; 9];
+        bytes[1..].copy_from_slice(&apart.to_le_bytes());
+        self.hasher.write(&bytes);
+    }
+
+    /// Its hash.
+    pub fn finish(self) -> u64 {
+        self.hasher.finish()
     }
 }
 

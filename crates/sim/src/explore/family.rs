@@ -11,7 +11,7 @@ use super::{
     Model,
     bounds::{Bounds, Cost},
     events::Event,
-    state::{Ask, Setting, Stands, Task, World},
+    state::{Ask, Known, Setting, Stands, Task, World},
 };
 use crate::{
     family::{self, FAMILY, Manner},
@@ -71,7 +71,12 @@ impl Model for Family {
         };
         let task = Task { cell: PARENT, ask: Rc::new(start), after: None, stands: Stands::Unsent, run: None };
         // As many events as there are: how a journal is paged is the first model's.
-        let setting = Setting { app: self.app.clone(), page_events: 16, sabotage: self.sabotage };
+        let setting = Setting {
+            app: self.app.clone(),
+            page_events: 16,
+            sabotage: self.sabotage,
+            known: Known::default(),
+        };
         World::new(setting, 2, vec![task], self.bounds, traced)
     }
 

@@ -10,7 +10,7 @@ use super::{
     Model,
     bounds::{Bounds, Cost},
     events::Event,
-    state::{Ask, Setting, Stands, Task, World},
+    state::{Ask, Known, Setting, Stands, Task, World},
 };
 use crate::{
     flows::Job,
@@ -86,7 +86,12 @@ impl Model for OneRun {
     type Event = Event;
 
     fn initial(&self, traced: bool) -> World {
-        let setting = Setting { app: self.app.clone(), page_events: 1, sabotage: self.sabotage };
+        let setting = Setting {
+            app: self.app.clone(),
+            page_events: 1,
+            sabotage: self.sabotage,
+            known: Known::default(),
+        };
         World::new(setting, 1, self.tasks(), self.bounds, traced)
     }
 

@@ -12,7 +12,7 @@ use stepwell_protocol::{Event, Place, RunId};
 use super::state::{Message, World};
 use crate::{
     check::Disks,
-    host::{Cause, Refused},
+    host::{self, Cause, Refused},
     sabotage::Sabotage,
     tables::{JournalRow, Write},
 };
@@ -67,11 +67,7 @@ impl World {
             machine.receive(store, now, place, chance, message)
         });
         self.tell_again(cell, id, &sending.message, &received);
-        match received {
-            Ok(receipt) => Delivery::Arrived(receipt),
-            Err(Fault::Rejected(problem)) if !self.sites[cell].is_stale(id) => Delivery::refused(problem),
-            Err(Fault::Rejected(_) | Fault::Storage(Refused) | Fault::Moved(_)) => Delivery::Failed,
-        }
+        host::delivery(received, self.sites[cell].is_stale(id))
     }
 
     /// What a planted bug does with a child's end that comes again.

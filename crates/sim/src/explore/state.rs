@@ -14,7 +14,10 @@ use stepwell_core::{
 };
 use stepwell_protocol::{Code, Epoch, Payload, Place, RunId, Seq, Timestamp, program::Activation};
 
-use super::{bounds::Bounds, canon::Canon};
+use super::{
+    bounds::Bounds,
+    canon::{Canon, Text, Texts},
+};
 use crate::{
     check::Checker,
     host::{self, Cells, Host},
@@ -34,6 +37,17 @@ pub(super) struct Setting {
     pub page_events: usize,
     /// A mechanism that is switched off.
     pub sabotage: Option<Sabotage>,
+    /// What is remembered of what states share.
+    pub known: Known,
+}
+
+/// The texts of what states share.
+#[derive(Default)]
+pub(super) struct Known {
+    tables: Texts<Tables>,
+    machines: Texts<Instance>,
+    checkers: Texts<Checker>,
+    programs: Texts<Program>,
 }
 
 /// A small world.
@@ -241,7 +255,7 @@ impl World {
         for site in &self.sites {
             let Host { alarm, lost, alarm_lost, firing, alarm_failures, .. } = &site.host;
             canon.add(format_args!("{alarm:?} {lost:?} {alarm_lost} {firing} {alarm_failures}"), &[]);
-            add_tables(&mut canon, &site.disk);
+            self.add_tables(&mut canon, &site.disk);
             match &site.live {
                 Some(live) => self.add_instance(&mut canon, live, live.pending.is_empty()),
                 None => canon.add(format_args!("none"), &[]),
@@ -258,16 +272,21 @@ impl World {
             self.programs.values().map(|program| self.digest_of_program(program)).collect();
         programs.sort_unstable();
         canon.add(format_args!("{programs:?}"), &[]);
-        canon.add(format_args!("{:?}", self.check), &["journal"]);
+        let known = &self.setting.known;
+        canon.add_text(&known.checkers.of(&self.check, |text| {
+            text.add(format_args!("{:?}", self.check), &["journal"]);
+        }));
         canon.finish()
     }
 
     /// `sees_disk` says that all it sees is on disk, and nothing else.
-    fn add_instance(&self, canon: &mut Canon, instance: &Instance, sees_disk: bool) {
-        canon.add(format_args!("{:?}", instance.machine), &[]);
-        canon.add(format_args!("{} {:?}", instance.id > 1, instance.latest), &[]);
+    fn add_instance(&self, canon: &mut Canon, instance: &Rc<Instance>, sees_disk: bool) {
+        canon.add_text(&self.setting.known.machines.of(instance, |text| {
+            text.add(format_args!("{:?}", instance.machine), &[]);
+            text.add(format_args!("{} {:?}", instance.id > 1, instance.latest), &[]);
+        }));
         if !sees_disk {
-            add_tables(canon, &instance.store.all());
+            self.add_tables(canon, &instance.store.shared());
         }
         for batch in &instance.pending {
             canon.add(format_args!("{:?} {}", batch.alarm, batch.writes.len()), &[]);
@@ -306,19 +325,24 @@ impl World {
         canon.finish()
     }
 
-    fn digest_of_program(&self, program: &Program) -> u64 {
+    fn digest_of_program(&self, program: &Rc<Program>) -> u64 {
         let mut canon = Canon::new(BEGINNING_MS + self.now_ms);
-        let Program { cell, number, epoch, head, begun, call, hung, survives, over, .. } = program;
-        let role = self.role(*cell, program.instance);
-        canon.add(
-            format_args!("{cell} {role} {number} {epoch:?} {head:?} {begun} {call} {hung} {survives} {over}"),
-            &[],
-        );
-        // What it was called with is in the journal up to the head.
-        canon.add(format_args!("{} {:?}", program.activation.journal.more, program.heard), TIMELESS);
-        let committed = program.committed.as_ref().map(|(call, answer, run)| (call, answer, run));
-        canon.add(format_args!("{committed:?}"), TIMELESS);
+        canon.add(format_args!("{}", self.role(program.cell, program.instance)), &[]);
+        canon.add_text(&self.setting.known.programs.of(program, |text| {
+            let Program { cell, number, epoch, head, begun, call, hung, survives, over, .. } = &**program;
+            let stands =
+                format_args!("{cell} {number} {epoch:?} {head:?} {begun} {call} {hung} {survives} {over}");
+            text.add(stands, &[]);
+            // What it was called with is in the journal up to the head.
+            text.add(format_args!("{} {:?}", program.activation.journal.more, program.heard), TIMELESS);
+            let committed = program.committed.as_ref().map(|(call, answer, run)| (call, answer, run));
+            text.add(format_args!("{committed:?}"), TIMELESS);
+        }));
         canon.finish()
+    }
+
+    fn add_tables(&self, canon: &mut Canon, tables: &Rc<Tables>) {
+        canon.add_text(&self.setting.known.tables.of(tables, |text| write_tables(text, tables)));
     }
 
     /// What an instance is, whichever it was.
@@ -337,15 +361,15 @@ impl World {
 /// When something was recorded is of no interest to a program that asks no clock.
 const TIMELESS: &[&str] = &["at", "now", "since"];
 
-fn add_tables(canon: &mut Canon, tables: &Tables) {
+fn write_tables(text: &mut Text, tables: &Tables) {
     for (number, row) in &tables.runs {
-        canon.add(format_args!("{number} {} {:?} {:?}", row.suffix, row.status, row.wake_at), &[]);
-        canon.add(format_args!("{} {:?}", row.state, row.result), &[]);
+        text.add(format_args!("{number} {} {:?} {:?}", row.suffix, row.status, row.wake_at), &[]);
+        text.add(format_args!("{} {:?}", row.state, row.result), &[]);
         for event in tables.journal(*number) {
-            canon.add(format_args!("{} {} {:?}", event.seq.0, event.event, event.trailer), &["since"]);
+            text.add(format_args!("{} {} {:?}", event.seq.0, event.event, event.trailer), &["since"]);
         }
     }
-    canon.add(format_args!("{:?} {:?} {:?}", tables.keys, tables.signals, tables.letters), &[]);
+    text.add(format_args!("{:?} {:?} {:?}", tables.keys, tables.signals, tables.letters), &[]);
 }
 
 impl Site {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use stepwell_core::{
     cell::Cell,
     run::{Entry, Phase, Session},
+    stream::Reader,
 };
 use stepwell_protocol::{Epoch, Place, Seq, Timestamp};
 
@@ -34,8 +35,12 @@ pub struct Calls {
     pub ending: Vec<(u64, u64)>,
     /// Programs that listen, by run.
     pub listeners: BTreeMap<u64, Vec<Listener>>,
+    /// When whoever holds the call of a leased activation last said that it is at work, by run.
+    pub beats: BTreeMap<u64, (Epoch, Timestamp)>,
     /// Requests that wait for a run's end.
     pub waiters: BTreeMap<u64, Vec<u32>>,
+    /// Clients that follow a run, and how far they have come; nothing, once they are sent that it is over.
+    pub readers: BTreeMap<Connection, Option<Reader>>,
 }
 
 /// A program that listens.
@@ -51,6 +56,15 @@ pub struct Listener {
     pub epoch: Epoch,
     /// What it knows.
     pub after: Seq,
+}
+
+/// A client's connection to an instance, on which it follows a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Connection {
+    /// The client.
+    pub follower: usize,
+    /// Which of its connections.
+    pub nth: u32,
 }
 
 impl<M: Clone> Instance<Cells, M> {

@@ -12,10 +12,10 @@ mod view;
 
 use std::{collections::VecDeque, fmt::Debug, ops::Deref, rc::Rc};
 
-use stepwell_core::object::{DEAD_MAN_MS, Fault, Hosted, Machine, Sending};
+use stepwell_core::object::{DEAD_MAN_MS, Delivery, Fault, Hosted, Machine, Receipt, Sending};
 use stepwell_protocol::Timestamp;
 
-pub use calls::{Calls, Cells, Listener, differs, was_called};
+pub use calls::{Calls, Cells, Connection, Listener, differs, was_called};
 pub use view::{Batch, Cause, Disk, Refused, View};
 
 use crate::sabotage::Sabotage;
@@ -333,6 +333,16 @@ pub struct Loaded {
     pub id: u64,
     /// Whether it was made just now.
     pub is_new: bool,
+}
+
+/// What the sender of a message hears, by what its receiver's machine has said. Whoever has lost the name may not know of
+/// anything that came after: that it refuses something proves nothing.
+pub fn delivery(received: Result<Receipt, Fault<Refused>>, is_stale: bool) -> Delivery {
+    match received {
+        Ok(receipt) => Delivery::Arrived(receipt),
+        Err(Fault::Rejected(problem)) if !is_stale => Delivery::refused(problem),
+        Err(Fault::Rejected(_) | Fault::Storage(Refused) | Fault::Moved(_)) => Delivery::Failed,
+    }
 }
 
 /// Whether an alarm for this time is not late any more, but lost.

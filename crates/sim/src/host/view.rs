@@ -148,6 +148,11 @@ impl<D: Disk> View<D> {
         Ref::map(self.0.borrow(), |inner| inner.sees.as_ref())
     }
 
+    /// The same, to be shared.
+    pub fn shared(&self) -> Rc<D> {
+        self.0.borrow().sees.clone()
+    }
+
     /// The same for a machine: it may fail.
     pub fn read(&self) -> Result<Ref<'_, D>, Refused> {
         if self.is_broken() { Err(Refused) } else { Ok(self.all()) }

@@ -54,9 +54,15 @@ pub struct Telling {
     pub word: Word,
 }
 
-/// What a client asks about keys.
+/// What is asked of the catalog.
 #[derive(Clone, Debug)]
-pub(super) enum KeyAsk {
+pub(super) enum CatalogAsk {
+    /// A version of the app declares what it has: on its own, or because a person wants it to.
+    Sync(u32, bool),
+    /// Pauses a workflow.
+    Pause(&'static str),
+    /// Resumes it.
+    Resume(&'static str),
     /// Makes this one.
     Create(String),
     /// Revokes it.
@@ -143,6 +149,8 @@ impl At for TheCatalog {
             world.fail("5 each outcome is recorded once", refused);
         }
         let after = world.catalog.disk.catalog();
+        let checked = world.check.declared(&before, &after, world.catalog.platform.latest);
+        world.must(checked);
         for row in write.rows.iter().filter(|row| row.kind == "key") {
             let revoked = |catalog: &Catalog| catalog.key(&row.name).and_then(|key| key.revoked_at);
             if revoked(&before).is_some() && revoked(&after) != revoked(&before) {
@@ -196,14 +204,14 @@ fn new_key(id: &str, now: Timestamp) -> Key {
 
 impl World {
     /// A request arrives at the catalog.
-    pub(super) fn on_catalog_request(&mut self, request: u32, ask: &KeyAsk) {
+    pub(super) fn on_catalog_request(&mut self, request: u32, ask: &CatalogAsk) {
         let stale = self.catalog.stale.as_ref().map(|stale| stale.id);
         let id = match stale {
             Some(stale) if self.rng.percent(30) => stale,
             Some(_) | None => self.load(TheCatalog),
         };
         let is_stale = self.catalog.is_stale(id);
-        let answered = self.repair(TheCatalog, id).and_then(|()| self.answer_about_keys(id, ask));
+        let answered = self.repair(TheCatalog, id).and_then(|()| self.answer_from_catalog(id, ask));
         let response = match answered {
             Ok(response) => response,
             Err(Fault::Rejected(_)) if is_stale => Response::Problem(Code::Internal),
@@ -215,12 +223,12 @@ impl World {
         }
     }
 
-    fn answer_about_keys(&mut self, id: u64, ask: &KeyAsk) -> Result<Response, Fault<Refused>> {
+    fn answer_from_catalog(&mut self, id: u64, ask: &CatalogAsk) -> Result<Response, Fault<Refused>> {
         if self.catalog.instance(id).is_none() {
             return Err(Fault::Storage(Refused));
         }
         match ask {
-            KeyAsk::Create(key) => {
+            CatalogAsk::Create(key) => {
                 self.cover_key(key, "create");
                 self.turn(TheCatalog, id, Cause::Request, |desk, rows, now| {
                     let input = Input::CreateKey { key: new_key(key, now), maker_ends_at: None };
@@ -228,14 +236,14 @@ impl World {
                 })?;
                 Ok(Response::KeyCreated(key.clone()))
             }
-            KeyAsk::Revoke(key) => {
+            CatalogAsk::Revoke(key) => {
                 self.cover_key(key, "revoke");
                 self.turn(TheCatalog, id, Cause::Request, |desk, rows, now| {
                     desk.drive(rows, now, ROOT, Input::RevokeKey { id: key.clone() })
                 })?;
                 Ok(Response::KeyRevoked)
             }
-            KeyAsk::Show(key) => {
+            CatalogAsk::Show(key) => {
                 self.cover_key(key, "show");
                 let admitted = self.turn(TheCatalog, id, Cause::Request, |desk, rows, now| {
                     desk.admit(rows, now, &credential(key), None, &need())
@@ -246,7 +254,10 @@ impl World {
                 }
                 admitted.map(|_| Response::Managed)
             }
-            KeyAsk::Touch => Ok(Response::Managed),
+            CatalogAsk::Sync(version, is_explicit) => self.sync(id, *version, *is_explicit),
+            CatalogAsk::Pause(workflow) => self.pause_workflow(id, workflow),
+            CatalogAsk::Resume(workflow) => self.resume_workflow(id, workflow),
+            CatalogAsk::Touch => Ok(Response::Managed),
         }
     }
 
@@ -387,7 +398,7 @@ impl World {
     /// What must hold of keys when everything has come to rest.
     pub(super) fn check_keys_at_end(&mut self) {
         let catalog = self.catalog.disk.catalog();
-        let mut checked = self.check.keys_at_end(&catalog);
+        let mut checked = self.check.keys_at_end(&catalog).and_then(|()| self.check.pauses_stand(&catalog));
         if let Some(cell) = catalog.behind().next() {
             checked = checked.and(Err(("28 every cell is told", format!("cell {cell} was not told"))));
         }

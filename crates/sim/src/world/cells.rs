@@ -110,6 +110,10 @@ impl At for usize {
         for (_, program) in dead.instance.own.calls.values() {
             world.orphan(*program);
         }
+        for connection in dead.instance.own.readers.keys() {
+            let delay_ms = world.rng.between(1, 40);
+            world.put(delay_ms, Event::Broken(*connection));
+        }
         for listener in dead.instance.own.listeners.values().flatten() {
             // Whoever asks through a consumer sees the call break, and asks again.
             if world.is_queued(listener.program) {
@@ -143,8 +147,10 @@ impl World {
                 Order::Nudge { number } => nudges.push(number),
                 Order::TellProgram(number) => programs.push(number),
                 Order::TellEnd(view) => ends.push(view.id.number),
-                // Nothing is published in here, and nobody follows.
-                Order::TellAt(_) | Order::TellReaders(_) | Order::TellCellReaders => {}
+                Order::TellReaders(_) if self.is(Sabotage::ReaderNotTold) => {}
+                Order::TellReaders(number) => self.mark(cell, id, number),
+                // Nothing is published in here, and nobody follows all runs.
+                Order::TellAt(_) | Order::TellCellReaders => {}
             }
         }
         for (number, epoch) in calls {
@@ -195,6 +201,9 @@ impl World {
                     armed.unwrap_or_default()
                 )
             });
+        }
+        if let Some(batch) = batch.filter(|_| cause == Cause::Alarm) {
+            self.check_leases(cell, id, batch);
         }
         if let Some(wrong) = wrong {
             self.fail("24 memory is a cache of rows", wrong);

@@ -12,7 +12,7 @@ use stepwell_protocol::{Code, Payload, RunId, program::Dispatch, rest::Status};
 
 use super::{
     World,
-    catalog::KeyAsk,
+    catalog::CatalogAsk,
     events::{Event, Outgoing, Response},
     host::Any,
 };
@@ -76,7 +76,7 @@ enum Ask {
     /// Shows a key to a cell.
     UseKey(String),
     /// Goes to the catalog.
-    Keys(KeyAsk),
+    Catalog(CatalogAsk),
     /// Anything at all: it wakes the cell.
     Touch,
 }
@@ -85,6 +85,14 @@ impl World {
     /// A client does what the script says.
     pub(super) fn act(&mut self, index: usize, times: u32) {
         let action = self.script.actions[index].1.clone();
+        if let Action::Follow { start } = action {
+            match self.clients.runs.get(&start).cloned() {
+                Some((cell, run)) => self.follow(cell, run),
+                None if times < TRIES_MAX => self.put(400, Event::Act(index, times + 1)),
+                None => {}
+            }
+            return;
+        }
         let run_of = |start: usize| self.clients.runs.get(&start).cloned();
         let key_of = |create: usize| self.clients.keys.get(&create).cloned();
         // The front draws one for each request of a client.
@@ -107,16 +115,24 @@ impl World {
                 Some((cell, run)) => (cell, Some(Ask::Cancel(run))),
                 None => (0, None),
             },
-            Action::CreateKey => (0, Some(Ask::Keys(KeyAsk::Create(format!("key{index}.{times}"))))),
-            Action::RevokeKey { create } => (0, key_of(create).map(|key| Ask::Keys(KeyAsk::Revoke(key)))),
+            Action::CreateKey => (0, Some(Ask::Catalog(CatalogAsk::Create(format!("key{index}.{times}"))))),
+            Action::RevokeKey { create } => {
+                (0, key_of(create).map(|key| Ask::Catalog(CatalogAsk::Revoke(key))))
+            }
             Action::UseKey { create, cell: None } => {
-                (0, key_of(create).map(|key| Ask::Keys(KeyAsk::Show(key))))
+                (0, key_of(create).map(|key| Ask::Catalog(CatalogAsk::Show(key))))
             }
             Action::UseKey { create, cell: Some(cell) } => (cell, key_of(create).map(Ask::UseKey)),
             Action::Show { start, wait_ms } => match run_of(start) {
                 Some((cell, run)) => (cell, Some(Ask::Show { run, wait_ms })),
                 None => (0, None),
             },
+            Action::Follow { .. } => return,
+            Action::Sync { version, is_explicit } => {
+                (0, Some(Ask::Catalog(CatalogAsk::Sync(version, is_explicit))))
+            }
+            Action::PauseWorkflow(workflow) => (0, Some(Ask::Catalog(CatalogAsk::Pause(workflow)))),
+            Action::ResumeWorkflow(workflow) => (0, Some(Ask::Catalog(CatalogAsk::Resume(workflow)))),
         };
         match ask {
             Some(ask) => self.ask(cell, Some((index, times)), ask),
@@ -130,7 +146,7 @@ impl World {
     pub(super) fn touch(&mut self, any: Any) {
         match any {
             Any::Cell(cell) => self.ask(cell, None, Ask::Touch),
-            Any::Catalog => self.ask(0, None, Ask::Keys(KeyAsk::Touch)),
+            Any::Catalog => self.ask(0, None, Ask::Catalog(CatalogAsk::Touch)),
         }
     }
 
@@ -156,8 +172,14 @@ impl World {
             Action::Signal { start, .. }
             | Action::Cancel { start }
             | Action::Manage { start, .. }
-            | Action::Show { start, .. } => *start,
-            Action::CreateKey | Action::RevokeKey { .. } | Action::UseKey { .. } => return,
+            | Action::Show { start, .. }
+            | Action::Follow { start } => *start,
+            Action::CreateKey
+            | Action::RevokeKey { .. }
+            | Action::UseKey { .. }
+            | Action::Sync { .. }
+            | Action::PauseWorkflow(_)
+            | Action::ResumeWorkflow(_) => return,
         };
         let Some((cell, run)) = self.clients.runs.get(&start).cloned() else { return };
         let site = &mut self.sites[cell];
@@ -189,7 +211,7 @@ impl World {
             | Ask::Cancel(_)
             | Ask::Manage(..)
             | Ask::UseKey(_)
-            | Ask::Keys(_)
+            | Ask::Catalog(_)
             | Ask::Touch => PATIENCE_MS,
         };
         let request = self.open_request(cell, action, ask);
@@ -222,7 +244,7 @@ impl World {
     /// A request arrives at its cell.
     pub(super) fn on_request(&mut self, request: u32) {
         let Some(Request { cell, ask, .. }) = self.clients.open.get(&request).cloned() else { return };
-        if let Ask::Keys(ask) = &ask {
+        if let Ask::Catalog(ask) = &ask {
             return self.on_catalog_request(request, ask);
         }
         let stale = self.sites[cell].stale.as_ref().map(|stale| stale.id);
@@ -317,7 +339,7 @@ impl World {
                 Ok(Some(Response::Shown(found.status())))
             }
             Ask::UseKey(key) => self.use_key((cell, id), request, &key, 0),
-            Ask::Keys(_) | Ask::Touch => Ok(Some(Response::Problem(Code::RunNotFound))),
+            Ask::Catalog(_) | Ask::Touch => Ok(Some(Response::Problem(Code::RunNotFound))),
         }
     }
 
@@ -376,16 +398,22 @@ impl World {
                 "1 no run is lost",
                 format!("request {request}: a run that was acknowledged is unknown"),
             )),
-            (Ask::Keys(KeyAsk::Create(_)), Response::KeyCreated(key)) => {
+            (Ask::Catalog(CatalogAsk::Create(_)), Response::KeyCreated(key)) => {
                 if let Some((index, _)) = action {
                     self.clients.keys.insert(index, key.clone());
                 }
                 self.check.key_created(&self.catalog.disk.catalog(), key)
             }
-            (Ask::Keys(KeyAsk::Revoke(key)), Response::KeyRevoked) => {
+            (_, Response::Synced(version, served)) => {
+                self.check.synced(&self.catalog.disk.catalog(), *version, *served)
+            }
+            (_, Response::WorkflowPaused(workflow, served)) => {
+                self.check.workflow_paused(&self.catalog.disk.catalog(), workflow, *served)
+            }
+            (Ask::Catalog(CatalogAsk::Revoke(key)), Response::KeyRevoked) => {
                 self.check.key_revoked(&self.catalog.disk.catalog(), key)
             }
-            (Ask::Keys(KeyAsk::Revoke(key)), Response::Problem(Code::KeyNotFound)) => {
+            (Ask::Catalog(CatalogAsk::Revoke(key)), Response::Problem(Code::KeyNotFound)) => {
                 Err(("1 no key is lost", format!("{key} was acknowledged and is unknown")))
             }
             (_, Response::Problem(Code::Internal)) => {
@@ -409,7 +437,7 @@ impl World {
         match action {
             Some((index, times)) if times < TRIES_MAX => self.put(200, Event::Act(index, times + 1)),
             // What wakes a cell must get there.
-            None if matches!(ask, Ask::Touch | Ask::Keys(KeyAsk::Touch)) => self.ask(cell, None, ask),
+            None if matches!(ask, Ask::Touch | Ask::Catalog(CatalogAsk::Touch)) => self.ask(cell, None, ask),
             Some(_) | None => {}
         }
     }

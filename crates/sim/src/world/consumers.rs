@@ -3,9 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use stepwell_core::{cell::Claim, object::Fault, run::BEAT_MS};
+use stepwell_core::{
+    cell::Claim,
+    object::Fault,
+    run::{BEAT_MS, Entry, LEASE_MS},
+};
 use stepwell_protocol::{
-    Code, Timestamp,
+    Code, Epoch, Timestamp,
     program::{Activation, Answer, Page, RawPage},
 };
 
@@ -18,6 +22,7 @@ use crate::{
     host::Cause,
     outside::{self, Message, Received},
     sabotage::Sabotage,
+    tables::{Batch, Write},
 };
 
 /// How often the queue delivers a message that its consumer could not follow.
@@ -109,8 +114,8 @@ impl World {
         activation.ok().map(Box::new)
     }
 
-    /// The instance that a consumer's request gets to, if it can answer.
-    fn reach(&mut self, cell: usize) -> Option<u64> {
+    /// The instance that a request gets to, if it can answer.
+    pub(super) fn reach(&mut self, cell: usize) -> Option<u64> {
         let stale = self.sites[cell].stale.as_ref().map(|stale| stale.id);
         let id = match stale {
             // Whoever still has the old address asks the instance that has lost the name.
@@ -221,6 +226,10 @@ impl World {
             }
             What::Beat => {
                 self.cover(cell, id, number, "heard");
+                self.note_beat(cell, id, number, epoch);
+                if self.is(Sabotage::BeatUnheard) {
+                    return;
+                }
                 let heard = self.turn(cell, id, Cause::Request, |machine, store, now| {
                     machine.renew(store, now, number, epoch)
                 });
@@ -318,6 +327,35 @@ impl World {
             self.send_word(&word);
         }
         self.put(BEAT_MS, Event::Beat(name));
+    }
+
+    /// An instance hears that the call of a leased activation is at work.
+    fn note_beat(&mut self, cell: usize, id: u64, number: u64, epoch: Epoch) {
+        let clock = self.sites[cell].clock(self.now_ms);
+        let Some(instance) = self.sites[cell].instance_mut(id) else { return };
+        let run = instance.store.peek(number);
+        if run.is_some_and(|run| run.is_leased() && run.is_held_by(epoch)) {
+            let at = instance.latest.max(clock);
+            instance.own.beats.insert(number, (epoch, at));
+        }
+    }
+
+    /// An alarm gives up only on calls that were silent for as long as their lease.
+    pub(super) fn check_leases(&mut self, cell: usize, id: u64, batch: &Batch) {
+        let Some(instance) = self.sites[cell].instance(id) else { return };
+        let is_given_up = |write: &Write| {
+            write.entries.iter().any(|entry| matches!(entry, Entry::Troubled(trouble) if trouble.losses > 0))
+        };
+        let early = batch.writes.iter().filter(|write| is_given_up(write)).find_map(|write| {
+            let (epoch, at) = *instance.own.beats.get(&write.number)?;
+            let is_it = write.row.as_ref().is_some_and(|row| row.epoch() == Some(epoch));
+            (is_it && at.plus_millis(LEASE_MS) > instance.latest).then_some((write.number, epoch, at))
+        });
+        if let Some((number, epoch, at)) = early {
+            let ago_ms = instance.latest.as_millis().saturating_sub(at.as_millis());
+            let detail = format!("cell {cell}, run {number}: activation {} beat {ago_ms} ms ago", epoch.0);
+            self.fail("11 a call that beats keeps its lease", detail);
+        }
     }
 
     /// A consumer is gone, and its program with it; or it has heard that it need not go on.

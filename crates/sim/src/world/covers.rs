@@ -42,6 +42,7 @@ impl World {
     /// What must hold when everything has come to rest.
     pub(super) fn check_end(&mut self) {
         self.check_keys_at_end();
+        self.check_followers();
         let checked = self.check.mail_at_end(&self.disks());
         self.must(checked);
         for cell in 0..self.sites.len() {

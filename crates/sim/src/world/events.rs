@@ -7,9 +7,13 @@ use super::{
     catalog::{Question, Telling},
     host::Any,
     post::Post,
+    readers::Shown,
 };
-pub use crate::host::Listener;
-use crate::outside::{Message, Received};
+pub use crate::host::{Connection, Listener};
+use crate::{
+    check::Served,
+    outside::{Message, Received},
+};
 
 /// Something that will happen.
 #[derive(Clone, Debug)]
@@ -72,6 +76,18 @@ pub enum Event {
     Letter(Post),
     /// What became of it arrives at its sender.
     Receipt(Post, Delivery),
+    /// A follower tries to connect.
+    Connect(usize),
+    /// A follower has waited long enough for its connection.
+    Unconnected(Connection),
+    /// A follower's request arrives at its cell.
+    Follow(Connection),
+    /// A cell serves those who follow a run.
+    Serve(usize, u64, u64),
+    /// Something arrives at a follower.
+    Shown(Connection, Shown),
+    /// A connection breaks.
+    Broken(Connection),
     /// Faults stop.
     Heal,
 }
@@ -117,6 +133,10 @@ pub enum Response {
     KeyCreated(String),
     /// A key was revoked.
     KeyRevoked,
+    /// This version of a manifest was taken note of.
+    Synced(u32, Served),
+    /// This workflow is paused.
+    WorkflowPaused(&'static str, Served),
     /// Where a run stands, and whether the caller was told of its end in time.
     Shown(Status),
     /// Refused.
@@ -148,4 +168,6 @@ pub enum Outgoing {
     Letter(Post),
     /// The answer to that.
     Receipt(Post, Delivery),
+    /// To somebody who follows a run.
+    Shown(Connection, Shown),
 }

@@ -8,11 +8,13 @@ mod cells;
 mod clients;
 mod consumers;
 mod covers;
+mod declared;
 mod events;
 mod faults;
 mod host;
 mod post;
 mod programs;
+mod readers;
 mod site;
 
 use std::{
@@ -90,7 +92,8 @@ struct Called {
 pub struct World {
     now_ms: u64,
     queued: u64,
-    queue: BTreeMap<(u64, u64), Event>,
+    /// Apart from their times: a map moves what it holds.
+    queue: BTreeMap<(u64, u64), Box<Event>>,
     rng: Rng,
     script: Script,
     sabotage: Option<Sabotage>,
@@ -99,6 +102,7 @@ pub struct World {
     programs: BTreeMap<u32, Program>,
     last_program: u32,
     clients: clients::Clients,
+    followers: Vec<readers::Follower>,
     check: Checker,
     coverage: Coverage,
     apps: Vec<Rc<App>>,
@@ -137,6 +141,7 @@ impl World {
             programs: BTreeMap::new(),
             last_program: 0,
             clients: clients::Clients::default(),
+            followers: Vec::new(),
             check: Checker::new(script.cells),
             coverage: Coverage::default(),
             apps: (0..flows::BUILDS).map(|build| Rc::new(flows::build(build))).collect(),
@@ -182,7 +187,7 @@ impl World {
             }
             self.now_ms = at_ms;
             outside::set_now(at_ms);
-            self.happen(event);
+            self.happen(*event);
         }
         self.now_ms = self.now_ms.max(end_ms);
         if self.violation.is_none() {
@@ -233,6 +238,12 @@ impl World {
             Event::Forgot(telling) => self.on_forgot(telling),
             Event::Letter(post) => self.on_letter(&post),
             Event::Receipt(post, delivery) => self.on_receipt(&post, delivery),
+            Event::Connect(follower) => self.connect(follower),
+            Event::Unconnected(connection) => self.unconnected(connection),
+            Event::Follow(connection) => self.on_follow(connection),
+            Event::Serve(cell, id, number) => self.serve(cell, id, number),
+            Event::Shown(connection, shown) => self.on_shown(connection, shown),
+            Event::Broken(connection) => self.broken(connection),
             Event::Heal => self.heal(),
         }
     }
@@ -250,7 +261,7 @@ impl World {
             self.touch(Any::Cell(cell));
             self.resume_all(cell);
         }
-        if self.script.has_keys() {
+        if self.script.has_catalog() {
             self.catalog.platform.heal();
             if let Some(stale) = self.catalog.stale.as_ref().map(|stale| stale.id) {
                 self.crash(TheCatalog, stale);
@@ -274,7 +285,7 @@ impl World {
 
     fn put_at(&mut self, at_ms: u64, event: Event) {
         self.queued += 1;
-        self.queue.insert((at_ms.max(self.now_ms), self.queued), event);
+        self.queue.insert((at_ms.max(self.now_ms), self.queued), Box::new(event));
     }
 
     fn is(&self, sabotage: Sabotage) -> bool {

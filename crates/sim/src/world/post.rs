@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     check::Disks,
-    host::{Cause, Refused},
+    host::{self, Cause, Refused},
     sabotage::Sabotage,
     tables::Write,
 };
@@ -105,11 +105,7 @@ impl World {
             machine.receive(store, now, place, chance, message.clone())
         });
         self.tell_again(cell, id, message, &received);
-        match received {
-            Ok(receipt) => Delivery::Arrived(receipt),
-            Err(Fault::Rejected(problem)) if !self.sites[cell].is_stale(id) => Delivery::refused(problem),
-            Err(Fault::Rejected(_) | Fault::Storage(Refused) | Fault::Moved(_)) => Delivery::Failed,
-        }
+        host::delivery(received, self.sites[cell].is_stale(id))
     }
 
     /// What planted bugs do with a child's end that nobody waits for.

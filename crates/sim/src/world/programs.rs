@@ -158,6 +158,7 @@ impl World {
             Outgoing::Tell(telling) => arrives(&Event::Telling(telling)),
             Outgoing::Forgot(telling) => arrives(&Event::Forgot(telling)),
             Outgoing::Letter(post) => self.release_letter(&post, &copies),
+            Outgoing::Shown(connection, shown) => self.release_shown(connection, shown, !copies.is_empty()),
             Outgoing::Receipt(post, delivery) => self.release_receipt(&post, &delivery, &copies),
             Outgoing::Response(request, response) => {
                 for delay_ms in copies {

@@ -89,7 +89,8 @@ impl<K: Simulated, P> Site<K, P> {
             | Outgoing::Tell(_)
             | Outgoing::Forgot(_)
             | Outgoing::Letter(_)
-            | Outgoing::Receipt(..) => None,
+            | Outgoing::Receipt(..)
+            | Outgoing::Shown(..) => None,
         })
         .collect()
     }

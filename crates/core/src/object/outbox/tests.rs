@@ -71,6 +71,16 @@ fn at(ms: u64) -> Timestamp {
 }
 
 #[test]
+fn no_number_is_given_again_while_an_answer_to_it_may_be_under_way() {
+    let (rows, mut outbox, mut sent) = (Rows::with_one_behind(0), Outbox::default(), Vec::new());
+    let Ok(()) = outbox.send(&rows, at(0), &mut sent);
+    let [Sending { letter, index, to, .. }] = &sent[..] else { panic!("{sent:?}") };
+    outbox.arrived(to, *letter, *index);
+    let Ok(()) = rows.forget_letter(*letter);
+    assert_eq!(outbox.next_id(&rows), Ok(*letter + 1));
+}
+
+#[test]
 fn ten_times_as_many_letters_as_memory_holds_keep_nobody_behind_them_waiting_for_ever() {
     let silent = 10 * KNOWN_MAX as u64;
     let (rows, mut outbox) = (Rows::with_one_behind(silent), Outbox::default());

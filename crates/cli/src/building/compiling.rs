@@ -66,8 +66,8 @@ fn command(build: &Build) -> Result<Command> {
 fn made(message: &Value, manifest: &Path) -> Option<PathBuf> {
     let is_ours = message.get("reason")? == "compiler-artifact"
         && Path::new(message.get("manifest_path")?.as_str()?) == manifest;
-    let files = message.get("filenames")?.as_array()?.iter().filter_map(Value::as_str).map(PathBuf::from);
-    files.filter(|file| is_ours && file.extension().is_some_and(|extension| extension == "wasm")).next_back()
+    let mut files = message.get("filenames")?.as_array()?.iter().filter_map(Value::as_str).map(PathBuf::from);
+    files.rfind(|file| is_ours && file.extension().is_some_and(|extension| extension == "wasm"))
 }
 
 #[cfg(test)]

@@ -54,7 +54,10 @@ impl Outbox {
                 which.each(&client, |letter| redeliver(global, &client, letter))
             }
             Some(Deliver::Discard(which)) => which.each(&client, |letter| discard(global, &client, letter)),
-            None => show(global, &read(&client, self.dead, self.limit)?, self.limit),
+            None => {
+                show(global, &read(&client, self.dead, self.limit)?, self.limit);
+                Ok(())
+            }
         }
     }
 }
@@ -101,10 +104,10 @@ fn letters(messages: &[OutboxMessage]) -> Vec<&str> {
     letters
 }
 
-fn show(global: &Global, list: &OutboxList, limit: usize) -> Result {
+fn show(global: &Global, list: &OutboxList, limit: usize) {
     if global.json {
         anstream::println!("{}", serde_json::to_string(list).expect("it was read as JSON"));
-        return Ok(());
+        return;
     }
     let OutboxList { messages, cursor, unanswered, .. } = list;
     if messages.is_empty() && unanswered.is_empty() {
@@ -120,7 +123,6 @@ fn show(global: &Global, list: &OutboxList, limit: usize) -> Result {
         anstream::eprintln!("There are more: --limit {} shows them.", limit.saturating_mul(4));
     }
     say_unanswered(list);
-    Ok(())
 }
 
 fn say_unanswered(list: &OutboxList) {
@@ -129,7 +131,7 @@ fn say_unanswered(list: &OutboxList) {
         0 => {}
         1 => anstream::eprintln!("1 cell did not answer, and may have more: {}.", cells.join(", ")),
         count => {
-            anstream::eprintln!("{count} cells did not answer, and may have more: {}.", cells.join(", "))
+            anstream::eprintln!("{count} cells did not answer, and may have more: {}.", cells.join(", "));
         }
     }
 }

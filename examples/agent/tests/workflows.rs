@@ -24,10 +24,6 @@ fn scripted() -> Test {
             })
         })
         .mock("search", |_| Ok("grace@example.org"))
-        .mock("send", |info| {
-            effect(info, "sent");
-            Ok(())
-        })
         .mock("answer", |_| Ok("done"))
 }
 
@@ -38,7 +34,11 @@ fn report(last: &str) -> Report {
 
 #[test]
 fn it_sends_once_what_was_approved_whatever_crashes() {
-    let outcome = scripted().signal_when_waiting("approval", &true).crash_everywhere("agent", &task());
+    let sending = scripted().mock("send", |info| {
+        effect(info, "sent");
+        Ok(())
+    });
+    let outcome = sending.signal_when_waiting("approval", &true).crash_everywhere("agent", &task());
     assert_eq!(outcome.output::<Report>(), report("sent to grace@example.org: Come!"));
     assert_eq!(outcome.effects().len(), 1);
 }

@@ -83,7 +83,10 @@ impl Text {
 /// The texts of things that states share. One that is changed is another thing from then on: whoever remembers its text
 /// keeps it from being changed in place.
 #[derive(Debug)]
-pub(super) struct Texts<T>(RefCell<HashMap<*const T, (Weak<T>, Rc<Text>)>>);
+pub(super) struct Texts<T>(RefCell<HashMap<*const T, Known<T>>>);
+
+/// What was said, for as long as it is there, and its text.
+type Known<T> = (Weak<T>, Rc<Text>);
 
 /// How many texts are remembered.
 const TEXTS_MAX: usize = 20_000;

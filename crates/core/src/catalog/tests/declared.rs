@@ -103,7 +103,7 @@ fn a_manifest_full_of_mistakes_is_refused_in_few_words() {
         let planned = world.catalog().declared().preview(at(0), &manifest(1, names), true, true);
         planned.expect_err("it has mistakes").detail
     };
-    let many = detail(&[""; 80_000]);
+    let many = detail(&vec![""; 80_000]);
     assert!(many.len() < 2_000, "{} bytes", many.len());
     // That there are too many is one of them.
     assert!(many.starts_with("80001 mistakes") && many.ends_with("; and 79981 more."), "{many}");

@@ -110,7 +110,8 @@ impl Cell {
                 abandoned,
             };
             let to = Address::cell(&namespace, &to);
-            envelopes.push(Envelope { to, message: Message::Start { parent, invocation, spare: None } });
+            let message = Message::Start { parent, invocation, spare: None, revived: false };
+            envelopes.push(Envelope { to, message });
         }
         let mut let_go = Vec::new();
         for Left { seq, to, on_close } in find_invocations(rows, run, entries, &leaves)? {
@@ -143,10 +144,61 @@ impl Cell {
     /// Sends what may go out now. If the rows cannot be read, the alarm tries again.
     pub(super) fn send_mail<R: Rows>(&mut self, rows: &R, now: Timestamp) {
         let sent = self.object.send(rows, now);
+        let is_all = self.hold_back(rows, now);
         self.name_spares();
-        if sent.is_err() {
+        // Others may go out instead.
+        if sent.is_err() || !is_all {
             self.look_again(now);
         }
+    }
+
+    /// Takes out starts of dead letters whose parents do not wait for them any more. Such a letter may be sent for longer
+    /// than a child is known by its invocation, so the child might run again. Says whether there were none.
+    fn hold_back<R: Rows>(&mut self, rows: &R, now: Timestamp) -> bool {
+        let is_revived = |sending: &Sending| matches!(sending.message, Message::Start { revived: true, .. });
+        if !self.object.sends().iter().any(is_revived) {
+            return true;
+        }
+        let sends = std::mem::take(self.object.sends());
+        let before = sends.len();
+        for sending in sends {
+            let wanted = match &sending.message {
+                Message::Start { parent, invocation, revived: true, .. } => {
+                    self.awaited(rows, parent, invocation.detached)
+                }
+                Message::Start { .. } | Message::Ended { .. } | Message::Cancel { .. } => Ok(true),
+            };
+            if matches!(wanted, Ok(true)) {
+                self.object.sends().push(sending);
+            } else if wanted.and_then(|_| self.done_with(rows, &sending)).is_err() {
+                self.object.outbox().early(now, &sending.to, sending.letter, sending.index);
+            }
+        }
+        self.object.sends().len() == before
+    }
+
+    /// Whether a parent still waits for a child's end, or to hear that one is started which it does not wait for.
+    fn awaited<R: Rows>(
+        &self,
+        rows: &R,
+        parent: &Parent,
+        is_detached: bool,
+    ) -> Result<bool, Fault<R::Error>> {
+        let run = self.kept(rows, parent.run.number)?.filter(|run| run.id == parent.run);
+        match run.filter(|run| run.children.contains(parent.invoked)) {
+            Some(run) if is_detached => Ok(!has_started(rows, &run, parent)?),
+            found => Ok(found.is_some()),
+        }
+    }
+
+    /// A message has had its effect: with the last one, its letter goes.
+    fn done_with<R: Rows>(&mut self, rows: &R, sent: &Sending) -> Result<(), Fault<R::Error>> {
+        let Sending { letter, index, to, .. } = sent;
+        if self.object.outbox().would_arrive(to, *letter, *index) == Arrival::Whole {
+            rows.forget_letter(*letter).map_err(Fault::Storage)?;
+        }
+        self.object.outbox().arrived(to, *letter, *index);
+        Ok(())
     }
 
     /// Says where children go whose cells turn out to be full. By the pool as it is now: it may have grown since they were
@@ -207,13 +259,7 @@ impl Cell {
                 })
             }
             Delivery::Arrived(Receipt::Started { .. } | Receipt::Taken | Receipt::Gone) => {
-                let stored = match self.object.outbox().would_arrive(to, *letter, *index) {
-                    Arrival::Whole => rows.forget_letter(*letter).map_err(Fault::Storage),
-                    Arrival::Part | Arrival::Unknown => Ok(()),
-                };
-                stored.map(|()| {
-                    self.object.outbox().arrived(to, *letter, *index);
-                })
+                self.done_with(rows, sent)
             }
         };
         if result.is_err() {
@@ -325,7 +371,7 @@ impl Cell {
     ) -> Result<Receipt, Fault<R::Error>> {
         let now = self.now(clock);
         match message {
-            Message::Start { parent, invocation, spare } => {
+            Message::Start { parent, invocation, spare, .. } => {
                 let child = Child { parent, invocation: *invocation, spare };
                 self.start_child(rows, clock, place, chance, child)
             }

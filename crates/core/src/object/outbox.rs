@@ -75,7 +75,7 @@ pub trait Letters {
     /// Puts two letters in the place of one: what nobody sends any more, and what is left of it to be sent.
     fn split_letter(&self, id: u64, dead: &Letter, rest: Option<&Letter>) -> Result<(), Self::Error>;
 
-    /// Lets a dead letter be sent again, as if it were written now. Says whether there is one of this number that was dead;
+    /// Lets a dead letter be sent again: see [`Letter::revive`]. Says whether there is one of this number that was dead;
     /// nothing if there is none at all.
     fn revive_letter(&self, id: u64, now: Timestamp) -> Result<Option<bool>, Self::Error>;
 

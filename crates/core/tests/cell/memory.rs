@@ -162,7 +162,7 @@ impl Letters for Memory {
     fn revive_letter(&self, id: u64, now: Timestamp) -> Result<Option<bool>, Failed> {
         Ok(self.letters.borrow_mut().get_mut(&id).map(|(letter, is_dead)| {
             if *is_dead {
-                letter.posted_at = now;
+                letter.revive(now);
             }
             std::mem::take(is_dead)
         }))

@@ -176,7 +176,8 @@ fn of_sizes(sizes: &[usize]) -> Rows {
             abandoned: false,
         };
         let to = Address::cell("default", &cell(u32::try_from(id).expect("small")));
-        let message = Message::Start { parent, invocation: Box::new(invocation), spare: None };
+        let message =
+            Message::Start { parent, invocation: Box::new(invocation), spare: None, revived: false };
         (id, Letter { id, posted_at: at(0), envelopes: vec![Envelope { to, message }] })
     };
     Rows(RefCell::new((1..).zip(sizes).map(letter).collect()))

@@ -565,26 +565,37 @@ fn find_invocations<R: Rows>(
 ) -> Result<Vec<Left>, Fault<R::Error>> {
     let mut found: Vec<_> = entries.iter().filter_map(Entry::record).filter_map(Left::of).collect();
     found.retain(|left| invoked.contains(&left.seq));
-    let (Some(first), Some(last)) = (invoked.first(), invoked.last()) else { return Ok(found) };
-    let mut after = Seq(first.0.saturating_sub(1));
-    while after < *last && after < run.head {
-        let page = match rows.find(run.id.number, &Sought::Children, after) {
-            Ok(page) => page,
-            Err(error) if R::is_unreadable(&error) => break,
-            Err(error) => return Err(Fault::Storage(error)),
-        };
-        let Some(end) = page.last().map(|record| record.seq) else { break };
-        found.extend(page.iter().filter_map(Left::of).filter(|left| invoked.contains(&left.seq)));
-        after = end;
+    let mut stored = invoked.iter().copied().filter(|seq| *seq <= run.head).peekable();
+    while let Some(first) = stored.next() {
+        // As many as are next to each other.
+        let mut last = first;
+        while let Some(next) = stored.next_if_eq(&Seq(last.0 + 1)) {
+            last = next;
+        }
+        let mut after = before(first);
+        while after < last {
+            let page = match rows.find(run.id.number, &Sought::Through(last), after) {
+                Ok(page) => page,
+                Err(error) if R::is_unreadable(&error) => break,
+                Err(error) => return Err(Fault::Storage(error)),
+            };
+            let Some(end) = page.last().map(|record| record.seq) else { break };
+            found.extend(page.iter().filter_map(Left::of));
+            after = end;
+        }
     }
     Ok(found)
 }
 
+fn before(seq: Seq) -> Seq {
+    Seq(seq.0.saturating_sub(1))
+}
+
 /// Whether a run does not wait for the child of an invocation.
 pub(super) fn is_detached<R: Rows>(rows: &R, run: &Run, invoked: Seq) -> Result<bool, Fault<R::Error>> {
-    let before = Seq(invoked.0.saturating_sub(1));
-    let found = rows.find(run.id.number, &Sought::Any, before).map_err(Fault::Storage)?;
-    let event = found.first().filter(|record| record.seq == invoked).map(|record| &record.event);
+    let found =
+        rows.find(run.id.number, &Sought::Through(invoked), before(invoked)).map_err(Fault::Storage)?;
+    let event = found.first().map(|record| &record.event);
     Ok(matches!(event, Some(Event::ChildInvoked { detached: true, .. })))
 }
 

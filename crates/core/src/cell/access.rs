@@ -27,6 +27,9 @@ pub const REMEMBERED_MAX: usize = 1_000;
 /// How long a key is remembered at the most, should the catalog ever forget to tell of a change.
 pub const REMEMBERED_MS: u64 = 900_000;
 
+/// How many milliseconds a run may take, and for how many it is kept after its end; nothing if there is no limit.
+pub type Spans = (Option<u64>, Option<u64>);
+
 /// What a cell knows of its callers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate {
@@ -137,7 +140,7 @@ impl Cell {
         rows: &R,
         now: Timestamp,
         invocation: &Invocation,
-    ) -> Result<(Option<u64>, Option<u64>), Fault<R::Error>> {
+    ) -> Result<Spans, Fault<R::Error>> {
         let Invocation { workflow, input, timeout_ms, retention_ms, .. } = invocation;
         let is_default = retention_ms.is_none();
         let retention_ms = match *retention_ms {
@@ -227,7 +230,7 @@ pub fn settled(
     timeout_ms: Option<u64>,
     retention_ms: Option<u64>,
     retention_is_default: bool,
-) -> (Option<u64>, Option<u64>) {
+) -> Spans {
     let own = grant.workflows.get(workflow).copied().unwrap_or_default();
     let RunSettings { timeout_ms: general_timeout, retention_ms: general_retention, .. } = grant.runs;
     let timeout_ms = own.timeout_ms.or(timeout_ms).or(general_timeout);

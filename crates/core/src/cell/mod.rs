@@ -36,7 +36,7 @@ use stepwell_protocol::{
     rest::RunView,
 };
 
-pub use access::{Admission, REMEMBERED_MAX, REMEMBERED_MS, settled};
+pub use access::{Admission, REMEMBERED_MAX, REMEMBERED_MS, Spans, settled};
 pub use acts::Action;
 pub use counts::{COUNT_SLICE, Counted, Tally};
 pub use drive::no_such_run;

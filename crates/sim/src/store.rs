@@ -395,7 +395,8 @@ impl Rows for Store {
     fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Refused> {
         let view = self.view.read()?;
         let rest = view.journal_after(number, after);
-        let found = rest.iter().filter(|row| what.fits(row.says()));
+        let rest = rest.iter().take_while(|row| row.seq <= what.through());
+        let found = rest.filter(|row| what.fits(row.says()));
         Ok(found.take(self.page_events).map(JournalRow::record).collect())
     }
 

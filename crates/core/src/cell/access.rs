@@ -21,9 +21,6 @@ use crate::{
     pools::Pool,
 };
 
-/// How long a run may take, and how long it is kept after its end.
-pub type Spans = (Option<u64>, Option<u64>);
-
 /// A start that no caller asks for: a child's, or a tick's.
 pub(super) struct Unasked<'a> {
     pub workflow: &'a str,
@@ -39,6 +36,9 @@ pub const REMEMBERED_MAX: usize = 1_000;
 
 /// How long a key is remembered at the most, should the catalog ever forget to tell of a change.
 pub const REMEMBERED_MS: u64 = 900_000;
+
+/// How many milliseconds a run may take, and for how many it is kept after its end; nothing if there is no limit.
+pub type Spans = (Option<u64>, Option<u64>);
 
 /// What a cell knows of its callers.
 #[derive(Clone, Debug, Default)]

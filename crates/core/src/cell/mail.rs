@@ -1,7 +1,7 @@
-//! What a cell writes to other cells, and what they write to it: how runs invoke, cancel and hear of each other.
+//! What a cell writes to other objects: how runs invoke, cancel and hear of each other.
 //!
-//! Owns: which messages follow from what happened to a run, and what a message does here. Does not own: their way
-//! ([`crate::object::Outbox`]).
+//! Owns: which messages follow from what happened to a run, and what their answers change. Does not own: their way
+//! ([`crate::object::Outbox`]), and what they do where they arrive (`arrivals.rs`).
 //!
 //! A child is known in its cell by a key that no caller can write: its parent and the place of the invocation in the
 //! parent's journal. So a start that comes twice starts one run, and a cancel finds it without its id. A cell that is full
@@ -11,18 +11,16 @@ use std::collections::BTreeSet;
 
 use stepwell_protocol::{
     Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, Problem, Record, RunId, Seq,
-    Timestamp,
-    outbox::MessageHead,
-    rest::{Act, Deed, Status},
+    Timestamp, outbox::MessageHead, rest::Status,
 };
 
-use super::{Cell, KeyRow, NewRun, Rows, Sought, StoredKey, access::Unasked};
+use super::{Cell, Rows, Sought};
 use crate::{
     object::{
         Address, Arrival, Delivery, Discarded, Envelope, Fault, Hosted as _, Letter, Message, Receipt,
         Sending,
     },
-    run::{Entry, Input, Phase, Run, Slot},
+    run::{Entry, Input, Run, Slot},
 };
 
 /// What a commit does to the outbox.
@@ -39,23 +37,6 @@ impl Mail {
     pub fn is_empty(&self) -> bool {
         self.post.is_empty() && self.done.is_none()
     }
-}
-
-/// What a run that comes by mail is made of besides.
-#[derive(Clone, Debug)]
-pub struct Chance {
-    /// The random part of its id.
-    pub suffix: String,
-    /// Where its random numbers will come from.
-    pub seed: u64,
-}
-
-/// A child to be started.
-struct Child {
-    parent: Parent,
-    invocation: Invocation,
-    /// Where it goes if this cell is full.
-    spare: Option<Place>,
 }
 
 /// A number for the choice of another cell: the same for the same child.
@@ -115,7 +96,8 @@ impl Cell {
                 abandoned,
             };
             let to = Address::cell(&namespace, &to);
-            envelopes.push(Envelope { to, message: Message::Start { parent, invocation, spare: None } });
+            let message = Message::Start { parent, invocation, spare: None, revived: false };
+            envelopes.push(Envelope { to, message });
         }
         let mut let_go = Vec::new();
         for Left { seq, to, on_close } in find_invocations(rows, run, entries, &leaves)? {
@@ -153,10 +135,64 @@ impl Cell {
     /// Sends what may go out now. If the rows cannot be read, the alarm tries again.
     pub(super) fn send_mail<R: Rows>(&mut self, rows: &R, now: Timestamp) {
         let sent = self.object.send(rows, now);
+        let is_all = self.hold_back(rows, now);
         self.name_spares();
-        if sent.is_err() {
+        // Others may go out instead.
+        if sent.is_err() || !is_all {
             self.look_again(now);
         }
+    }
+
+    /// Takes out starts of dead letters whose parents do not wait for them any more. Such a letter may be sent for longer
+    /// than a child is known by its invocation, so the child might run again. Says whether there were none.
+    fn hold_back<R: Rows>(&mut self, rows: &R, now: Timestamp) -> bool {
+        let is_revived = |sending: &Sending| matches!(sending.message, Message::Start { revived: true, .. });
+        if !self.object.sends().iter().any(is_revived) {
+            return true;
+        }
+        let sends = std::mem::take(self.object.sends());
+        let before = sends.len();
+        for sending in sends {
+            let wanted = match &sending.message {
+                Message::Start { parent, invocation, revived: true, .. } => {
+                    self.awaited(rows, parent, invocation.detached)
+                }
+                Message::Start { .. }
+                | Message::Ended { .. }
+                | Message::TickEnded { .. }
+                | Message::Cancel { .. } => Ok(true),
+            };
+            if matches!(wanted, Ok(true)) {
+                self.object.sends().push(sending);
+            } else if wanted.and_then(|_| self.done_with(rows, &sending)).is_err() {
+                self.object.outbox().early(now, &sending.to, sending.letter, sending.index);
+            }
+        }
+        self.object.sends().len() == before
+    }
+
+    /// Whether a parent still waits for a child's end, or to hear that one is started which it does not wait for.
+    fn awaited<R: Rows>(
+        &self,
+        rows: &R,
+        parent: &Parent,
+        is_detached: bool,
+    ) -> Result<bool, Fault<R::Error>> {
+        let run = self.kept(rows, parent.run.number)?.filter(|run| run.id == parent.run);
+        match run.filter(|run| run.children.contains(parent.invoked)) {
+            Some(run) if is_detached => Ok(!has_started(rows, &run, parent)?),
+            found => Ok(found.is_some()),
+        }
+    }
+
+    /// A message has had its effect: with the last one, its letter goes.
+    fn done_with<R: Rows>(&mut self, rows: &R, sent: &Sending) -> Result<(), Fault<R::Error>> {
+        let Sending { letter, index, to, .. } = sent;
+        if self.object.outbox().would_arrive(to, *letter, *index) == Arrival::Whole {
+            rows.forget_letter(*letter).map_err(Fault::Storage)?;
+        }
+        self.object.outbox().arrived(to, *letter, *index);
+        Ok(())
     }
 
     /// Says where children go whose cells turn out to be full. By the pool as it is now: it may have grown since they were
@@ -217,13 +253,7 @@ impl Cell {
                 })
             }
             Delivery::Arrived(Receipt::Started { .. } | Receipt::Taken | Receipt::Gone) => {
-                let stored = match self.object.outbox().would_arrive(to, *letter, *index) {
-                    Arrival::Whole => rows.forget_letter(*letter).map_err(Fault::Storage),
-                    Arrival::Part | Arrival::Unknown => Ok(()),
-                };
-                stored.map(|()| {
-                    self.object.outbox().arrived(to, *letter, *index);
-                })
+                self.done_with(rows, sent)
             }
         };
         if result.is_err() {
@@ -323,134 +353,11 @@ impl Cell {
         self.object.outbox().arrived(&sent.to, sent.letter, sent.index);
         Ok(())
     }
-
-    /// Another cell has written. Whatever it says takes effect once, however often it comes.
-    pub fn receive<R: Rows>(
-        &mut self,
-        rows: &R,
-        clock: Timestamp,
-        place: Place,
-        chance: Chance,
-        message: Message,
-    ) -> Result<Receipt, Fault<R::Error>> {
-        let now = self.now(clock);
-        match message {
-            Message::Start { parent, invocation, spare } => {
-                let child = Child { parent, invocation: *invocation, spare };
-                self.start_child(rows, clock, place, chance, child)
-            }
-            Message::Ended { parent, run: child, outcome } => {
-                let run = self.kept(rows, parent.run.number)?.filter(|run| run.id == parent.run);
-                let Some(run) = run.filter(|run| parent.invoked <= run.head) else {
-                    // It was deleted; or this instance was superseded before it came to that, and does not know. The
-                    // answer lets the sender forget its letter, so it has to wait for a write, which only the instance
-                    // that has the name can make.
-                    self.object.arm_anew(now);
-                    return Ok(Receipt::Gone);
-                };
-                if !run.children.contains(parent.invoked) {
-                    return Ok(Receipt::Gone);
-                }
-                self.drive_run(rows, now, run, None, |slot| Input::ChildFinished {
-                    op: parent.op,
-                    invoked: parent.invoked,
-                    run: Some(child),
-                    outcome,
-                    slot,
-                })?;
-                self.dispatch(rows, now);
-                Ok(Receipt::Taken)
-            }
-            // Only stations of schedules are told of this.
-            Message::TickEnded { .. } => Ok(Receipt::Gone),
-            Message::Cancel { parent, invoked } => {
-                let number = match rows.key(&child_key(&parent, invoked)).map_err(Fault::Storage)? {
-                    Some(StoredKey::Run(run)) => run.number,
-                    Some(StoredKey::Moved(to)) => return Ok(Receipt::Moved { to }),
-                    // Its start is still under way.
-                    None => return Ok(Receipt::Later),
-                };
-                let Some(run) = self.kept(rows, number)? else { return Ok(Receipt::Gone) };
-                if let Phase::Ended { .. } = run.phase {
-                    return Ok(Receipt::Gone);
-                }
-                let act = Act { at: now, by: started_by(&parent), what: Deed::Cancel };
-                self.drive_run(rows, now, run, Some(act), |_| Input::Cancel)?;
-                self.dispatch(rows, now);
-                Ok(Receipt::Taken)
-            }
-        }
-    }
-
-    fn start_child<R: Rows>(
-        &mut self,
-        rows: &R,
-        clock: Timestamp,
-        place: Place,
-        chance: Chance,
-        Child { parent, invocation, spare }: Child,
-    ) -> Result<Receipt, Fault<R::Error>> {
-        let key = child_key(&parent.run, parent.invoked);
-        if let Some(known) = rows.key(&key).map_err(Fault::Storage)? {
-            // Whatever has become of it since, it was started. It may be deleted by now, and its parent still waits for
-            // this answer: so the key says its whole id.
-            return Ok(match known {
-                StoredKey::Run(run) => {
-                    let suffix = run.fingerprint;
-                    Receipt::Started { run: RunId { place, number: run.number, suffix } }
-                }
-                StoredKey::Moved(to) => Receipt::Moved { to },
-            });
-        }
-        let now = self.now(clock);
-        let Invocation { workflow, input, dispatch, timeout_ms, retention_ms, .. } = invocation;
-        let unasked = Unasked {
-            workflow: &workflow,
-            bytes: input.size(),
-            timeout_ms,
-            retention_ms: match retention_ms {
-                Some(0) => None,
-                Some(ms) => Some(ms),
-                None => self.retention_ms,
-            },
-            retention_is_default: retention_ms.is_none(),
-        };
-        let (timeout_ms, retention_ms) = self.admit_unasked(rows, now, &unasked)?;
-        let new = NewRun {
-            place,
-            suffix: chance.suffix.clone(),
-            seed: chance.seed,
-            workflow,
-            input,
-            dispatch,
-            timeout_ms,
-            retention_ms,
-            tags: Vec::new(),
-            // The same invocation is the same start, whatever is in it.
-            key: Some(KeyRow { key: key.clone(), fingerprint: chance.suffix }),
-            by: Some(started_by(&parent.run)),
-            parent: Some(parent),
-            ticked: None,
-        };
-        match (self.start(rows, clock, new), spare) {
-            (Ok(started), _) => Ok(Receipt::Started { run: started.run.id }),
-            (Err(Fault::Rejected(problem)), Some(to)) if problem.code == Code::CellFull => {
-                rows.reserve(&key, &to).map_err(Fault::Storage)?;
-                Ok(Receipt::Moved { to })
-            }
-            (Err(fault), _) => Err(fault),
-        }
-    }
 }
 
 fn no_such_letter() -> Problem {
     let detail = "There is no letter with this name. It has arrived, was discarded, or never existed.";
     Problem::new(Code::LetterNotFound, detail)
-}
-
-/// Who has started a child, and who ends it.
-fn started_by(parent: &RunId) -> String {
-    format!("run:{parent}")
 }
 
 /// The children that a run does not wait for any more after these entries.
@@ -556,26 +463,37 @@ fn find_invocations<R: Rows>(
 ) -> Result<Vec<Left>, Fault<R::Error>> {
     let mut found: Vec<_> = entries.iter().filter_map(Entry::record).filter_map(Left::of).collect();
     found.retain(|left| invoked.contains(&left.seq));
-    let (Some(first), Some(last)) = (invoked.first(), invoked.last()) else { return Ok(found) };
-    let mut after = Seq(first.0.saturating_sub(1));
-    while after < *last && after < run.head {
-        let page = match rows.find(run.id.number, &Sought::Children, after) {
-            Ok(page) => page,
-            Err(error) if R::is_unreadable(&error) => break,
-            Err(error) => return Err(Fault::Storage(error)),
-        };
-        let Some(end) = page.last().map(|record| record.seq) else { break };
-        found.extend(page.iter().filter_map(Left::of).filter(|left| invoked.contains(&left.seq)));
-        after = end;
+    let mut stored = invoked.iter().copied().filter(|seq| *seq <= run.head).peekable();
+    while let Some(first) = stored.next() {
+        // As many as are next to each other.
+        let mut last = first;
+        while let Some(next) = stored.next_if_eq(&Seq(last.0 + 1)) {
+            last = next;
+        }
+        let mut after = before(first);
+        while after < last {
+            let page = match rows.find(run.id.number, &Sought::Through(last), after) {
+                Ok(page) => page,
+                Err(error) if R::is_unreadable(&error) => break,
+                Err(error) => return Err(Fault::Storage(error)),
+            };
+            let Some(end) = page.last().map(|record| record.seq) else { break };
+            found.extend(page.iter().filter_map(Left::of));
+            after = end;
+        }
     }
     Ok(found)
 }
 
+fn before(seq: Seq) -> Seq {
+    Seq(seq.0.saturating_sub(1))
+}
+
 /// Whether a run does not wait for the child of an invocation.
 pub(super) fn is_detached<R: Rows>(rows: &R, run: &Run, invoked: Seq) -> Result<bool, Fault<R::Error>> {
-    let before = Seq(invoked.0.saturating_sub(1));
-    let found = rows.find(run.id.number, &Sought::Any, before).map_err(Fault::Storage)?;
-    let event = found.first().filter(|record| record.seq == invoked).map(|record| &record.event);
+    let found =
+        rows.find(run.id.number, &Sought::Through(invoked), before(invoked)).map_err(Fault::Storage)?;
+    let event = found.first().map(|record| &record.event);
     Ok(matches!(event, Some(Event::ChildInvoked { detached: true, .. })))
 }
 

@@ -10,6 +10,7 @@
 mod access;
 mod acts;
 mod alarm;
+mod arrivals;
 mod counts;
 mod drive;
 mod keys;
@@ -37,13 +38,14 @@ use stepwell_protocol::{
     rest::RunView,
 };
 
-pub use access::{Admission, REMEMBERED_MAX, REMEMBERED_MS, settled};
+pub use access::{Admission, REMEMBERED_MAX, REMEMBERED_MS, Spans, settled};
 pub use acts::Action;
+pub use arrivals::Chance;
 pub use counts::{COUNT_SLICE, Counted, Tally};
 pub use drive::no_such_run;
 pub use keys::{Reserved, scoped_key};
 pub use live::{LIVE_MAX, LIVE_OF_WORKFLOW_MAX};
-pub use mail::{Chance, Mail, child_key};
+pub use mail::{Mail, child_key};
 pub use queued::{Claim, NUDGE_AGAIN_MS, OVERFLOW_MS, QUEUED_MAX};
 pub use recent::{LOOK_BACK, NONCES_MAX};
 pub use requests::{NewRun, Started};

@@ -142,13 +142,20 @@ pub enum Sought<'a> {
     Signals,
     /// All about children.
     Children,
+    /// Whatever there is up to a position.
+    Through(Seq),
 }
 
 impl Sought<'_> {
+    /// The last position at which it is looked for.
+    pub fn through(&self) -> Seq {
+        if let Self::Through(last) = self { *last } else { Seq(u32::MAX) }
+    }
+
     /// Whether an event is of this kind.
     pub fn fits(&self, event: &Event) -> bool {
         match self {
-            Self::Any => true,
+            Self::Any | Self::Through(_) => true,
             Self::FailedSteps => matches!(
                 event,
                 Event::StepFinished { outcome: Outcome::Err(_), .. }

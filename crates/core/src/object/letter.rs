@@ -49,6 +49,10 @@ pub enum Message {
         /// Where the cell has to send it on to if it is full. Chosen each time that it goes out, and in no row.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spare: Option<Place>,
+        /// Whether it was in a dead letter. Nobody knows any more whether it has started a run before: it goes out only
+        /// while its parent waits for that.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        revived: bool,
     },
     /// To a parent's cell: its child has ended. Taken only while the parent waits for it.
     #[serde(rename = "ended")]
@@ -170,6 +174,16 @@ impl Delivery {
 }
 
 impl Letter {
+    /// A person wants it to be sent again, as if it were written now.
+    pub fn revive(&mut self, now: Timestamp) {
+        self.posted_at = now;
+        for envelope in &mut self.envelopes {
+            if let Message::Start { revived, .. } = &mut envelope.message {
+                *revived = true;
+            }
+        }
+    }
+
     /// Puts messages into as few letters as they fit in, numbered from this on.
     pub fn pack(first: u64, now: Timestamp, envelopes: Vec<Envelope>) -> Vec<Self> {
         let mut letters: Vec<Self> = Vec::new();

@@ -233,7 +233,7 @@ impl<O> Object<O> {
     }
 
     /// The messages that go out with this turn.
-    pub fn sends(&mut self) -> &mut [Sending] {
+    pub fn sends(&mut self) -> &mut Vec<Sending> {
         &mut self.sends
     }
 

@@ -5,8 +5,8 @@
 //! that is left. Nor does it own the calls: the host performs [`Sending`]s and says what became of them.
 //!
 //! A letter is a row. When the last of its messages has arrived, the row is deleted; until then, a repeat does no harm.
-//! Memory has no messages, and only so many letters: where a peer that does not answer has filled it, its letters make
-//! room for those behind them, and are read again in the next lap.
+//! Memory has no messages, and only so many letters: where a peer that does not answer or takes nothing has filled it, its
+//! letters make room for those behind them, and are read again in the next lap.
 //!
 //! Invariant: while there is a letter that is not dead, the alarm is at most [`DEAD_MAN_MS`] away.
 
@@ -75,7 +75,7 @@ pub trait Letters {
     /// Puts two letters in the place of one: what nobody sends any more, and what is left of it to be sent.
     fn split_letter(&self, id: u64, dead: &Letter, rest: Option<&Letter>) -> Result<(), Self::Error>;
 
-    /// Lets a dead letter be sent again, as if it were written now. Says whether there is one of this number that was dead;
+    /// Lets a dead letter be sent again: see [`Letter::revive`]. Says whether there is one of this number that was dead;
     /// nothing if there is none at all.
     fn revive_letter(&self, id: u64, now: Timestamp) -> Result<Option<bool>, Self::Error>;
 
@@ -142,6 +142,8 @@ pub struct Outbox {
     unread_after: Option<u64>,
     /// Whether letters before that one were left out as well, to make room: another lap has to look for them.
     left_out: bool,
+    /// Whether some of these were declined: they wait for as long as they would have in memory.
+    left_declined: bool,
     /// When that may begin.
     next_lap: Timestamp,
     /// When room is made again.
@@ -223,6 +225,7 @@ impl Default for Outbox {
             seen: 0,
             unread_after: Some(0),
             left_out: false,
+            left_declined: false,
             next_lap: Timestamp::default(),
             next_room: Timestamp::default(),
             known: 0,
@@ -253,8 +256,8 @@ impl Outbox {
     /// A letter was stored.
     pub fn posted(&mut self, letter: &Letter) {
         self.last = self.last.max(Some(letter.id));
-        // Behind others that are not known, it waits for its turn.
-        if self.unread_after.is_none() {
+        // Behind others that are not known, it waits for its turn; but not for those that wait for the next lap.
+        if self.unread_after.is_none() || self.next_lap > letter.posted_at {
             self.take(Slip::from(letter));
         }
     }
@@ -310,13 +313,16 @@ impl Outbox {
                 }
             }
             if self.unread_after.is_none() && std::mem::take(&mut self.left_out) {
-                (self.unread_after, self.next_lap) = (Some(0), now.plus_millis(DEAD_MAN_MS));
+                let is_long = std::mem::take(&mut self.left_declined);
+                let pause_ms = if is_long { SEND_AGAIN_MS_MAX } else { DEAD_MAN_MS };
+                (self.unread_after, self.next_lap) = (Some(0), now.plus_millis(pause_ms));
             }
         }
         Ok(())
     }
 
-    /// Leaves out what waits for peers that do not answer, if that keeps letters behind it from being known.
+    /// Leaves out what waits for peers that do not answer, and what was declined, if that keeps letters behind it from
+    /// being known.
     fn make_room(&mut self, now: Timestamp) {
         if self.unread_after.is_none() || self.known <= KNOWN_MAX / 2 || self.next_room > now {
             return;
@@ -325,8 +331,17 @@ impl Outbox {
         self.next_room = now.plus_millis(DEAD_MAN_MS);
         let (letters, known) = (&mut self.letters, &mut self.known);
         let mut dropped = Vec::new();
-        for peer in self.peers.values_mut().filter(|peer| peer.not_before > now) {
-            dropped.extend(peer.waiting.drain(..).map(|waiting| waiting.letter));
+        for peer in self.peers.values_mut() {
+            let is_silent = peer.not_before > now;
+            // What was not sent yet stays, even to a peer that has declined all before it: each is tried once in a lap.
+            peer.waiting.retain(|waiting| {
+                let is_declined = waiting.not_before > Timestamp::default();
+                self.left_declined |= is_declined;
+                if is_silent || is_declined {
+                    dropped.push(waiting.letter);
+                }
+                !is_silent && !is_declined
+            });
         }
         self.left_out |= !dropped.is_empty();
         for letter in dropped {

@@ -354,6 +354,39 @@ fn a_child_that_takes_too_long_is_cancelled_and_its_parent_goes_on() {
 }
 
 #[test]
+fn a_child_is_let_go_of_without_a_search_through_the_journal_behind_it() {
+    for times_out in [true, false] {
+        let mut two = Two::new();
+        let parent = two.parent();
+        let sends = two.report(0, 1, vec![invoke(0, invocation())], Then::Continue { open: None });
+        two.post(sends, 0);
+        for step in 0..2_000 {
+            two.report(0, 1, vec![super::step(&format!("s{step}"))], Then::Continue { open: None });
+        }
+        let sends = two.report(0, 1, vec![invoke(1, invocation())], Then::Continue { open: None });
+        two.post(sends, 0);
+        let timeout_ms = Some(1_000);
+        let open = Open::Child { op: op(0), invoked: Seq(1), awaits: Awaits::Finished, timeout_ms };
+        two.report(0, 1, vec![], Then::Suspend { open: vec![open] });
+        two.rows[0].looked_at.set(0);
+        let sends = if times_out {
+            two.alarm(0, 1_001)
+        } else {
+            let clock = two.clock();
+            two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Cancel).expect("it can be");
+            two.sends(0)
+        };
+        two.post(sends, 0);
+        for invoked in if times_out { &[1][..] } else { &[1, 2_002] } {
+            let (_, child) = two.child(&parent.id, *invoked).expect("it was started");
+            assert_eq!(child.status(), Status::Cancelled, "{invoked}");
+        }
+        let looked_at = two.rows[0].looked_at.get();
+        assert!(looked_at <= 10, "{looked_at} events");
+    }
+}
+
+#[test]
 fn what_is_taken_back_is_another_child_the_next_time() {
     let (mut two, parent, sends) = waiting(invocation());
     two.post(sends, 0);

@@ -1,11 +1,11 @@
 //! Letters that are refused, that nobody answers, and that the storage does not take.
 
 use stepwell_core::{
-    cell::{Action, Cell},
+    cell::{Action, Cell, Rows as _, child_key},
     object::{DEAD_AFTER_MS, Delivery, Fault, Letters as _, Receipt, SEND_AGAIN_MS_MAX, Sending},
     run::{End, Phase, Run},
 };
-use stepwell_protocol::{Code, Event, Invocation, Place, Problem, program::Then};
+use stepwell_protocol::{Code, Event, Invocation, Place, Problem, Seq, program::Then};
 
 use super::children::{Two, done, invocation, invoke, place, waiting};
 
@@ -182,6 +182,66 @@ fn a_message_that_is_refused_for_good_takes_no_other_of_its_letter_along() {
     let sends = two.sends(cell);
     two.post(sends, cell);
     assert_eq!((two.letters(), two.finished(1).len()), (0, 1));
+}
+
+/// Which messages of a letter go out.
+fn indexes(sends: &[Sending], letter: u64) -> Vec<usize> {
+    let mut found: Vec<_> =
+        sends.iter().filter(|sending| sending.letter == letter).map(|sending| sending.index).collect();
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn a_letter_that_is_sent_again_starts_no_child_twice() {
+    const DAY_MS: u64 = 86_400_000;
+    let mut two = Two::new();
+    let parent = two.parent();
+    let short = || Invocation { retention_ms: Some(1_000), ..invocation() };
+    let commands = vec![invoke(0, short()), invoke(1, short())];
+    let mut sends = two.report(0, 1, commands, Then::Continue { open: None });
+    sends.sort_by_key(|sending| sending.index);
+    let receipt = two.arrive(&sends[0]);
+    two.answer(0, &sends[0], Delivery::Arrived(receipt));
+    two.now += DEAD_AFTER_MS;
+    two.answer(0, &sends[1], Delivery::Failed);
+    assert!(two.rows[0].letters.borrow()[&1].1, "it is dead");
+    let clock = two.clock();
+    assert!(two.cells[0].redeliver(&two.rows[0], clock, 1).expect("it is there"));
+    let mut sends = two.sends(0);
+    assert_eq!(indexes(&sends, 1), [0, 1], "its parent waits for both");
+    sends.sort_by_key(|sending| sending.index);
+    let receipt = two.arrive(&sends[0]);
+    two.answer(0, &sends[0], Delivery::Arrived(receipt));
+    two.answer(0, &sends[1], Delivery::Declined);
+    // The first child ends, and all trace of it is deleted, while its letter is still under way for the second.
+    let (cell, child) = two.child(&parent.id, 1).expect("it is started");
+    let ended = two.report(cell, child.id.number, vec![], done(1));
+    two.post(ended, cell);
+    for after_ms in [2_000, 2_000, DAY_MS, 2_000, 2_000] {
+        two.alarm(cell, after_ms);
+    }
+    let known = two.rows[cell].key(&child_key(&parent.id, Seq(1))).expect("readable");
+    assert_eq!((known, two.finished(1).len()), (None, 1));
+    two.crash(0);
+    let sends = two.alarm(0, SEND_AGAIN_MS_MAX);
+    assert_eq!(indexes(&sends, 1), [1]);
+    two.post(sends, 0);
+    assert_eq!((two.letters(), two.runs()), (0, 2));
+}
+
+#[test]
+fn a_letter_that_is_sent_again_starts_no_child_of_a_parent_that_has_let_go_of_it() {
+    let (mut two, parent, sends) = waiting(invocation());
+    let clock = two.clock();
+    two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Cancel).expect("it can be");
+    two.now += DEAD_AFTER_MS;
+    two.answer(0, &sends[0], Delivery::Failed);
+    let clock = two.clock();
+    assert!(two.cells[0].redeliver(&two.rows[0], clock, 1).expect("it is there"), "it was dead");
+    assert!(indexes(&two.sends(0), 1).is_empty());
+    assert!(!two.rows[0].letters.borrow().contains_key(&1), "nothing is left of it to be sent");
+    assert_eq!(two.runs(), 1);
 }
 
 /// A parent in the first cell that has invoked this many children, while the second cell is full.

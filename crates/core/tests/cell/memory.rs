@@ -36,6 +36,8 @@ pub struct Memory {
     pub reads: Slot<usize>,
     /// How many rows were found when it looked for those that are due.
     pub scanned: Slot<usize>,
+    /// How many events it looked at to find others.
+    pub looked_at: Slot<usize>,
     keys: RefCell<BTreeMap<String, StoredKey>>,
     signals: RefCell<BTreeSet<(u64, String)>>,
     last_number: Slot<u64>,
@@ -162,7 +164,7 @@ impl Letters for Memory {
     fn revive_letter(&self, id: u64, now: Timestamp) -> Result<Option<bool>, Failed> {
         Ok(self.letters.borrow_mut().get_mut(&id).map(|(letter, is_dead)| {
             if *is_dead {
-                letter.posted_at = now;
+                letter.revive(now);
             }
             std::mem::take(is_dead)
         }))
@@ -405,7 +407,8 @@ impl Rows for Memory {
     }
 
     fn find(&self, number: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, Failed> {
-        let records = self.records(number, after, Seq(u32::MAX)).into_iter();
+        let records = self.records(number, after, what.through()).into_iter();
+        let records = records.inspect(|_| self.looked_at.set(self.looked_at.get() + 1));
         Ok(records.filter(|record| what.fits(&record.event)).take(PAGE_SIZE).collect())
     }
 

@@ -9,7 +9,7 @@ use stepwell_protocol::{
 use super::*;
 use crate::object::Envelope;
 
-/// Letters in memory, of which all but one go to a cell that never answers.
+/// Letters in memory, of which all but one go to a cell that takes nothing.
 struct Rows(RefCell<BTreeMap<u64, Letter>>);
 
 fn cell(cell: u32) -> Place {
@@ -116,6 +116,55 @@ fn ten_times_as_many_letters_as_memory_holds_keep_nobody_behind_them_waiting_for
     assert!(again >= 20, "{again}");
 }
 
+/// Sends for a while, twenty milliseconds a turn; the first cell declines everything, and the other takes it. Says when it
+/// has first got something, and how often the first one was asked.
+fn decline(rows: &Rows, outbox: &mut Outbox, from_ms: u64, for_ms: u64) -> (Option<u64>, usize) {
+    let (full, mut first, mut asked) = (Address::cell("default", &cell(1)), None, 0);
+    for now in (from_ms..from_ms + for_ms).step_by(20) {
+        outbox.begin();
+        let mut sent = Vec::new();
+        let Ok(()) = outbox.send(rows, at(now), &mut sent);
+        assert!(outbox.known <= KNOWN_MAX, "{}", outbox.known);
+        for Sending { letter, index, to, .. } in sent {
+            if to == full {
+                asked += 1;
+                outbox.early(at(now), &to, letter, index);
+            } else {
+                assert_eq!(outbox.would_arrive(&to, letter, index), Arrival::Whole);
+                outbox.arrived(&to, letter, index);
+                let Ok(()) = rows.forget_letter(letter);
+                first = first.or(Some(now - from_ms));
+            }
+        }
+    }
+    (first, asked)
+}
+
+#[test]
+fn a_cell_that_declines_more_letters_than_memory_holds_keeps_nobody_behind_them_waiting_for_ever() {
+    let full = 2 * KNOWN_MAX as u64;
+    let (rows, mut outbox) = (Rows::with_one_behind(full), Outbox::default());
+    let (arrived, _) = decline(&rows, &mut outbox, 0, 75_000);
+    assert!(arrived.is_some_and(|ms| ms <= 60_000), "after {arrived:?} ms");
+    // Between two laps, what is written anew does not wait for the next one.
+    let lap = outbox.next_lap.as_millis() - at(0).as_millis();
+    assert!(outbox.unread_after == Some(0) && lap > 76_000, "{lap}");
+    let (mut fresh, id) = (Rows::with_one_behind(0).0.into_inner(), full + 2);
+    let letter = Letter { id, posted_at: at(75_000), ..fresh.remove(&1).expect("it is there") };
+    rows.0.borrow_mut().insert(id, letter.clone());
+    outbox.posted(&letter);
+    let (arrived, _) = decline(&rows, &mut outbox, 75_000, 1_000);
+    assert_eq!(arrived, Some(0));
+    // None is forgotten, and none is sent more often than one that memory holds.
+    let (minutes, mut asked) = (5, 0);
+    for minute in 0..minutes {
+        asked += decline(&rows, &mut outbox, 76_000 + minute * 60_000, 60_000).1;
+    }
+    let rounds = asked as u64 / full;
+    assert!((1..=2 * minutes).contains(&rounds), "{asked}");
+    assert_eq!(rows.0.borrow().len() as u64, full);
+}
+
 /// Letters to cells of their own, each with a start of so many bytes.
 fn of_sizes(sizes: &[usize]) -> Rows {
     let parent = RunId { place: cell(0), number: 1, suffix: RunId::suffix_from(7) };
@@ -137,7 +186,8 @@ fn of_sizes(sizes: &[usize]) -> Rows {
             abandoned: false,
         };
         let to = Address::cell("default", &cell(u32::try_from(id).expect("small")));
-        let message = Message::Start { parent, invocation: Box::new(invocation), spare: None };
+        let message =
+            Message::Start { parent, invocation: Box::new(invocation), spare: None, revived: false };
         (id, Letter { id, posted_at: at(0), envelopes: vec![Envelope { to, message }] })
     };
     Rows(RefCell::new((1..).zip(sizes).map(letter).collect()))

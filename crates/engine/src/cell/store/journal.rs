@@ -61,6 +61,10 @@ impl Store {
         // event begins with its kind and its operation, and no quote within a name looks like one of these.
         let condition = match what {
             Sought::Any => "",
+            Sought::Through(last) => {
+                bindings.push(last.0.into());
+                "AND seq <= ?"
+            }
             Sought::FailedSteps => {
                 r#"AND 1 IN (instr(event, '{"step_finished":'), instr(event, '{"child_finished":'))
                    AND substr(event, instr(event, ',"outcome":{"') + 13, 5) = 'err":'"#

@@ -142,12 +142,19 @@ impl Letters for Store {
         if !self.has_outbox()? {
             return Ok(None);
         }
-        let rows = self.tables.rows("SELECT dead FROM outbox WHERE id = ?", &[number(id)])?;
+        let rows = self.tables.rows("SELECT dead, messages FROM outbox WHERE id = ?", &[number(id)])?;
         let Some(row) = rows.first() else { return Ok(None) };
         let was_dead = row.number(0, "letter")? > 0;
         if was_dead {
-            let query = "UPDATE outbox SET dead = 0, posted_at = ? WHERE id = ?";
-            self.tables.execute(query, &[time(Some(now)), number(id)])?;
+            let mut messages = row.optional_text(1).unwrap_or_default();
+            // One that cannot be read is laid aside again.
+            if let Ok(envelopes) = parse(&messages, "letter") {
+                let mut letter = Letter { id, posted_at: now, envelopes };
+                letter.revive(now);
+                messages = json(&letter.envelopes);
+            }
+            let query = "UPDATE outbox SET dead = 0, posted_at = ?, messages = ? WHERE id = ?";
+            self.tables.execute(query, &[time(Some(now)), messages.into(), number(id)])?;
         }
         Ok(Some(was_dead))
     }

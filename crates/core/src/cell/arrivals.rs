@@ -1,0 +1,155 @@
+//! What the messages of other cells do here: they start children, end them, and tell a parent of its child's end. Each
+//! takes effect once, however often it comes.
+
+use stepwell_protocol::{
+    Code, Invocation, Parent, Place, RunId, Timestamp,
+    rest::{Act, Deed},
+};
+
+use super::{Cell, KeyRow, NewRun, Rows, StoredKey, access::Unasked, child_key};
+use crate::{
+    object::{Fault, Hosted as _, Message, Receipt},
+    run::{Input, Phase},
+};
+
+/// What a run that comes by mail is made of besides.
+#[derive(Clone, Debug)]
+pub struct Chance {
+    /// The random part of its id.
+    pub suffix: String,
+    /// Where its random numbers will come from.
+    pub seed: u64,
+}
+
+/// A child to be started.
+struct Child {
+    parent: Parent,
+    invocation: Invocation,
+    /// Where it goes if this cell is full.
+    spare: Option<Place>,
+}
+
+impl Cell {
+    /// Another cell has written. Whatever it says takes effect once, however often it comes.
+    pub fn receive<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        place: Place,
+        chance: Chance,
+        message: Message,
+    ) -> Result<Receipt, Fault<R::Error>> {
+        let now = self.now(clock);
+        match message {
+            Message::Start { parent, invocation, spare, .. } => {
+                let child = Child { parent, invocation: *invocation, spare };
+                self.start_child(rows, clock, place, chance, child)
+            }
+            Message::Ended { parent, run: child, outcome } => {
+                let run = self.kept(rows, parent.run.number)?.filter(|run| run.id == parent.run);
+                let Some(run) = run.filter(|run| parent.invoked <= run.head) else {
+                    // It was deleted; or this instance was superseded before it came to that, and does not know. The
+                    // answer lets the sender forget its letter, so it has to wait for a write, which only the instance
+                    // that has the name can make.
+                    self.object.arm_anew(now);
+                    return Ok(Receipt::Gone);
+                };
+                if !run.children.contains(parent.invoked) {
+                    return Ok(Receipt::Gone);
+                }
+                self.drive_run(rows, now, run, None, |slot| Input::ChildFinished {
+                    op: parent.op,
+                    invoked: parent.invoked,
+                    run: Some(child),
+                    outcome,
+                    slot,
+                })?;
+                self.dispatch(rows, now);
+                Ok(Receipt::Taken)
+            }
+            // Only stations of schedules are told of this.
+            Message::TickEnded { .. } => Ok(Receipt::Gone),
+            Message::Cancel { parent, invoked } => {
+                let number = match rows.key(&child_key(&parent, invoked)).map_err(Fault::Storage)? {
+                    Some(StoredKey::Run(run)) => run.number,
+                    Some(StoredKey::Moved(to)) => return Ok(Receipt::Moved { to }),
+                    // Its start is still under way.
+                    None => return Ok(Receipt::Later),
+                };
+                let Some(run) = self.kept(rows, number)? else { return Ok(Receipt::Gone) };
+                if let Phase::Ended { .. } = run.phase {
+                    return Ok(Receipt::Gone);
+                }
+                let act = Act { at: now, by: started_by(&parent), what: Deed::Cancel };
+                self.drive_run(rows, now, run, Some(act), |_| Input::Cancel)?;
+                self.dispatch(rows, now);
+                Ok(Receipt::Taken)
+            }
+        }
+    }
+
+    fn start_child<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        place: Place,
+        chance: Chance,
+        Child { parent, invocation, spare }: Child,
+    ) -> Result<Receipt, Fault<R::Error>> {
+        let key = child_key(&parent.run, parent.invoked);
+        if let Some(known) = rows.key(&key).map_err(Fault::Storage)? {
+            // Whatever has become of it since, it was started. It may be deleted by now, and its parent still waits for
+            // this answer: so the key says its whole id.
+            return Ok(match known {
+                StoredKey::Run(run) => {
+                    let suffix = run.fingerprint;
+                    Receipt::Started { run: RunId { place, number: run.number, suffix } }
+                }
+                StoredKey::Moved(to) => Receipt::Moved { to },
+            });
+        }
+        let now = self.now(clock);
+        let Invocation { workflow, input, dispatch, timeout_ms, retention_ms, .. } = invocation;
+        let unasked = Unasked {
+            workflow: &workflow,
+            bytes: input.size(),
+            timeout_ms,
+            retention_ms: match retention_ms {
+                Some(0) => None,
+                Some(ms) => Some(ms),
+                None => self.retention_ms,
+            },
+            retention_is_default: retention_ms.is_none(),
+        };
+        let (timeout_ms, retention_ms) = self.admit_unasked(rows, now, &unasked)?;
+        let new = NewRun {
+            place,
+            suffix: chance.suffix.clone(),
+            seed: chance.seed,
+            workflow,
+            input,
+            dispatch,
+            timeout_ms,
+            retention_ms,
+            tags: Vec::new(),
+            // The same invocation is the same start, whatever is in it.
+            key: Some(KeyRow { key: key.clone(), fingerprint: chance.suffix }),
+            by: Some(started_by(&parent.run)),
+            parent: Some(parent),
+            ticked: None,
+        };
+        match (self.start(rows, clock, new), spare) {
+            (Ok(started), _) => Ok(Receipt::Started { run: started.run.id }),
+            (Err(Fault::Rejected(problem)), Some(to)) if problem.code == Code::CellFull => {
+                rows.reserve(&key, &to).map_err(Fault::Storage)?;
+                Ok(Receipt::Moved { to })
+            }
+            (Err(fault), _) => Err(fault),
+        }
+    }
+}
+
+/// Who has started a child, and who ends it.
+fn started_by(parent: &RunId) -> String {
+    format!("run:{parent}")
+}

@@ -40,10 +40,9 @@ pub(super) async fn create(front: &Front, body: &str) -> Result<Response, Refusa
 /// `GET /api/namespaces/{namespace}`
 pub(super) async fn show(front: &Front, name: &str) -> Result<Response, Refusal> {
     let leaving = known(front, name).await?.and_then(|namespace| namespace.leaving);
-    let settings: Settings = front.within(name).ask_catalog(Request::ShowSettings).await?;
-    let deleting = match leaving {
-        Some(leaving) => Some(deletion(front, name, leaving).await?),
-        None => None,
+    let (settings, deleting) = match leaving {
+        Some(leaving) => (Settings::default(), Some(deletion(front, name, leaving).await)),
+        None => (front.within(name).ask_catalog(Request::ShowSettings).await?, None),
     };
     Ok(Response::of(200, &NamespaceDetails { settings, deleting }))
 }
@@ -54,19 +53,16 @@ pub(super) async fn delete(front: &Front, name: &str) -> Result<Response, Refusa
     let request = Request::DeleteNamespace { name: name.to_owned() };
     let Namespace { leaving, .. } = registry.ask_catalog(request).await?;
     let leaving = leaving.ok_or_else(|| Refusal(namespace_deleting()))?;
-    let deleting = deletion(front, name, leaving).await?;
+    let deleting = deletion(front, name, leaving).await;
     Ok(Response::of(202, &DeletedNamespace { name: name.to_owned(), deleting }))
 }
 
-/// How far a deletion is: the namespace's own catalog knows.
-async fn deletion(
-    front: &Front,
-    name: &str,
-    Leaving { since, by }: Leaving,
-) -> Result<DeletionView, Refusal> {
-    let left: Option<Left> = front.within(name).ask_catalog(Request::ShowDeletion).await?;
+/// How far a deletion is: the namespace's own catalog knows, unless it is just being emptied itself. The deletion goes on
+/// whether it answers or not.
+async fn deletion(front: &Front, name: &str, Leaving { since, by }: Leaving) -> DeletionView {
+    let left: Option<Left> = front.within(name).ask_catalog(Request::ShowDeletion).await.unwrap_or_default();
     let (cells_left, stations_left) = (left.map(|left| left.cells), left.map(|left| left.stations));
-    Ok(DeletionView { since, by, cells_left, stations_left })
+    DeletionView { since, by, cells_left, stations_left }
 }
 
 /// `POST /api/namespaces/{namespace}/keys`

@@ -15,7 +15,7 @@ use stepwell_protocol::{
 use wasm_bindgen::JsValue;
 use worker::Delay;
 
-use super::Host;
+use super::{Host, session::BREATH_EVERY};
 use crate::{
     calls::{
         cell::{Call, Operation},
@@ -25,12 +25,21 @@ use crate::{
     runtime,
 };
 
+/// How many commits take as long as a message. Up to [`IN_FLIGHT_MAX`](stepwell_core::object::IN_FLIGHT_MAX) go on beside
+/// each other, and the runtime looks at its sockets when all of them wait for that.
+const COMMITS_OF_MESSAGE: u32 = BREATH_EVERY / 4;
+
 impl Host {
     /// Sends messages, once the commit before them is durable. The machine hears what became of each.
     pub(super) fn send(self: &Rc<Self>, sends: Vec<Sending>) {
         for sending in sends {
             let host = self.clone();
             self.go_on_with(async move {
+                // Where the cells are all at hand, each answer lets the next message go out, and a large family would keep
+                // all requests waiting until it has come to rest.
+                if host.needs_breath(COMMITS_OF_MESSAGE) {
+                    Delay::from(Duration::ZERO).await;
+                }
                 let delivery = host.deliver(&sending).await;
                 let heard =
                     host.turn(|machine, store, now| Ok(machine.delivered(store, now, &sending, delivery)?));

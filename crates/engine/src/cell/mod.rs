@@ -75,8 +75,8 @@ struct Runs {
     blameless: RefCell<BTreeSet<(u64, Epoch)>>,
     /// Whether the number of cells is the one that this cell began with, once that was looked at.
     cells_are_right: std::cell::Cell<bool>,
-    /// Commits since the runtime has last looked at its sockets.
-    session_calls: std::cell::Cell<u32>,
+    /// Commits since the runtime has last looked at its sockets, and what takes as long as some of them.
+    since_breath: std::cell::Cell<u32>,
     /// The function that all sessions call.
     session_call: OnceCell<JsValue>,
     /// The cell's namespace, once it was read: each activation is signed with it.
@@ -109,7 +109,7 @@ impl Cell {
             calls: RefCell::default(),
             blameless: RefCell::default(),
             cells_are_right: std::cell::Cell::new(false),
-            session_calls: std::cell::Cell::new(0),
+            since_breath: std::cell::Cell::new(0),
             session_call: OnceCell::new(),
             namespace: OnceCell::new(),
             begins_in: std::cell::Cell::new(None),

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How many commits are answered in a row before the runtime looks at its sockets.
-const BREATH_EVERY: u32 = 128;
+pub(super) const BREATH_EVERY: u32 = 128;
 
 impl Host {
     /// A session for one activation of one run.
@@ -87,17 +87,22 @@ impl Host {
     /// the answer without it, and a run of quick steps would keep all requests waiting until it ends. A page of the
     /// journal takes as long as many commits.
     fn breathe(&self, commits: u32, answer: JsValue) -> JsValue {
-        let since_last = self.session_calls.get() + commits;
-        if since_last < BREATH_EVERY {
-            self.session_calls.set(since_last);
+        if !self.needs_breath(commits) {
             return answer;
         }
-        self.session_calls.set(0);
         let later = async move {
             Delay::from(Duration::ZERO).await;
             Ok(answer)
         };
         promises::promise(later).into()
+    }
+
+    /// Counts what takes as long as this many commits. Says whether the runtime has to look at its sockets before the next.
+    pub(super) fn needs_breath(&self, commits: u32) -> bool {
+        let since_last = self.since_breath.get() + commits;
+        let is_due = since_last >= BREATH_EVERY;
+        self.since_breath.set(if is_due { 0 } else { since_last });
+        is_due
     }
 
     /// Takes a commit; gives the answer, and the commit's base and what it is told of, if it could be read.

@@ -24,9 +24,9 @@ pub struct OutboxList {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LetterCounts {
-    /// Those that are still being sent.
+    /// Letters that are still being sent.
     pub waiting: u64,
-    /// Those that nobody sends any more.
+    /// Dead letters, which are no longer sent.
     pub dead: u64,
 }
 

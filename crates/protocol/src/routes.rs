@@ -244,7 +244,7 @@ routes! {
     ShowSchedule: Get "/api/schedules/{schedule}" Read Whole [ScheduleNotFound],
     /// Makes a schedule, or changes it.
     PutSchedule: Put "/api/schedules/{schedule}" Write Whole [InvalidRequest WorkflowNotFound TooMany],
-    /// Deletes a schedule. Its runs go on.
+    /// Deletes a schedule. Its runs continue.
     DeleteSchedule: Delete "/api/schedules/{schedule}" Write Whole [ScheduleNotFound],
     /// Lets a schedule tick no more until it is resumed.
     PauseSchedule: Post "/api/schedules/{schedule}/pause" Write Whole [ScheduleNotFound],

@@ -156,7 +156,7 @@ pub struct PausedSchedule {
     pub at: Timestamp,
     /// Who has paused it.
     pub by: String,
-    /// Why, if nobody did.
+    /// The reason, if the engine paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

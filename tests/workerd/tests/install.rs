@@ -10,6 +10,7 @@ use tokio::{process::Command, time::timeout};
 /// The first build compiles all dependencies of a project, for which a small machine takes minutes.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
+#[ignore = "compiles a whole project: `just five-minutes --warm` runs it"]
 #[tokio::test]
 async fn packages_as_they_are_published_lead_to_a_first_run() -> TestResult {
     let script = Command::new(repository_root().join("scripts/five-minutes"))

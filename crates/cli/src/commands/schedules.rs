@@ -85,7 +85,7 @@ pub struct Set {
     /// A tag of its runs; up to eight.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// When it does not tick: a date, or a cron expression. May be said more than once.
+    /// When it does not tick: a date, or a cron expression. Repeatable.
     #[arg(long, value_name = "WHEN")]
     except: Vec<String>,
     /// It does not tick before.

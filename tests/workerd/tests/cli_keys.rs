@@ -117,7 +117,7 @@ async fn with_json_these_commands_give_what_the_api_gives() -> TestResult {
     let made: Value = serde_json::from_str(&made.stdout)?;
     terminal.set_key(made["admin"]["key"].as_str().context("it is shown")?);
     let key = terminal.quietly(&["keys", "create", "ci", "--scope", "read", "--json"]).await?;
-    assert!(key.stderr.contains("this once"), "{}", key.stderr);
+    assert!(key.stderr.contains("only once"), "{}", key.stderr);
     let key: Value = serde_json::from_str(&key.stdout)?;
     assert_eq!((&key["scopes"], &key["environment"]), (&serde_json::json!(["read"]), &Value::from("live")));
     let id = key["id"].as_str().context("it has an id")?.to_owned();

@@ -120,7 +120,7 @@ impl Source {
         };
         if !checkout.join("crates/stepwell/Cargo.toml").is_file() {
             let what =
-                format!("{} is no checkout of Stepwell: it has no crates/stepwell", checkout.display());
+                format!("{} is not a checkout of Stepwell: it has no crates/stepwell", checkout.display());
             return Err(Failure::usage(what));
         }
         let checkout = fs::canonicalize(checkout)

@@ -273,7 +273,7 @@ impl Catalog {
 
 /// What somebody is told who names a namespace that is not there.
 pub fn no_such_namespace() -> Rejection {
-    let detail = "The deployment has no namespace of this name. `GET /api/namespaces` lists them.";
+    let detail = "The deployment has no namespace with this name. `GET /api/namespaces` lists them.";
     Rejection::new(Code::NamespaceNotFound, detail)
 }
 

@@ -1,5 +1,7 @@
 //! Every route of the table with every kind of caller.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use stepwell_protocol::{
@@ -140,7 +142,9 @@ impl Callers {
         if scope == Scope::Open || kind == Kind::Right {
             target.expect_taken(route, &answer)?;
             // What follows compares what there is before and after it.
-            while route == Route::DeleteNamespace && self.root.get(&target.path).await?.status != 404 {}
+            if route == Route::DeleteNamespace {
+                self.until_gone(&target.path).await?;
+            }
             return Ok(());
         }
         match (kind, subject, scope) {
@@ -168,6 +172,17 @@ impl Callers {
         Ok(())
     }
 
+    /// Waits until a namespace that is being deleted is gone.
+    async fn until_gone(&self, path: &str) -> Result<()> {
+        for _ in 0..200 {
+            if self.root.get(path).await?.status == 404 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        bail!("{path} is still there")
+    }
+
     /// What the namespace holds that a caller might have changed. A caller with a good key of this namespace may
     /// have signed in; that is its own.
     async fn state(&self, target: &Target) -> Result<Value> {
@@ -175,6 +190,7 @@ impl Callers {
         state["keys"] = self.admin.get("/api/keys").await?.json()?;
         state["settings"] = self.admin.get("/api/settings").await?.json()?;
         state["namespaces"] = self.root.get("/api/namespaces").await?.json()?;
+        state["schedules"] = self.admin.get("/api/schedules?limit=100").await?.json()?;
         state["issuers"] = self.root.get("/api/issuers").await?.json()?;
         state["runs"] = json!(
             self.admin.get("/api/executions?limit=200").await?.json()?["executions"].as_array().map(Vec::len)
@@ -247,7 +263,10 @@ impl Target {
             let made = callers.admin.request("PUT", &format!("/api/schedules/{id}"), DAILY).await?;
             anyhow::ensure!(made.status == 201, "{} {}", made.status, made.body);
             put("{schedule}", &id, "schedule-that-never-was");
-            canaries.push(id);
+            if route != Route::PutSchedule {
+                // Whoever makes a schedule has named it, so its answer has that name.
+                canaries.push(id);
+            }
         }
         put("{workflow}", "ten", "ten");
         put("{name}", "news", "news");

@@ -121,6 +121,9 @@ impl World {
         self.note(|| format!("follower {} comes to cell {cell}.{id} with {cursor}", connection.follower));
         let is_stale = self.sites[cell].is_stale(id);
         let Some(instance) = self.sites[cell].instance_mut(id) else { return };
+        // The answer would wait until all that was written before it is durable, the deletion of the run perhaps: the
+        // follower comes again.
+        let waits = !instance.pending.is_empty();
         match instance.machine.find(&instance.store, &run) {
             Ok(_) => {
                 instance.machine.watch(run.number);
@@ -129,7 +132,7 @@ impl World {
                 self.show_follower(cell, id, connection, Shown { events: Vec::new(), ends: false });
                 self.mark(cell, id, number);
             }
-            Err(Fault::Rejected(_)) if !is_stale => self.gone(connection),
+            Err(Fault::Rejected(_)) if !is_stale && !waits => self.gone(connection),
             Err(Fault::Rejected(_) | Fault::Storage(Refused) | Fault::Moved(_)) => self.broken(connection),
         }
     }

@@ -184,6 +184,8 @@ async fn every_route_answers_as_it_is_described() -> Result<()> {
     namespaces(&mut api).await?;
     refusals(&mut api).await?;
     outbox(&mut api).await?;
+    schedules(&mut api).await?;
+    api.ask(Method::DELETE, "/api/namespaces/team", &[], "", 202).await?;
     // A letter is dead only after six days.
     assert_eq!(api.missing(), ["discard 200"], "never seen");
     println!(
@@ -211,6 +213,28 @@ async fn outbox(api: &mut Described) -> Result<()> {
     api.post("/api/workflows/ward/resume", "", 200).await?;
     api.ask(Method::DELETE, "/api/outbox/default-1-0-99", &[], "", 404).await?;
     api.post("/api/outbox/default-1-0-99/redeliver", "", 404).await?;
+    Ok(())
+}
+
+/// A schedule, from its beginning to its end.
+async fn schedules(api: &mut Described) -> Result<()> {
+    let nightly = "/api/schedules/nightly";
+    let spec = r#"{"workflow":"ten","when":"every weekday at 9:00 in Europe/Berlin"}"#;
+    api.ask(Method::PUT, nightly, &[], spec, 201).await?;
+    api.ask(Method::PUT, nightly, &[], spec, 200).await?;
+    api.ask(Method::PUT, nightly, &[], r#"{"workflow":"ten","when":"sometimes"}"#, 400).await?;
+    api.ask(Method::PUT, nightly, &[], r#"{"workflow":"nothing","when":"every day"}"#, 404).await?;
+    api.get(nightly, 200).await?;
+    api.get("/api/schedules?limit=10", 200).await?;
+    let next = api.get(&format!("{nightly}/next"), 200).await?;
+    assert_eq!(next["ticks"].as_array().map(Vec::len), Some(10), "{next}");
+    api.post(&format!("{nightly}/trigger"), "", 202).await?;
+    let range = r#"{"from":1790000000000,"to":1790100000000}"#;
+    api.post(&format!("{nightly}/backfill"), range, 202).await?;
+    api.post(&format!("{nightly}/pause"), "", 200).await?;
+    api.post(&format!("{nightly}/resume"), "", 200).await?;
+    api.ask(Method::DELETE, nightly, &[], "", 200).await?;
+    api.get(nightly, 404).await?;
     Ok(())
 }
 

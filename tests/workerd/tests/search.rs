@@ -121,7 +121,10 @@ async fn counts_are_those_of_the_runs_before_and_after_a_kill() -> Result<()> {
     let mut engine = Engine::start(Form::AllInOne, 3).await?;
     let client = engine.client();
     let empty = client.get("/api/metrics").await?.json()?;
-    assert_eq!(empty, json!({"total": 0, "statuses": {}, "workflows": {}, "letters": {"waiting": 0, "dead": 0}, "complete": true}));
+    assert_eq!(
+        empty,
+        json!({"total": 0, "statuses": {}, "workflows": {}, "letters": {"waiting": 0, "dead": 0}, "complete": true})
+    );
     let mut naps = Vec::new();
     for n in 0..12 {
         naps.push(client.start_id("nap", json!(600_000 + n)).await?);

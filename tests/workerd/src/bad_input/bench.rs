@@ -206,6 +206,8 @@ impl Bench {
             "of_all": self.root.get("/api/settings").await?.json()?,
             "namespaces": self.root.get("/api/namespaces").await?.json()?,
             "issuers": self.root.get("/api/issuers").await?.json()?,
+            "schedules": self.admin.get("/api/schedules").await?.json()?,
+            "schedules_of_all": self.root.get("/api/schedules").await?.json()?,
             "runs_of_all": self.root.get("/api/metrics").await?.json()?["total"],
         });
         let runs = total.checked_sub(started).context("a run that was accepted is not there")?;

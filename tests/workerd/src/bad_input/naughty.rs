@@ -110,7 +110,9 @@ pub fn keys(bench: &Bench) -> Vec<Case> {
             let bytes = request().bytes(&bench.address, bench.admin.key());
             return Case::server_or_good(name, vec![Act::Send(bytes)]);
         }
-        if key.is_empty() || key.len() > KEY_BYTES_MAX || !is_visible {
+        // No path can name a run by dots alone.
+        let is_dots = [".", ".."].contains(&key);
+        if key.is_empty() || key.len() > KEY_BYTES_MAX || !is_visible || is_dots {
             return Case::refused(name, &[Code::InvalidRequest], request());
         }
         let request = request();

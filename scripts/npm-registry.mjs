@@ -10,7 +10,8 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 
 const [folder, port = "0"] = process.argv.slice(2);
-const upstream = (process.env.STEPWELL_UPSTREAM_REGISTRY ?? "https://registry.npmjs.org").replace(/\/$/, "");
+const upstream = process.env.STEPWELL_UPSTREAM_REGISTRY?.replace(/\/$/, "");
+if (!upstream) throw new Error("STEPWELL_UPSTREAM_REGISTRY is not set: `npm config get registry` prints it");
 
 const packages = new Map();
 const tarballs = new Map();

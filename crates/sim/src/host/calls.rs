@@ -91,14 +91,25 @@ impl<M: Clone> Instance<Cells, M> {
 impl<M: Clone> Host<Cells, M> {
     /// The runs that the disk takes for called by this instance, and since when.
     pub fn called_by(&self, place: &Place, instance: &Instance<Cells, M>) -> Vec<(u64, Timestamp)> {
-        let mut called: Vec<_> = instance.own.calls.keys().copied().chain(instance.still_ending()).collect();
+        let calls = instance.own.calls.iter().map(|(number, (epoch, _))| (*number, *epoch));
+        let mut called: Vec<_> =
+            calls.chain(instance.still_ending().map(|number| (number, Epoch(0)))).collect();
         called.sort_unstable();
-        called.dedup();
-        let since = |number| match self.disk.run(place, number)?.phase {
-            Phase::Running { since, .. } => Some(since),
-            Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => None,
+        called.dedup_by_key(|(number, _)| *number);
+        let since = |(number, epoch)| {
+            let run = self.disk.run(place, number)?;
+            // The disk may know only of an activation by an earlier instance: this one was not called by its word.
+            let is_this = epoch == Epoch(0) || epoch == run.epoch;
+            match run.phase {
+                Phase::Running { since, .. } if is_this => Some((number, since)),
+                Phase::Running { .. }
+                | Phase::Pending { .. }
+                | Phase::Suspended
+                | Phase::Paused { .. }
+                | Phase::Ended { .. } => None,
+            }
         };
-        called.into_iter().filter_map(|number| Some((number, since(number)?))).collect()
+        called.into_iter().filter_map(since).collect()
     }
 }
 

@@ -145,7 +145,9 @@ impl<S: Session> Driver<'_, S> {
                         if !self.patience.bears(!page.more || !page.events.is_empty()) {
                             return Poll::Ready(Ok(()));
                         }
-                        self.vm.page(page);
+                        if !self.vm.page(page) {
+                            return Poll::Ready(Ok(()));
+                        }
                     }
                     Ok(Called::Answer(answer)) => {
                         if !self.patience.bears(true) || !self.vm.answered(answer) {

@@ -60,8 +60,11 @@ pub fn activation(data: &[u8]) {
     for _ in 0..TURNS_MAX {
         match vm.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Order::Page(after)) => {
-                assert_eq!(after, vm.known());
-                vm.page(lines.next().and_then(json::read_back::<Page>).unwrap_or_default());
+                // It may read a signal again that it had no room for.
+                assert!(after <= vm.known());
+                if !vm.page(lines.next().and_then(json::read_back::<Page>).unwrap_or_default()) {
+                    return;
+                }
             }
             Poll::Ready(Order::Commit(commit)) => {
                 assert!(json::read_back::<Commit>(&json::write(&commit)).is_some());

@@ -319,10 +319,7 @@ fn next_word(app: &stepwell::App, name: u32, program: &Program) -> (Option<Said>
         // What it has done before it has heard this is known.
         let _ = outside::leave();
         let goes_on = match received.as_ref() {
-            Received::Page(page) => {
-                vm.page(page.clone());
-                true
-            }
+            Received::Page(page) => vm.page(page.clone()),
             Received::Answer(answer) => vm.answered(answer.clone()),
             Received::Lost => false,
         };

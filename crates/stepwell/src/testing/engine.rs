@@ -545,7 +545,9 @@ impl Engine {
             let order = vm.poll(&mut Context::from_waker(&waker));
             self.see_what_ran();
             match order {
-                Poll::Ready(Order::Page(after)) => vm.page(self.page(after)),
+                Poll::Ready(Order::Page(after)) => {
+                    vm.page(self.page(after));
+                }
                 Poll::Ready(Order::Commit(commit)) => {
                     let Some(answer) = self.commit_or_die(&commit) else { return };
                     if !vm.answered(answer) {

@@ -18,7 +18,9 @@ impl Engine {
         let mut vm = self.vm();
         let commit = loop {
             match vm.poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(Order::Page(after)) => vm.page(self.page(after)),
+                Poll::Ready(Order::Page(after)) => {
+                    vm.page(self.page(after));
+                }
                 Poll::Ready(Order::Commit(commit)) => break commit,
                 Poll::Pending => return Err("a replay of the finished run begins a step".into()),
             }

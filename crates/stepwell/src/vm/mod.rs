@@ -13,6 +13,7 @@ mod asides;
 mod bell;
 mod foresight;
 mod lane;
+mod pages;
 mod slot;
 mod state;
 mod telling;
@@ -31,7 +32,7 @@ use std::{
 
 use stepwell_protocol::{
     Code, Epoch, Event, Outcome, Payload, Problem, Record, Seq, Timestamp,
-    program::{Activation, Answer, Beat, Command, Commit, News, Open, Page, Then},
+    program::{Activation, Answer, Beat, Command, Commit, News, Open, Then},
     stream::Published,
 };
 
@@ -42,6 +43,7 @@ use foresight::Foresight;
 pub(crate) use lane::Lane;
 pub(crate) use slot::{Concluded, Length, Turn};
 pub(crate) use state::State;
+use state::inbox::HandedOver;
 
 use crate::{App, Ctx, Result, Terminal, app::Running, ctx::Identity, panics, panics::LastWords};
 
@@ -69,6 +71,8 @@ pub struct Vm {
     doom: Option<LastWords>,
     queue: VecDeque<Record>,
     journal: Journal,
+    /// Whether the page that it has asked for is one that it has seen before.
+    reads_again: bool,
     /// The commit that has no answer yet.
     in_flight: Option<InFlight>,
     /// What the engine was last told that the workflow waits for; nothing, if it has to be told again.
@@ -153,6 +157,7 @@ impl Vm {
             doom: None,
             queue: VecDeque::new(),
             journal: Journal::More,
+            reads_again: false,
             in_flight: None,
             told: Some(Vec::new()),
             foresight: None,
@@ -204,14 +209,6 @@ impl Vm {
             }
         }
         self
-    }
-
-    /// Takes a page of the journal.
-    pub fn page(&mut self, page: Page) {
-        self.journal = if page.more { Journal::More } else { Journal::Complete };
-        for record in page.events {
-            self.learn(record);
-        }
     }
 
     /// Takes the answer to the commit that was sent. Says whether to go on.
@@ -313,6 +310,9 @@ impl Vm {
             return Poll::Pending;
         }
         self.replay();
+        if let Some(first) = self.read_again() {
+            return first;
+        }
         // All of it, even if it cannot be replayed: only who knows where it ends may speak.
         match self.journal {
             // The driver brings one answer at a time.
@@ -329,6 +329,9 @@ impl Vm {
         if let Workflow::Running(_) = self.workflow {
             self.state.borrow_mut().go_live();
             is_quiet = self.poll_workflow(TURNS_LIVE_MAX);
+        }
+        if let Some(first) = self.read_again() {
+            return first;
         }
         if self.in_flight.is_some() {
             return Poll::Pending;
@@ -375,7 +378,7 @@ impl Vm {
         // Whether the code has been beyond an event before shows only by what comes after it: until the whole
         // journal is here, the last event that is known waits, and so does the beginning.
         let is_whole = self.journal == Journal::Complete;
-        if !is_whole && self.queue.len() < 2 {
+        if !is_whole && self.queue.len() < 2 || self.state.borrow().missing().is_some() {
             return;
         }
         let held = usize::from(!is_whole);
@@ -386,6 +389,7 @@ impl Vm {
             self.poll_workflow(TURNS_STILL_MAX);
         }
         while self.queue.len() > held
+            && self.state.borrow().missing().is_none()
             && let Some(record) = self.queue.pop_front()
         {
             if self.state.borrow().has_problem() {
@@ -440,7 +444,11 @@ impl Vm {
                 let _ = panics::catch(|| drop(over));
             }
             if !self.bell.has_rung() {
-                return true;
+                match self.state.borrow_mut().hand_over() {
+                    HandedOver::None => return true,
+                    HandedOver::One => {}
+                    HandedOver::Missing => return false,
+                }
             }
         }
         false

@@ -112,11 +112,17 @@ pub(super) enum Stage {
 pub(super) struct Signal {
     /// Where the journal has it.
     pub seq: Seq,
-    pub payload: Payload,
+    /// The bytes of its payload.
+    pub size: usize,
+    /// Absent if there was no room for it: it is read again for whoever takes the signal.
+    pub payload: Option<Payload>,
 }
 
 pub(super) enum Answer {
     None,
+    /// It came before anyone waited, and is large: the payload follows when the workflow has been polled.
+    Coming(Signal),
+    /// One whose payload is here.
     Signal(Signal),
     TimedOut,
     /// It was given to whoever awaited it; the future is still around.

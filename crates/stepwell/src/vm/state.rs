@@ -1,7 +1,7 @@
 //! What the VM and the futures of [`crate::ops`] share.
 
 mod children;
-mod inbox;
+pub(super) mod inbox;
 mod open;
 
 use std::{
@@ -86,7 +86,7 @@ impl State {
             deferred: Vec::new(),
             begun: 0,
             failing: None,
-            signals: Signals::new(),
+            signals: Signals::default(),
             outbox: Vec::new(),
             live: false,
             now,
@@ -290,10 +290,8 @@ impl State {
         self.promised.remove(&slot.order);
         self.held.remove(&slot.order);
         // A signal that was given to a wait which nobody awaits any more is for the next wait.
-        if let What::Wait { answer: Answer::Signal(signal), .. } = slot.what
-            && let Some(signal) = self.offer_signal(&op.name, signal)
-        {
-            self.signals.entry(op.name.clone()).or_default().push_front(signal);
+        if let What::Wait { answer, .. } = slot.what {
+            self.hand_back_signal(op, answer);
         }
     }
 
@@ -337,9 +335,9 @@ impl State {
                 What::Wait { .. } | What::Step { .. } | What::Child(_) => {}
             }),
             Event::SignalReceived { name, payload, .. } => {
-                let signal = Signal { seq: record.seq, payload };
-                if let Some(signal) = self.offer_signal(&name, signal) {
-                    self.signals.entry(name).or_default().push_back(signal);
+                let signal = Signal { seq: record.seq, size: payload.size(), payload: Some(payload) };
+                if let Some(Answer::Signal(signal)) = self.offer_signal(&name, Answer::Signal(signal)) {
+                    self.signals.keep(name, signal);
                 }
             }
             Event::ChildInvoked { op, workflow, detached, .. } => {

@@ -1,6 +1,7 @@
 //! The VM by itself, message by message. Whole workflows on the real run machine are in `tests/replay`.
 
 mod children;
+mod inbox;
 
 use std::{
     cell::Cell,
@@ -12,7 +13,7 @@ use std::{
 };
 
 use futures::future::{Either, select};
-use stepwell_protocol::{Failure, Op, OpKind, PROTOCOL, Timestamp};
+use stepwell_protocol::{Failure, Op, OpKind, PROTOCOL, Timestamp, program::Page};
 
 use super::*;
 use crate::{Error, app::Workflow as Definition};

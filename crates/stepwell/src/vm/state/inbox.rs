@@ -1,19 +1,96 @@
 //! The signals that came: who gets them, and which nobody has taken.
+//!
+//! Of those that nobody has taken, only so much is kept in memory; the rest is in the journal, and is read again for
+//! whoever takes it. A workflow must not see which: the payload of every large signal that came before anyone waited
+//! follows after the poll in which it was taken, and nothing else happens in between.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     task::{Poll, Waker},
 };
 
-use stepwell_protocol::{Op, OpKind, Payload, Seq, Shape};
+use stepwell_protocol::{Event, Op, OpKind, Payload, Record, Seq, Shape};
 
 use super::{
     super::slot::{Answer, Signal, What},
     State,
 };
 
-/// Signals that nobody has taken, by name.
-pub(super) type Signals = BTreeMap<String, VecDeque<Signal>>;
+/// Up to this size, a signal's payload is always kept.
+const SMALL_MAX: usize = 1_024;
+
+/// How much of the larger ones is kept, in bytes of JSON.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+
+/// Signals that nobody has taken.
+#[derive(Default)]
+pub(super) struct Signals {
+    by_name: BTreeMap<String, VecDeque<Signal>>,
+    /// The bytes of the large payloads among them that are here.
+    bytes: usize,
+    /// The waits whose signal's payload is to follow, in the order in which they took it.
+    coming: VecDeque<Op>,
+}
+
+impl Signals {
+    /// Keeps one that came last.
+    pub fn keep(&mut self, name: String, mut signal: Signal) {
+        self.make_room(&mut signal);
+        self.by_name.entry(name).or_default().push_back(signal);
+    }
+
+    /// Keeps one that somebody had taken, and that is to be the next one again.
+    fn keep_first(&mut self, name: String, mut signal: Signal) {
+        self.make_room(&mut signal);
+        self.by_name.entry(name).or_default().push_front(signal);
+    }
+
+    fn take(&mut self, name: &str) -> Option<Signal> {
+        let signal = self.by_name.get_mut(name).and_then(VecDeque::pop_front)?;
+        if is_large(&signal) && signal.payload.is_some() {
+            self.bytes -= signal.size;
+        }
+        Some(signal)
+    }
+
+    /// Counts a payload, or leaves it out if it does not fit.
+    fn make_room(&mut self, signal: &mut Signal) {
+        if !is_large(signal) || signal.payload.is_none() {
+            return;
+        }
+        if self.bytes + signal.size > KEPT_BYTES_MAX {
+            signal.payload = None;
+        } else {
+            self.bytes += signal.size;
+        }
+    }
+
+    /// Takes a payload that was left out, if there is room by now.
+    fn fill(&mut self, name: &str, seq: Seq, payload: Payload) {
+        let (bytes, kept) = (&mut self.bytes, self.by_name.get_mut(name).into_iter().flatten());
+        for signal in kept.filter(|signal| signal.seq == seq && signal.payload.is_none()) {
+            if *bytes + signal.size <= KEPT_BYTES_MAX {
+                *bytes += signal.size;
+                signal.payload = Some(payload);
+                return;
+            }
+        }
+    }
+}
+
+fn is_large(signal: &Signal) -> bool {
+    signal.size > SMALL_MAX
+}
+
+/// What became of the next payload that is to follow.
+pub(in super::super) enum HandedOver {
+    /// There is none.
+    None,
+    /// Its wait has it, and was woken.
+    One,
+    /// It has to be read first: see [`State::missing`].
+    Missing,
+}
 
 impl State {
     /// A signal's payload, or nothing when the time is over.
@@ -26,27 +103,86 @@ impl State {
     ) -> Poll<Option<Payload>> {
         if !self.slots.contains_key(op) {
             // What came before anyone waited was kept for the first who asks.
-            let kept = self.signals.get_mut(&op.name).and_then(VecDeque::pop_front);
-            let answer = kept.map_or(Answer::None, Answer::Signal);
+            let answer = match self.signals.take(&op.name) {
+                None => Answer::None,
+                Some(signal) if is_large(&signal) => {
+                    self.signals.coming.push_back(op.clone());
+                    Answer::Coming(signal)
+                }
+                Some(signal) => Answer::Signal(signal),
+            };
             self.begin(op, || What::Wait { timeout_ms, shape: shape.clone(), answer });
         }
         let slot = self.slots.get_mut(op).expect("begun just above");
         slot.waker = Some(waker.clone());
         match &mut slot.what {
-            What::Wait { answer: Answer::None | Answer::Taken, .. }
+            What::Wait { answer: Answer::None | Answer::Coming(_) | Answer::Taken, .. }
             | What::Step { .. }
             | What::Sleep { .. }
             | What::Child(_) => Poll::Pending,
             What::Wait { answer, .. } => match std::mem::replace(answer, Answer::Taken) {
-                Answer::Signal(signal) => Poll::Ready(Some(signal.payload)),
-                Answer::None | Answer::TimedOut | Answer::Taken => Poll::Ready(None),
+                Answer::Signal(signal) => Poll::Ready(signal.payload),
+                Answer::None | Answer::Coming(_) | Answer::TimedOut | Answer::Taken => Poll::Ready(None),
             },
         }
     }
 
+    /// Gives the next payload that is to follow to its wait. To be asked when the workflow was polled and is quiet.
+    pub(in super::super) fn hand_over(&mut self) -> HandedOver {
+        while let Some(op) = self.signals.coming.front() {
+            // It may have been dropped since.
+            if let Some(What::Wait { answer: answer @ Answer::Coming(_), .. }) =
+                self.slots.get_mut(op).map(|slot| &mut slot.what)
+                && let Answer::Coming(signal) = std::mem::replace(answer, Answer::None)
+            {
+                if signal.payload.is_none() {
+                    *answer = Answer::Coming(signal);
+                    return HandedOver::Missing;
+                }
+                *answer = Answer::Signal(signal);
+                if let Some(waker) = self.slots.get(op).and_then(|slot| slot.waker.as_ref()) {
+                    waker.wake_by_ref();
+                }
+                self.signals.coming.pop_front();
+                return HandedOver::One;
+            }
+            self.signals.coming.pop_front();
+        }
+        HandedOver::None
+    }
+
+    /// Where the journal has the payload that has to be read before anything else can happen.
+    pub(in super::super) fn missing(&self) -> Option<Seq> {
+        let op = self.signals.coming.front()?;
+        match &self.slots.get(op)?.what {
+            What::Wait { answer: Answer::Coming(signal), .. } if signal.payload.is_none() => Some(signal.seq),
+            What::Wait { .. } | What::Step { .. } | What::Sleep { .. } | What::Child(_) => None,
+        }
+    }
+
+    /// Takes events of the journal that were read again for what is missing, and what else was left out of memory.
+    /// Says whether the missing one is among them.
+    pub(in super::super) fn read_again(&mut self, events: Vec<Record>) -> bool {
+        let mut is_found = false;
+        for Record { seq, event, .. } in events {
+            let Event::SignalReceived { name, payload, .. } = event else { continue };
+            if self.missing() == Some(seq)
+                && let Some(op) = self.signals.coming.front()
+                && let Some(What::Wait { answer: Answer::Coming(signal), .. }) =
+                    self.slots.get_mut(op).map(|slot| &mut slot.what)
+            {
+                signal.payload = Some(payload);
+                is_found = true;
+            } else {
+                self.signals.fill(&name, seq, payload);
+            }
+        }
+        is_found
+    }
+
     /// How many signals nobody has taken.
     pub fn unread_signals(&self) -> u32 {
-        let unread: usize = self.signals.values().map(VecDeque::len).sum();
+        let unread: usize = self.signals.by_name.values().map(VecDeque::len).sum();
         u32::try_from(unread).unwrap_or(u32::MAX)
     }
 
@@ -54,34 +190,46 @@ impl State {
     /// has polled since is among them.
     pub fn unread(&self) -> (Vec<Seq>, u64) {
         let given = self.slots.values().filter_map(|slot| match &slot.what {
-            What::Wait { answer: Answer::Signal(signal), .. } => Some(signal),
+            What::Wait { answer: Answer::Signal(signal) | Answer::Coming(signal), .. } => Some(signal),
             What::Wait { .. } | What::Step { .. } | What::Sleep { .. } | What::Child(_) => None,
         });
-        let unread = self.signals.values().flatten().chain(given);
+        let unread = self.signals.by_name.values().flatten().chain(given);
         let (mut positions, mut bytes) = (Vec::new(), 0);
         for signal in unread {
             positions.push(signal.seq);
-            bytes += signal.payload.size() as u64;
+            bytes += signal.size as u64;
         }
         positions.sort_unstable();
         (positions, bytes)
     }
 
     /// Gives a signal to the oldest wait for it, or hands it back.
-    pub(super) fn offer_signal(&mut self, name: &str, signal: Signal) -> Option<Signal> {
+    pub(super) fn offer_signal(&mut self, name: &str, signal: Answer) -> Option<Answer> {
         let op = |occurrence| Op { kind: OpKind::Wait, name: name.to_owned(), occurrence };
         let waits = self.slots.range(op(0)..=op(u32::MAX)).filter(|(_, slot)| slot.waits());
         let Some(oldest) = waits.min_by_key(|(_, slot)| slot.order).map(|(op, _)| op.clone()) else {
             return Some(signal);
         };
+        if let Answer::Coming(_) = &signal {
+            self.signals.coming.push_back(oldest.clone());
+        }
         self.change(&oldest, |slot| {
             if let What::Wait { answer, .. } = &mut slot.what {
-                *answer = Answer::Signal(signal);
+                *answer = signal;
             }
             if let Some(waker) = &slot.waker {
                 waker.wake_by_ref();
             }
         });
         None
+    }
+
+    /// Gives what a wait had been given, and nobody awaits any more, to the next one.
+    pub(super) fn hand_back_signal(&mut self, op: &Op, answer: Answer) {
+        if let Answer::Signal(_) | Answer::Coming(_) = answer
+            && let Some(Answer::Signal(signal) | Answer::Coming(signal)) = self.offer_signal(&op.name, answer)
+        {
+            self.signals.keep_first(op.name.clone(), signal);
+        }
     }
 }

@@ -84,7 +84,7 @@ pub const SCENARIOS: [Scenario; 8] = [
     },
     Scenario {
         name: "signals",
-        shows: "a signal costs the same however many came before, and large ones are read by pages",
+        shows: "a signal costs the same however many came before, and memory holds a bounded part of the large ones",
         run: |size| Box::pin(signals::run(size)),
     },
     Scenario {

@@ -81,7 +81,7 @@ pub async fn run(size: Size) -> Result<String> {
     let mut gathered = Value::Null;
     for _ in 0..LOOKS_MAX {
         gathered = client.show(&gathering, 20).await?.json()?;
-        if gathered["status"] != "running" {
+        if gathered["status"] == "completed" || gathered["status"] == "failed" {
             break;
         }
     }

@@ -10,22 +10,23 @@ default:
 setup:
     scripts/setup
 
-# Builds the release bundles: the quickstart (engine and app in one), and the engine alone.
+# Builds the release bundles: the quickstart (engine and app in one), and the engine alone. Fails if one is too large.
 build:
-    scripts/build-worker examples/quickstart target/bundles/quickstart --release
-    scripts/build-worker crates/engine target/bundles/engine-release --release
+    scripts/build-worker examples/quickstart target/bundles/quickstart
+    scripts/build-worker crates/engine-worker target/bundles/engine-release
+    scripts/bundle-sizes quickstart engine-release
 
 # The same bundles, built so that a panic in a workflow is caught: only its own run notices.
 build-unwind:
-    scripts/build-worker examples/quickstart target/bundles/unwind/quickstart --release --panic-unwind
-    scripts/build-worker crates/engine target/bundles/unwind/engine-release --release --panic-unwind
+    scripts/build-worker examples/quickstart target/bundles/unwind/quickstart --panic-unwind
+    scripts/build-worker crates/engine-worker target/bundles/unwind/engine-release --panic-unwind
 
 # Runs the quickstart on workerd at http://127.0.0.1:8787.
 dev:
     scripts/dev
 
 # Checks everything that needs no workerd: format, lints, dependencies, all native tests.
-verify: fmt-check lint deny test
+verify: fmt-check lint deny test sim-test
 
 # Formats the code.
 fmt:
@@ -45,8 +46,9 @@ deny:
 audit:
     scripts/audit
 
+# All native tests but the simulator's (`sim-test`). Tests are always built with all packages and features: with others, cargo compiles most dependencies again.
 test:
-    source scripts/env.sh && cargo nextest run --workspace --all-features --locked --exclude stepwell-workerd-tests -E 'not (package(stepwell-sim) & binary(explore))'
+    source scripts/env.sh && cargo nextest run --workspace --all-features --locked -E 'not package(stepwell-workerd-tests) and not package(stepwell-sim)'
     cargo test --workspace --all-features --locked --doc --quiet
 
 # Builds the documentation's site into target/site, and checks its links, code blocks and words.
@@ -64,85 +66,91 @@ api:
 
 # Checks the API's description: it is the committed one, has every route and code, and the real Worker answers as it says.
 api-check:
-    cargo test --quiet --locked -p stepwell-openapi
-    source scripts/env.sh && cargo nextest run --locked -p stepwell-workerd-tests --test api --no-capture
+    source scripts/env.sh && cargo nextest run --workspace --all-features --locked --no-capture -E 'package(stepwell-openapi) or (package(stepwell-workerd-tests) and test(/^api::/))'
 
 # Builds the test Workers, quickly rather than small.
 test-bundles:
-    scripts/build-worker tests/workerd/probe target/bundles/probe --profile quick --no-opt
-    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt
-    scripts/build-worker tests/workerd/app target/bundles/test-app --profile quick --no-opt --no-default-features
-    scripts/build-worker tests/workerd/app target/bundles/test-app-changed --profile quick --no-opt --no-default-features --features changed
-    scripts/build-worker crates/engine target/bundles/engine --profile quick --no-opt
-    scripts/build-worker examples/quickstart target/bundles/quickstart-app --profile quick --no-opt --no-default-features
-    scripts/build-worker examples/orders target/bundles/orders --profile quick --no-opt
+    scripts/build-worker tests/workerd/probe target/bundles/probe --profile quick
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    scripts/build-worker tests/workerd/app target/bundles/test-app --profile quick -- --no-default-features
+    scripts/build-worker tests/workerd/app target/bundles/test-app-changed --profile quick -- --no-default-features --features changed
+    scripts/build-worker crates/engine-worker target/bundles/engine --profile quick
+    scripts/build-worker examples/quickstart target/bundles/quickstart-app --profile quick -- --no-default-features
+    scripts/build-worker examples/orders target/bundles/orders --profile quick
 
 # The command line, and the agent as people build it: by `stepwell build`.
 test-bundle-agent:
-    cargo build --locked -p stepwell-cli
-    source scripts/env.sh && cd examples/agent && wasm_env "$CARGO_TARGET_DIR/debug/stepwell" build --profile quick --no-opt --out "$root/target/bundles/agent"
+    source scripts/env.sh && cli && cd examples/agent && wasm_env "$STEPWELL_BIN" build --profile quick --out "$root/target/bundles/agent"
 
 # The test Workers in which a panic is caught.
 test-bundles-unwind:
-    scripts/build-worker tests/workerd/app target/bundles/unwind/test-all-in-one --profile quick --no-opt --panic-unwind
-    scripts/build-worker tests/workerd/app target/bundles/unwind/test-app --profile quick --no-opt --panic-unwind --no-default-features
-    scripts/build-worker crates/engine target/bundles/unwind/engine --profile quick --no-opt --panic-unwind
+    scripts/build-worker tests/workerd/app target/bundles/unwind/test-all-in-one --profile quick --panic-unwind
+    scripts/build-worker tests/workerd/app target/bundles/unwind/test-app --profile quick --panic-unwind -- --no-default-features
+    scripts/build-worker crates/engine-worker target/bundles/unwind/engine --profile quick --panic-unwind
 
-# Tests on the real workerd: the platform's facts, the engine in both forms, the commands of docs/getting-started.md.
+# Tests on the real workerd: the platform's facts, the engine in both forms, the commands of docs/getting-started.md. More at once than there may be cores: most of them wait.
 workerd-test: test-bundles test-bundles-unwind test-bundle-agent
-    source scripts/env.sh && cargo nextest run --locked -p stepwell-workerd-tests
+    source scripts/env.sh && cargo nextest run --workspace --all-features --locked --test-threads 4 -E 'package(stepwell-workerd-tests)'
 
 # A tour of the command line on the real workerd: new, dev, start, watch, and what one does with runs.
 demo:
     scripts/demo
 
-# From nothing to a finished first run, as a new user does it: timed, in an empty home; `--warm` keeps cargo's caches.
+# From nothing to a finished first run, as a new user does it: timed, in an empty home; `--warm` keeps caches, `--busy` has no limit.
 five-minutes *ARGUMENTS:
     scripts/five-minutes {{ARGUMENTS}}
 
 # Kills workerd KILLS times while RUNS runs go through, in both forms; more arguments: `--help`.
 kill KILLS RUNS *ARGUMENTS: test-bundles
-    cargo run --quiet --locked -p stepwell-workerd-tests --bin kill -- {{KILLS}} {{RUNS}} {{ARGUMENTS}}
+    scripts/on-workerd kill {{KILLS}} {{RUNS}} {{ARGUMENTS}}
 
 # Kills workerd KILLS times while PARENTS parents invoke children on three levels, in both forms; more arguments: `--help`.
 kill-children KILLS PARENTS *ARGUMENTS: test-bundles
-    cargo run --quiet --locked -p stepwell-workerd-tests --bin kill_children -- {{KILLS}} {{PARENTS}} {{ARGUMENTS}}
+    scripts/on-workerd kill_children {{KILLS}} {{PARENTS}} {{ARGUMENTS}}
 
 # Asks every route as every kind of caller, and lets one namespace do what it can to another; `--help`.
 access-matrix *ARGUMENTS:
-    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt
-    cargo run --quiet --locked -p stepwell-workerd-tests --bin access_matrix -- {{ARGUMENTS}}
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    scripts/on-workerd access_matrix {{ARGUMENTS}}
 
 # Sends broken, strange and too large input to the real Worker, and checks what becomes of it; `--help`.
 bad-input *ARGUMENTS:
-    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt
-    cargo run --quiet --locked -p stepwell-workerd-tests --bin bad_input -- {{ARGUMENTS}}
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    scripts/on-workerd bad_input {{ARGUMENTS}}
+
+# Checks webhooks: the vectors of each scheme and what is wrong with deliveries, then each scheme on the real Worker, with kills.
+webhooks:
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    source scripts/env.sh && cli && cargo nextest run --workspace --all-features --locked -E 'package(stepwell-protocol) & test(/^(webhook|seal)::/) or package(stepwell-core) & test(/^topic::tests::hooks::/) or package(stepwell-workerd-tests) & test(/^webhooks::/)'
 
 # Starts runs by their keys, STARTS times in all, while the pool grows; more arguments: `--help`.
 growth STARTS *ARGUMENTS: test-bundles
-    cargo run --quiet --locked -p stepwell-workerd-tests --bin growth -- {{STARTS}} {{ARGUMENTS}}
+    scripts/on-workerd growth {{STARTS}} {{ARGUMENTS}}
 
 # Follows runs: how soon streams show a step, and what kills and reconnects do to them; arguments: `--help`.
 streams *ARGUMENTS: test-bundles
-    cargo run --quiet --locked -p stepwell-workerd-tests --bin streams -- {{ARGUMENTS}}
+    scripts/on-workerd streams {{ARGUMENTS}}
 
 # Runs Stepwell at a size on workerd, and prints what that took: `live RUNS`, `sleeping RUNS`, `long STEPS`, `bulk RUNS`, `listed RUNS`, `hung`.
 size WHAT *ARGUMENTS: test-bundles
-    cargo run --quiet --locked -p stepwell-workerd-tests --bin size -- {{WHAT}} {{ARGUMENTS}}
+    scripts/on-workerd size {{WHAT}} {{ARGUMENTS}}
 
 # Lets `stepwell plan` look at RUNS live runs of which a change diverges three, and checks that it names those.
 plan RUNS: test-bundles
-    cargo build --locked -p stepwell-cli
-    source scripts/env.sh && STEPWELL_PLAN_RUNS={{RUNS}} cargo nextest run --locked -p stepwell-workerd-tests --test plan --no-capture
+    source scripts/env.sh && cli && STEPWELL_PLAN_RUNS={{RUNS}} cargo nextest run --locked -p stepwell-workerd-tests -E 'test(/^plan::/)' --no-capture
 
 # Runs the findings of hostile reviews on workerd, a line for each with its figure; `--full` at their full sizes.
 hardening *ARGUMENTS:
-    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick --no-opt
-    cargo run --quiet --locked -p stepwell-workerd-tests --bin hardening -- {{ARGUMENTS}}
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    scripts/on-workerd hardening {{ARGUMENTS}}
 
 # Runs SEEDS small worlds in which everything breaks. Half of the seeds are new for each change of the sources; `--first S` runs them from S on.
 sim SEEDS *ARGUMENTS:
     cargo run --quiet --locked --profile quick -p stepwell-sim -- run --seeds {{SEEDS}} --tree "$(scripts/source-hash)" {{ARGUMENTS}}
+
+# Runs SEEDS small worlds of schedules, in which everything breaks, and every bug that is planted there.
+sim-schedules SEEDS *ARGUMENTS:
+    cargo run --quiet --locked --profile quick -p stepwell-sim -- schedules --seeds {{SEEDS}} {{ARGUMENTS}}
 
 # Runs one world again and prints what happened in it; a world that breaks a rule is made smaller first.
 sim-seed SEED:
@@ -152,9 +160,9 @@ sim-seed SEED:
 explore FAULTS="1" *ARGUMENTS:
     cargo run --quiet --locked --profile quick -p stepwell-sim -- explore {{FAULTS}} {{ARGUMENTS}}
 
-# Looks at every world of a small size with one fault, and for a counterexample to every planted bug that concerns them.
-explore-check: explore
-    source scripts/env.sh && cargo nextest run --locked --cargo-profile quick -p stepwell-sim --test explore
+# The simulator's own tests, optimized: every planted bug is noticed in worlds, and has a counterexample where it concerns small ones.
+sim-test:
+    source scripts/env.sh && cargo nextest run --locked --cargo-profile quick -p stepwell-sim
 
 # Walks through a year of schedules minute by minute, in six time zones and through every change of their clocks.
 schedules-year:
@@ -168,13 +176,18 @@ fuzz TARGET EXECUTIONS *ARGUMENTS:
 fuzz-all EXECUTIONS *ARGUMENTS:
     scripts/fuzz --all {{EXECUTIONS}} {{ARGUMENTS}}
 
+# Schedules at a size on workerd: lateness, many at once, many in one object; `--small` takes less than 40 seconds.
+bench-schedules *ARGUMENTS:
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    cargo run --quiet --locked --profile quick -p stepwell-workerd-tests --bin bench_schedules -- {{ARGUMENTS}}
+
 # Builds the bench's release bundles: engine and app in one, the app alone, the engine alone.
 bench-bundles:
-    scripts/build-worker bench/app target/bundles/bench-all-in-one --release
-    scripts/build-worker bench/app target/bundles/bench-app --release --no-default-features
-    scripts/build-worker crates/engine target/bundles/bench-engine --release
+    scripts/build-worker bench/app target/bundles/bench-all-in-one
+    scripts/build-worker bench/app target/bundles/bench-app -- --no-default-features
+    scripts/build-worker crates/engine-worker target/bundles/bench-engine
 
-# Stepwell beside hand-written Durable Objects on workerd: speed, rows, bundle size; arguments: `--help`.
+# Stepwell beside hand-written Durable Objects on workerd: speed, rows, bundle size, cold start; arguments: `--help`.
 bench *ARGUMENTS: bench-bundles
     cargo run --quiet --locked --profile quick -p stepwell-bench -- speed {{ARGUMENTS}}
 
@@ -189,6 +202,7 @@ bench-cpu *ARGUMENTS: bench-bundles
 # Runs everything at the sizes that the project states. It takes hours; CI runs the same at small sizes.
 soak:
     just sim 1000000
+    just sim-schedules 10000
     just kill 100 2000
     just kill-children 100 1000
     just plan 500

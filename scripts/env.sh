@@ -2,13 +2,17 @@
 source "$(dirname "${BASH_SOURCE[0]}")/versions.sh"
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-export PATH="$STEPWELL_TOOLS/worker-build-$WORKER_BUILD_VERSION/bin:$STEPWELL_TOOLS/cargo-deny-$CARGO_DENY_VERSION/bin:$STEPWELL_TOOLS/cargo-nextest-$CARGO_NEXTEST_VERSION/bin:$STEPWELL_TOOLS/mdbook-$MDBOOK_VERSION/bin:$PATH"
-# worker-build would otherwise download its own copies of these.
-export WASM_BINDGEN_BIN="$STEPWELL_TOOLS/wasm-bindgen-cli-$WASM_BINDGEN_VERSION/bin/wasm-bindgen"
-export ESBUILD_BIN="$root/node_modules/.bin/esbuild"
-export WASM_OPT_BIN="$root/node_modules/.bin/wasm-opt"
+export PATH="$STEPWELL_TOOLS/cargo-deny-$CARGO_DENY_VERSION/bin:$STEPWELL_TOOLS/cargo-nextest-$CARGO_NEXTEST_VERSION/bin:$STEPWELL_TOOLS/mdbook-$MDBOOK_VERSION/bin:$PATH"
 export WORKERD_BIN="$root/node_modules/.bin/workerd"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}"
+
+# cli: names the command line that builds Workers as $STEPWELL_BIN: the given one, or that of this source, built first. Of
+# the whole workspace: with other features than the tests have, its dependencies would be compiled twice.
+cli() {
+  [ -z "${STEPWELL_BIN:-}" ] || return 0
+  cargo build --quiet --locked --manifest-path "$root/Cargo.toml" --workspace --all-features --bin stepwell
+  STEPWELL_BIN=$CARGO_TARGET_DIR/debug/stepwell
+}
 
 # wasm_env COMMAND...: runs a command with a compiler that has the wasm32 target: the active one, or
 # Debian's (scripts/wasm-std), which also needs its own linker and, because two compilers must not share
@@ -27,7 +31,7 @@ can_unwind() {
   [ -d "$1/lib/rustlib/src/rust/library" ] && [ -d "$1/lib/rustlib/wasm32-unknown-unknown/lib" ]
 }
 
-# unwind_env COMMAND...: runs worker-build --panic-unwind, which wants `cargo +nightly`. A nightly that has its
+# unwind_env COMMAND...: runs `stepwell build --panic-unwind`, which wants `cargo +nightly`. A nightly that has its
 # source is used as it is; otherwise the compiler of the other bundles stands in for one (scripts/nightly): it
 # builds the same, and is the one that the rest was tested with.
 unwind_env() {

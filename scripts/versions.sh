@@ -1,7 +1,5 @@
 # The versions of every tool that is not in Cargo.lock or package-lock.json.
 # Sourced by the other scripts; a new version gets a new folder, so nothing has to be cleaned by hand.
-WORKER_BUILD_VERSION=0.8.7
-WASM_BINDGEN_VERSION=0.2.129
 CARGO_DENY_VERSION=0.20.2
 CARGO_NEXTEST_VERSION=0.9.143
 JUST_VERSION=1.59.0

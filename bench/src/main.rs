@@ -26,11 +26,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs and steps per second, waiting times, rows and requests; and the size of the bundles.
+    /// Runs and steps per second, waiting times, rows and requests; and the size and cold start of the bundles.
     Speed(speed::Options),
     /// CPU time of a start, a commit, a run of ten steps, and of waking up after a thousand entries.
     Cpu(cpu::Options),
-    /// The size of the bundles.
+    /// The size of the bundles, and how long a cold start takes.
     Size,
 }
 
@@ -57,6 +57,6 @@ async fn run(command: Command) -> Result<()> {
             machine::print()?;
             cpu::run(&options).await
         }
-        Command::Size => size::print(),
+        Command::Size => size::print().await,
     }
 }

@@ -90,7 +90,7 @@ pub async fn run(options: &Options) -> Result<()> {
     report::print(&figures);
     if options.is_complete() {
         report::write(&figures)?;
-        size::print()?;
+        size::print().await?;
     }
     Ok(())
 }

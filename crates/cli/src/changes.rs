@@ -1,7 +1,7 @@
 //! What a manifest changes in a deployment: asks for it, and tells it.
 
 use anstyle::{AnsiColor, Style};
-use stepwell_protocol::manifest::{Item, Plan};
+use stepwell_protocol::manifest::{Item, ItemKind, Plan};
 
 use crate::{
     client::{Answer, Ask, Client},
@@ -35,7 +35,10 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         lines.push(line(yellow, "~", &changed.item, &more));
     }
     let retired = plan.retired.iter();
-    lines.extend(retired.map(|item| line(red, "-", item, " is retired: it accepts no new runs")));
+    lines.extend(retired.map(|item| match item.kind {
+        ItemKind::Workflow => line(red, "-", item, " is retired: it accepts no new runs"),
+        ItemKind::Schedule => line(red, "-", item, " is retired: it does not tick any more"),
+    }));
     lines.extend(plan.kept_paused.iter().map(|item| line(yellow, "=", item, " stays paused")));
     lines
 }
@@ -56,7 +59,7 @@ mod tests {
             version: None,
             added: vec![Item::workflow("a")],
             changed: vec![changed],
-            retired: vec![Item::workflow("c")],
+            retired: vec![Item::workflow("c"), Item::schedule("s")],
             kept_paused: vec![Item::workflow("b")],
         };
         let uncoloured = |line: &String| anstream::adapter::strip_str(line).to_string();
@@ -65,6 +68,7 @@ mod tests {
             "+ workflow a",
             "~ workflow b: timeout_ms: none -> 1000",
             "- workflow c is retired: it accepts no new runs",
+            "- schedule s is retired: it does not tick any more",
             "= workflow b stays paused",
         ];
         assert_eq!(told, expected);

@@ -47,6 +47,8 @@ pub struct Ask<'a> {
     pub body: Option<String>,
     /// What makes it safe to repeat.
     pub idempotency_key: Option<String>,
+    /// When the run starts: after a length of time, or at an instant.
+    pub delay: Option<String>,
     /// For how many seconds the server may wait for the end of the run.
     pub wait: u64,
     /// What to do if nobody knows whether it was done; about runs, if that is not said.
@@ -150,23 +152,37 @@ impl Client {
 
     /// Asks for something.
     pub fn get<T: DeserializeOwned>(&self, path: &[&str], ask: &Ask<'_>) -> Result<Answer<T>> {
-        self.read(self.send_get(path, ask))
+        self.read(self.send_get(path, ask)?)
     }
 
     /// Changes something.
     pub fn post<T: DeserializeOwned>(&self, path: &[&str], ask: &Ask<'_>) -> Result<Answer<T>> {
-        self.change(self.agent.post(self.url(path, &ask.query)), ask)
+        self.change(self.agent.post(self.url(path, &ask.query)?), ask)
     }
 
     /// Puts something in the place of what was there.
     pub fn put<T: DeserializeOwned>(&self, path: &[&str], ask: &Ask<'_>) -> Result<Answer<T>> {
-        self.change(self.agent.put(self.url(path, &ask.query)), ask)
+        self.change(self.agent.put(self.url(path, &ask.query)?), ask)
     }
 
     /// Takes something away. That can be repeated, so nobody has to wonder whether it was done.
     pub fn delete<T: DeserializeOwned>(&self, path: &[&str], ask: &Ask<'_>) -> Result<Answer<T>> {
-        let request = self.as_caller(self.agent.delete(self.url(path, &ask.query)));
+        let request = self.as_caller(self.agent.delete(self.url(path, &ask.query)?));
         self.read(request.config().timeout_recv_response(Some(ANSWER)).build().call())
+    }
+
+    /// Delivers something at an address that needs no key, as another service does: the body as it is.
+    pub fn deliver<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        headers: &[(String, String)],
+        body: &str,
+    ) -> Result<Answer<T>> {
+        let mut request = self.agent.post(self.url(path, &[])?).content_type("application/json");
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        self.read(request.config().timeout_recv_response(Some(ANSWER)).build().send(body))
     }
 
     /// Opens a stream, which goes on after the cursor.
@@ -176,7 +192,7 @@ impl Client {
         query: &[(&str, String)],
         cursor: Option<&str>,
     ) -> Result<BodyReader<'static>> {
-        let mut request = self.as_caller(self.agent.get(self.url(path, query)));
+        let mut request = self.as_caller(self.agent.get(self.url(path, query)?));
         request = request.header("accept", "text/event-stream");
         if let Some(cursor) = cursor {
             request = request.header("last-event-id", cursor);
@@ -199,6 +215,9 @@ impl Client {
         let mut request = self.as_caller(request);
         if let Some(key) = &ask.idempotency_key {
             request = request.header("idempotency-key", key);
+        }
+        if let Some(delay) = &ask.delay {
+            request = request.header("stepwell-delay", delay);
         }
         if ask.wait > 0 {
             request = request.header("prefer", format!("wait={}", ask.wait));
@@ -226,23 +245,31 @@ impl Client {
 
     /// Asks for something and gives the bare status, for whoever wants to know what is there.
     pub fn status(&self, path: &[&str], ask: &Ask<'_>) -> Result<(u16, String)> {
-        let mut response = self.send_get(path, ask).map_err(|error| self.no_answer(&error))?;
+        let mut response = self.send_get(path, ask)?.map_err(|error| self.no_answer(&error))?;
         let text = self.text(&mut response)?;
         Ok((response.status().as_u16(), text))
     }
 
-    fn send_get(&self, path: &[&str], ask: &Ask<'_>) -> std::result::Result<Response<Body>, ureq::Error> {
-        let mut request = self.as_caller(self.agent.get(self.url(path, &ask.query)));
+    fn send_get(
+        &self,
+        path: &[&str],
+        ask: &Ask<'_>,
+    ) -> Result<std::result::Result<Response<Body>, ureq::Error>> {
+        let mut request = self.as_caller(self.agent.get(self.url(path, &ask.query)?));
         if ask.wait > 0 {
             request = request.header("prefer", format!("wait={}", ask.wait));
         }
         let timeout = ANSWER + Duration::from_secs(ask.wait);
-        request.config().timeout_recv_response(Some(timeout)).build().call()
+        Ok(request.config().timeout_recv_response(Some(timeout)).build().call())
     }
 
-    fn url(&self, path: &[&str], query: &[(&str, String)]) -> String {
+    fn url(&self, path: &[&str], query: &[(&str, String)]) -> Result<String> {
         let mut url = format!("{}/api", self.target.address);
         for part in path {
+            if matches!(*part, "." | "..") {
+                let what = format!("'{part}' cannot be a part of an address");
+                return Err(Failure::new(Exit::Usage, what).next("Use another name."));
+            }
             url.push('/');
             url.extend(utf8_percent_encode(part, SEGMENT));
         }
@@ -250,7 +277,7 @@ impl Client {
             url.push('?');
             url.push_str(&form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish());
         }
-        url
+        Ok(url)
     }
 
     fn read<T: DeserializeOwned>(
@@ -318,6 +345,7 @@ impl Client {
                 "`stepwell workflows list` says who paused it, and `stepwell workflows resume NAME` resumes it.",
             ),
             "signal_not_found" => failure.next("`stepwell show RUN --json` lists its events with their positions (`seq`)."),
+            "webhook_not_found" => failure.next("`stepwell webhooks list TOPIC` lists the webhooks of a topic."),
             "step_not_found" => failure.next("`stepwell show RUN` lists its steps."),
             "internal" => failure.next("Try again. If it persists, read the Worker's log."),
             _ => failure.next(format!("See docs/errors/{code}.md.")),

@@ -121,7 +121,7 @@ impl Template {
     fn dependencies(self) -> &'static str {
         match self {
             Self::Hello | Self::Orders => "",
-            Self::Agent => "serde_json = \"1\"\nfutures = { version = \"0.3\", default-features = false }\n",
+            Self::Agent => "serde_json = \"1\"\n",
         }
     }
 
@@ -167,7 +167,7 @@ impl Template {
         let mut text = text.to_owned();
         let mut fill = |what: &str, with: &str| text = text.replace(what, with);
         if let Some(example) = self.example() {
-            fill(&format!("use {example}::"), &format!("use {own_crate}::"));
+            fill(&format!("use example_{example}::"), &format!("use {own_crate}::"));
         }
         let (workspace, dependency, app) = match form {
             Form::AllInOne => (

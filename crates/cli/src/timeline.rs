@@ -187,8 +187,13 @@ impl Timeline {
                 continue;
             }
             let (label, note) = match waits_for.kind.as_str() {
-                "wait" if until.is_empty() => (format!("wait {}", waits_for.name), "waits".to_owned()),
-                "wait" => (format!("wait {}", waits_for.name), format!("times out {until}")),
+                kind @ ("wait" | "event") => {
+                    let note = if until.is_empty() { "waits".into() } else { format!("times out {until}") };
+                    (format!("{kind} {}", waits_for.name), note)
+                }
+                // It waits for as long as the run does.
+                "cancel_on" => continue,
+                "token" => (format!("token {}", waits_for.name), format!("expires {until}")),
                 "sleep" => (waits_for.name.clone(), format!("wakes {until}")),
                 "child" => {
                     (format!("child {}", waits_for.name), format!("waits {until}").trim_end().to_owned())

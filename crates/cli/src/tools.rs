@@ -142,10 +142,11 @@ pub fn esbuild(project: &Path) -> Result<PathBuf> {
     found.ok_or_else(|| Failure::local("esbuild, which comes with wrangler, is missing").next(INSTALL))
 }
 
-/// What makes a module smaller, if there is one.
-pub fn wasm_opt(project: &Path) -> Option<PathBuf> {
+/// What optimizes a module once more.
+pub fn wasm_opt(project: &Path) -> Result<PathBuf> {
     let named = env::var_os("WASM_OPT_BIN").map(PathBuf::from).filter(|named| named.exists());
-    named.or_else(|| in_node_modules(project, ".bin/wasm-opt")).or_else(|| in_path("wasm-opt"))
+    let found = named.or_else(|| in_node_modules(project, ".bin/wasm-opt")).or_else(|| in_path("wasm-opt"));
+    found.ok_or_else(|| Failure::local("wasm-opt is missing").next(GET_WASM_OPT))
 }
 
 /// Installs what the project's `package.json` names, unless that is there already. Says whether it did.

@@ -3,13 +3,13 @@
 //! Owns: what a caller brings, what a route needs, what a key grants, and how much of it a second.
 //! Does not own: which keys there are ([`crate::catalog`]).
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Problem, Timestamp,
     access::{Limits, Permission, RunSettings, Scope},
 };
+
+use crate::ordered::{OrdMap, OrdSet};
 
 /// How much of a rate may be used at once.
 const BURST_MS: u64 = 2_000;
@@ -78,7 +78,7 @@ pub struct Grant {
     pub runs: RunSettings,
     /// What holds for runs of single workflows.
     #[serde(default)]
-    pub workflows: BTreeMap<String, RunSettings>,
+    pub workflows: OrdMap<String, RunSettings>,
 }
 
 impl Grant {
@@ -121,7 +121,7 @@ impl Grant {
     }
 
     /// The workflows whose runs may be seen; nothing, if all may be.
-    pub fn seen_workflows(&self) -> Option<BTreeSet<String>> {
+    pub fn seen_workflows(&self) -> Option<OrdSet<String>> {
         (!self.sees_all())
             .then(|| self.scopes.iter().filter_map(|granted| granted.workflow.clone()).collect())
     }
@@ -153,7 +153,7 @@ pub struct Rules {
     /// What the engine itself is granted there: limits and settings are those of every caller.
     pub grant: Grant,
     /// The workflows that are paused.
-    pub paused: BTreeSet<String>,
+    pub paused: OrdSet<String>,
     /// As of which version of the catalog: a cell that has heard of a later one asks again.
     pub version: u64,
 }
@@ -209,7 +209,7 @@ mod tests {
             expires_at: None,
             limits: Limits::default(),
             runs: RunSettings::default(),
-            workflows: BTreeMap::new(),
+            workflows: OrdMap::new(),
         }
     }
 
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(code(one.check(at(0), &need(Scope::Read, About::Whole))), Some(Code::Forbidden));
         assert_eq!(code(one.check(at(0), &need(Scope::Read, About::Visible))), None);
         assert!(!one.sees_all());
-        assert_eq!(one.seen_workflows(), Some(BTreeSet::from(["greet".to_owned()])));
+        assert_eq!(one.seen_workflows(), Some(OrdSet::from(["greet".to_owned()])));
         assert_eq!(grant(&["write:greet", "read"]).seen_workflows(), None);
     }
 

@@ -178,7 +178,7 @@ impl Progressing {
         self.known = record.seq;
         match &record.event {
             Event::StepFinished { outcome: Outcome::Ok(output), .. } => {
-                if let Ok(slice) = output.decode::<Slice>() {
+                if let Ok(slice) = output.read::<Slice>() {
                     self.pass(&slice);
                 }
             }
@@ -204,7 +204,7 @@ impl Progressing {
         }
         self.known = seq;
         if let Command::StepSucceeded { output, .. } = command
-            && let Ok(slice) = output.decode::<Slice>()
+            && let Ok(slice) = output.read::<Slice>()
         {
             self.pass(&slice);
         }
@@ -253,12 +253,13 @@ impl Progressing {
         then.recorded(self.known.next(), command);
         let within = match command {
             Command::StepSucceeded { output, .. } if then.cell == self.cell => {
-                output.decode::<Slice>().map_or(0.0, |slice| share(&slice.acted))
+                output.read::<Slice>().map_or(0.0, |slice| share(&slice.acted))
             }
             Command::StepSucceeded { .. }
             | Command::StepBegun { .. }
             | Command::StepFailed { .. }
-            | Command::ChildInvoked { .. } => 0.0,
+            | Command::ChildInvoked { .. }
+            | Command::Emitted { .. } => 0.0,
         };
         let cells = u32::try_from(self.places.len().max(1)).unwrap_or(u32::MAX);
         let done = u32::try_from(then.cell).unwrap_or(u32::MAX);

@@ -4,11 +4,11 @@
 //! an attacker who reaches many isolates gets the allowance of each. So it slows guessing down; the length of the keys
 //! is what makes guessing hopeless.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use stepwell_protocol::Timestamp;
 
-use crate::access::Bucket;
+use crate::{access::Bucket, ordered::OrdMap};
 
 /// Failures a second that an address may have; twice as many at once.
 const FAILURES_PER_SECOND: u64 = 10;
@@ -19,14 +19,14 @@ const ADDRESSES_MAX: usize = 4_096;
 /// Failures by address.
 #[derive(Clone, Debug, Default)]
 pub struct Guesses {
-    failures: BTreeMap<String, Bucket>,
+    failures: OrdMap<String, Bucket>,
     order: VecDeque<String>,
 }
 
 impl Guesses {
     /// Nobody has failed yet.
     pub const fn new() -> Self {
-        Self { failures: BTreeMap::new(), order: VecDeque::new() }
+        Self { failures: OrdMap::new(), order: VecDeque::new() }
     }
 
     /// Whether nobody has failed yet.
@@ -42,6 +42,13 @@ impl Guesses {
         }
     }
 
+    /// Counts a credential that is known not to be good; or refuses even to say so, after how many seconds to try again.
+    pub fn tried(&mut self, now: Timestamp, address: &str) -> Result<(), u32> {
+        self.check(now, address)?;
+        self.failed(now, address);
+        Ok(())
+    }
+
     /// Counts a credential that was not good.
     pub fn failed(&mut self, now: Timestamp, address: &str) {
         let network = network(address);
@@ -54,7 +61,7 @@ impl Guesses {
             self.order.push_back(network.clone());
         }
         // An address that is refused already owes no more.
-        let _ = self.failures.entry(network).or_default().take(now, FAILURES_PER_SECOND, 1);
+        let _ = self.failures.get_or_default(network).take(now, FAILURES_PER_SECOND, 1);
     }
 }
 
@@ -92,6 +99,14 @@ mod tests {
         assert_eq!(guesses.check(at(0), "192.0.2.1"), Err(1));
         assert_eq!(guesses.check(at(0), "192.0.2.2"), Ok(()), "another address");
         assert_eq!(guesses.check(at(1_100), "192.0.2.1"), Ok(()));
+    }
+
+    #[test]
+    fn what_is_not_good_is_told_so_until_there_is_too_much_of_it() {
+        let mut guesses = Guesses::default();
+        let told = (0..100).filter(|_| guesses.tried(at(0), "192.0.2.1").is_ok()).count();
+        assert_eq!(told, 21);
+        assert_eq!(guesses.tried(at(1_100), "192.0.2.1"), Ok(()));
     }
 
     #[test]

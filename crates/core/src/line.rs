@@ -4,7 +4,7 @@
 //! look for the next run one step for each workflow.
 //! Does not own: which due runs are in memory at all (the cell bounds that), and who may enter.
 
-use std::collections::{BTreeMap, BTreeSet};
+use crate::ordered::{OrdMap, OrdSet};
 
 /// A run that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub(crate) struct Turn(u64);
 /// The runs that wait, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
-    runs: BTreeMap<Turn, Ready>,
+    runs: OrdMap<Turn, Ready>,
     /// The turn of each run by its number: a run waits once.
-    turns: BTreeMap<u64, Turn>,
+    turns: OrdMap<u64, Turn>,
     /// The turns of those who share the window, by workflow. No set is empty.
-    by_workflow: BTreeMap<String, BTreeSet<Turn>>,
+    by_workflow: OrdMap<String, OrdSet<Turn>>,
     /// The turns of those who want the window to themselves.
-    alone: BTreeSet<Turn>,
+    alone: OrdSet<Turn>,
     last: u64,
 }
 
@@ -51,7 +51,7 @@ impl Line {
         } else if let Some(turns) = self.by_workflow.get_mut(&ready.workflow) {
             turns.insert(turn);
         } else {
-            self.by_workflow.insert(ready.workflow.clone(), BTreeSet::from([turn]));
+            self.by_workflow.insert(ready.workflow.clone(), OrdSet::from([turn]));
         }
         self.turns.insert(ready.number, turn);
         self.runs.insert(turn, ready);

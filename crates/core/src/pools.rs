@@ -124,6 +124,12 @@ impl Pool {
         self.home(self.latest(), random)
     }
 
+    /// The cell of a generation that something is at home in, known by a text; nothing, if this Worker does not know the
+    /// generation.
+    pub fn home_of(&self, generation: u32, text: &str) -> Option<Place> {
+        self.generation(generation).map(|_| self.home(generation, spread(text)))
+    }
+
     /// Where something goes whose cell is full, and which was first sent to `home`: through up to [`OFFERED_MAX`] cells of
     /// the latest generation, in an order that only depends on `home` and `draw`. Nowhere from the last of them, and from
     /// a cell of a generation that this Worker does not know.
@@ -334,6 +340,14 @@ fn day_of(text: &str) -> Option<Timestamp> {
     let leaps = |years: u64| years / 4 - years / 100 + years / 400;
     let days = (year - 1970) * 365 + leaps(year - 1) - leaps(1969) + before.iter().sum::<u64>() + day - 1;
     Some(Timestamp::from_millis(days * DAY_MS))
+}
+
+/// Spreads texts evenly, and for ever in the same way: FNV-1a, and its bits mixed.
+pub(crate) fn spread(text: &str) -> u64 {
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
+    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 33)
 }
 
 #[cfg(test)]

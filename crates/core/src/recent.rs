@@ -3,16 +3,18 @@
 //! Owns: which texts are remembered, and until when. An isolate uses it for facts that are cheap to lose: which keys an
 //! object has just accepted or refused. Memory is bounded by a number of entries whatever callers send.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use stepwell_protocol::Timestamp;
+
+use crate::ordered::OrdMap;
 
 /// Texts that are remembered for the same time each, up to a number of them.
 #[derive(Clone, Debug)]
 pub struct Recent {
     keep_ms: u64,
     entries_max: usize,
-    until: BTreeMap<String, Timestamp>,
+    until: OrdMap<String, Timestamp>,
     /// In the order in which they end, which is the order in which they came.
     order: VecDeque<(Timestamp, String)>,
 }
@@ -20,7 +22,7 @@ pub struct Recent {
 impl Recent {
     /// Remembers up to `entries_max` texts for `keep_ms` each.
     pub const fn new(keep_ms: u64, entries_max: usize) -> Self {
-        Self { keep_ms, entries_max, until: BTreeMap::new(), order: VecDeque::new() }
+        Self { keep_ms, entries_max, until: OrdMap::new(), order: VecDeque::new() }
     }
 
     /// Remembers a text from `now` on. Drops what is over, and the oldest if there is no room.

@@ -7,6 +7,8 @@ use std::{fmt, str::FromStr};
 
 use stepwell_protocol::Place;
 
+use crate::sorting::sort;
+
 /// An object to visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -61,7 +63,7 @@ pub fn part(
     after: Option<&Cursor>,
     limit: usize,
 ) -> Part {
-    namespaces.sort_unstable();
+    sort(&mut namespaces);
     namespaces.dedup();
     let each: Vec<_> = has_catalogs.then_some(None).into_iter().chain(places.iter().map(Some)).collect();
     let first = usize::from(!has_catalogs);

@@ -3,19 +3,20 @@
 //! Owns: which tokens are taken, once their signature was found good. Does not own: the signature, which the host has
 //! verified, and the public keys ([`Jwks`] only finds one among them).
 
-use std::collections::BTreeSet;
-
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use stepwell_protocol::{
     Timestamp,
     access::{Issuer, NamespaceOf, Permission},
-    key,
+    json, key,
     text::is_hidden,
 };
 
-use crate::catalog::{KnownIssuer, SCOPES_MAX};
+use crate::{
+    catalog::{KnownIssuer, SCOPES_MAX},
+    ordered::OrdSet,
+};
 
 /// By how much two clocks may differ.
 pub const LEEWAY_MS: u64 = 30_000;
@@ -143,7 +144,8 @@ impl Token {
         let (header, claims) = signed.split_once('.').ok_or(NotTaken::Malformed)?;
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| NotTaken::Malformed);
         let object = |part: &str| -> Result<Map<String, Value>, NotTaken> {
-            serde_json::from_slice(&decode(part)?).map_err(|_| NotTaken::Malformed)
+            let text = String::from_utf8(decode(part)?).map_err(|_| NotTaken::Malformed)?;
+            json::from_str(&text).map_err(|_| NotTaken::Malformed)
         };
         let header = object(header)?;
         let algorithm = match header.get("alg").and_then(Value::as_str) {
@@ -218,7 +220,7 @@ impl Token {
         let within = claimed.flat_map(|wanted| {
             issuer.scopes_max.iter().filter_map(move |most| wanted.meet(most)).collect::<Vec<_>>()
         });
-        within.collect::<BTreeSet<_>>().into_iter().take(SCOPES_MAX).collect()
+        within.collect::<OrdSet<_>>().into_iter().take(SCOPES_MAX).collect()
     }
 
     fn text(&self, claim: &str) -> Option<&str> {

@@ -16,12 +16,10 @@
 //!
 //! Owns: who holds a place, who is next. Rows are the truth about who is due; this is only their order.
 
-use std::collections::BTreeMap;
-
 use stepwell_protocol::{Epoch, Timestamp};
 
-use crate::line::Line;
 pub use crate::line::Ready;
+use crate::{line::Line, ordered::OrdMap, sorting::sort};
 
 /// How long a run under suspicion keeps all others out, and waits for them: one whose first step is long would stop its
 /// cell. Three times as long as a dead cell stays unnoticed, or nobody could be told to have died alone.
@@ -41,7 +39,7 @@ pub const SILENCE_MS: u64 = 60_000;
 #[derive(Clone, Debug)]
 pub struct Window {
     size: usize,
-    held: BTreeMap<(u64, Epoch), Place>,
+    held: OrdMap<(u64, Epoch), Place>,
     line: Line,
     /// Until when nobody may have the window to itself: others have their turn.
     shared_until: Timestamp,
@@ -81,7 +79,7 @@ impl Window {
     /// A window of this many quick places, at least 1.
     pub fn new(size: usize) -> Self {
         let shared_until = Timestamp::default();
-        Self { size: size.max(1), held: BTreeMap::new(), line: Line::default(), shared_until }
+        Self { size: size.max(1), held: OrdMap::new(), line: Line::default(), shared_until }
     }
 
     /// Whether a run of this workflow could enter at once, ahead of nobody; and if so, whether it would be
@@ -206,7 +204,7 @@ impl Window {
     fn move_slow(&mut self, now: Timestamp) {
         let old = self.held.iter().filter(|(_, place)| !place.slow && place.is_slow(now));
         let mut old: Vec<_> = old.map(|(call, place)| (place.since, *call)).collect();
-        old.sort_unstable();
+        sort(&mut old);
         for (_, call) in old {
             let slow: usize = self.held.values().filter(|place| place.slow).count();
             let Some(workflow) = self.held.get(&call).map(|place| place.workflow.clone()) else { continue };
@@ -219,10 +217,10 @@ impl Window {
         }
     }
 
-    fn shares(&self) -> BTreeMap<&str, Share> {
-        let mut shares: BTreeMap<_, Share> = BTreeMap::new();
+    fn shares(&self) -> OrdMap<&str, Share> {
+        let mut shares: OrdMap<_, Share> = OrdMap::new();
         for place in self.held.values() {
-            let share = shares.entry(place.workflow.as_str()).or_default();
+            let share = shares.get_or_default(place.workflow.as_str());
             let count = if place.slow { &mut share.slow } else { &mut share.quick };
             *count += 1;
         }

@@ -12,6 +12,7 @@ use stepwell_core::bulk::{Acted, Allowance, Next, Progressing, SLICE};
 use stepwell_protocol::{
     Epoch, Failure,
     access::{Limits, Settings},
+    json,
     program::{Activation, Answer, Command, Commit, CutShort, News, Page, Then},
     rest::Bulk,
 };
@@ -52,7 +53,7 @@ pub fn activate_own(activation: &JsValue, session: JsValue) -> Promise {
 async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> Result<(), JsValue> {
     let bulk: Bulk = activation
         .input
-        .decode()
+        .read()
         .map_err(|error| thrown(&format!("the input is none of this workflow: {error}")))?;
     let (action, by) = (bulk.action, format!("bulk:{}", activation.run));
     let mut bulk = Progressing::new(bulk, front.cells().collect(), activation.started_at);
@@ -153,7 +154,7 @@ async fn receive<T: DeserializeOwned>(answer: Result<JsValue, JsValue>) -> Resul
 }
 
 fn decode<T: DeserializeOwned>(text: &str) -> Result<T, JsValue> {
-    serde_json::from_str(text)
+    json::from_str(text)
         .map_err(|error| thrown(&format!("engine and cell do not speak the same protocol: {error}")))
 }
 

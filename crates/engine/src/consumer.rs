@@ -13,7 +13,7 @@ use futures::{
 use stepwell_core::run::{BEAT_MS, CallEnd};
 use stepwell_promises as promises;
 use stepwell_protocol::{
-    Epoch, Payload, Place, Problem, Seq,
+    Epoch, Payload, Place, Problem, Seq, json,
     program::{Answer, Beat},
     stream::Published,
 };
@@ -80,7 +80,7 @@ enum Taken {
 
 async fn take(front: &Front, message: &RawMessage, alone: bool) -> Taken {
     let text = message.body().as_string().unwrap_or_default();
-    let Ok(nudge) = serde_json::from_str::<Nudge>(&text) else {
+    let Ok(nudge) = json::from_str::<Nudge>(&text) else {
         worker::console_error!("stepwell: the queue has a message that is none of Stepwell's; it is dropped");
         return Taken::Done;
     };
@@ -197,7 +197,7 @@ impl Relay {
             }
             match self.try_once(BEAT_MS, Ask::Beat { number, epoch, beat: None }).await {
                 Said::Answered(text) => {
-                    if let Ok(Answer::Stop | Answer::Refused { .. }) = serde_json::from_str(&text) {
+                    if let Ok(Answer::Stop | Answer::Refused { .. }) = json::from_str(&text) {
                         return;
                     }
                 }
@@ -223,12 +223,12 @@ impl Relay {
             runtime::PAGE => self.say(ANSWER_MS, || Ask::Page { number, epoch, after }).await,
             runtime::LISTEN => self.say(LISTEN_MS + ANSWER_MS, || Ask::Listen { number, epoch, after }).await,
             runtime::PUBLISH => {
-                let published: Published = serde_json::from_str(&argument)
+                let published: Published = json::from_str(&argument)
                     .map_err(|error| JsError::new(&format!("what is published cannot be read: {error}")))?;
                 self.say(ANSWER_MS, || Ask::Publish { number, epoch, published: published.clone() }).await
             }
             runtime::BEAT => {
-                let beat: Beat = serde_json::from_str(&argument)
+                let beat: Beat = json::from_str(&argument)
                     .map_err(|error| JsError::new(&format!("the beat cannot be read: {error}")))?;
                 self.say(ANSWER_MS, || Ask::Beat { number, epoch, beat: Some(beat.clone()) }).await
             }

@@ -1,7 +1,7 @@
 //! The deployment's secrets, and the keys that are made of them.
 //!
-//! Owns: which secret opens the front door, and which key signs and verifies activations. Each purpose has a key of its
-//! own ([`stepwell_protocol::signature`]).
+//! Owns: which secret opens the front door, and which key signs and verifies activations, wait tokens and the addresses of
+//! webhooks, and seals secrets. Each purpose has a key of its own ([`stepwell_protocol::signature`]).
 //! Invariant: no secret leaves this module but to be compared or to derive a key.
 
 use std::{
@@ -9,10 +9,13 @@ use std::{
     rc::Rc,
 };
 
+use stepwell_core::topic::HookKeys;
 use stepwell_protocol::{
-    Timestamp,
+    RunId, Timestamp,
     program::{Activation, Page, is_reserved},
-    signature::{self, APP_KEY, KEY, KEY_PREVIOUS, Key, Signature, Unverified},
+    signature::{self, APP_KEY, KEY, KEY_PREVIOUS, Key, Purpose, Signature, Unverified},
+    wait_token::{Issuer, WaitToken},
+    webhook,
 };
 use subtle::ConstantTimeEq as _;
 use worker::Env;
@@ -33,6 +36,12 @@ pub struct Keyring {
     app: Option<Key>,
     /// The keys of the engine's own programs; the first one signs.
     own: Vec<Key>,
+    /// The keys that the keys of runs are made of, for wait tokens; the first one is for new runs.
+    tokens: Vec<Key>,
+    /// The keys that the addresses of webhooks are made with; the first one is for new ones.
+    webhooks: Vec<Key>,
+    /// The keys that secrets are sealed with; the first one seals.
+    seals: Vec<Key>,
     /// What sessions of the deployment's key are bound to, that of the current one first.
     sessions: Vec<String>,
     /// Whether the log says that somebody still uses the previous secret.
@@ -57,6 +66,9 @@ impl Keyring {
             roots: if secret(KEY).is_some() { set.map(|text| hash(&text)).collect() } else { Vec::new() },
             app: has_app_key.then(|| signature::app_keys(secret)).and_then(|keys| keys.into_iter().next()),
             own: signature::own_keys(secret),
+            tokens: signature::token_keys(secret),
+            webhooks: signature::kept_keys(secret, Purpose::Webhook),
+            seals: signature::kept_keys(secret, Purpose::Seal),
             sessions: signature::session_fingerprints(secret),
             has_warned: Cell::new(false),
         }
@@ -82,6 +94,29 @@ impl Keyring {
     pub fn sign<P>(&self, activation: &Activation<P>, namespace: &str, at: Timestamp) -> Option<Signature> {
         let key = if is_reserved(&activation.workflow) { self.own.first() } else { self.app.as_ref() };
         key.map(|key| key.sign(activation, namespace, at))
+    }
+
+    /// What makes the wait tokens of a run: with the key that it has used before, as long as that is known.
+    pub fn issuer(&self, url: &str, namespace: &str, run: &RunId, used: Option<&str>) -> Option<Issuer> {
+        let before = self.tokens.iter().find(|key| Some(key.id()) == used);
+        let key = before.or_else(|| self.tokens.first())?;
+        Some(Issuer::of(key, url.to_owned(), namespace, run))
+    }
+
+    /// A wait token, if a key of this deployment has signed it.
+    pub fn read_token(&self, text: &str) -> Option<WaitToken> {
+        WaitToken::read(text, &self.tokens)
+    }
+
+    /// Whose address a path is, if a key of this deployment has made it.
+    pub fn read_hook(&self, path: &str) -> Option<webhook::Address> {
+        webhook::Address::read(path, &self.webhooks)
+    }
+
+    /// What the webhooks of a namespace are known and sealed by.
+    pub fn of_hooks(&self, namespace: &str, url: Option<String>) -> HookKeys {
+        let (addresses, seals) = (self.webhooks.clone(), self.seals.clone());
+        HookKeys { namespace: namespace.to_owned(), url, addresses, seals }
     }
 
     /// Verifies a call of an own program, and gives the namespace of its run.

@@ -24,6 +24,8 @@ mod sockets;
 mod station;
 mod sweep;
 mod terms;
+mod topics;
+mod zones;
 
 use js_sys::Promise;
 use wasm_bindgen::prelude::*;

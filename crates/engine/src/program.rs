@@ -4,7 +4,10 @@
 //! consumers of the queue.
 
 use stepwell_core::run::CallEnd;
-use stepwell_protocol::program::{CutShort, is_reserved};
+use stepwell_protocol::{
+    json,
+    program::{CutShort, is_reserved},
+};
 use wasm_bindgen::{JsCast as _, JsValue};
 use worker::Env;
 
@@ -52,7 +55,7 @@ pub fn end_of(answer: Result<JsValue, JsValue>) -> CallEnd {
 
 /// How a call ended that gave an answer.
 fn cut_short(answer: &JsValue) -> CallEnd {
-    match answer.as_string().and_then(|text| serde_json::from_str(&text).ok()) {
+    match answer.as_string().and_then(|text| json::from_str(&text).ok()) {
         None => CallEnd::Returned,
         Some(CutShort::Beside) => {
             CallEnd::Lost("another run's code stopped the instance that it shared".into())

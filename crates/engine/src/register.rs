@@ -12,7 +12,7 @@ use stepwell_core::{
     catalog::{Registered, Station},
     object::Address,
 };
-use stepwell_protocol::{Code, Problem};
+use stepwell_protocol::{Code, Problem, json};
 
 use crate::{
     calls::catalog::{Call, Request, ask},
@@ -32,9 +32,9 @@ pub async fn register<K: Kind>(host: &Rc<Host<K>>, address: &Address) -> Result<
         unanswered()
     })?;
     if status != 200 {
-        return Err(serde_json::from_str(&body).unwrap_or_else(|_| unanswered()).into());
+        return Err(json::from_str(&body).unwrap_or_else(|_| unanswered()).into());
     }
-    let Registered { life } = serde_json::from_str(&body).map_err(|_| unanswered())?;
+    let Registered { life } = json::from_str(&body).map_err(|_| unanswered())?;
     host.begin(address, life)
 }
 

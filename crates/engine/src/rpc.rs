@@ -12,7 +12,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use form_urlencoded::Serializer;
 use js_sys::{JSON, Promise};
-use stepwell_protocol::{Code, Problem, routes::Route};
+use stepwell_protocol::{Code, Problem, json, routes::Route};
 use wasm_bindgen::prelude::*;
 use worker::Env;
 
@@ -54,7 +54,7 @@ impl WorkflowsRpc {
         self.ask(Route::ShowWorkflow, &[("workflow", id)], String::new(), String::new(), Answer::OrNull)
     }
 
-    /// `options`: `idempotencyKey`, `tags`, `wait` in seconds.
+    /// `options`: `idempotencyKey`, `tags`, `delay` as text, `wait` in seconds.
     #[wasm_bindgen(js_name = startWorkflow)]
     pub fn start_workflow(&self, id: &JsValue, input: &JsValue, options: &JsValue) -> Promise {
         let mut query = Serializer::new(String::new());
@@ -125,6 +125,16 @@ impl WorkflowsRpc {
         self.send(Route::SendSignal, &names, String::new(), json(payload), options, Answer::Whole)
     }
 
+    /// A link that completes a wait of a run. `options`: `occurrence`, `expiresMs`.
+    #[wasm_bindgen(js_name = createToken)]
+    pub fn create_token(&self, id: &JsValue, name: &JsValue, options: &JsValue) -> Promise {
+        let field = |name| Some(json(&runtime::property(options, name))).filter(|text| !text.is_empty());
+        let or_null = |name| field(name).unwrap_or_else(|| "null".into());
+        let (occurrence, expires) = (or_null("occurrence"), or_null("expiresMs"));
+        let body = format!(r#"{{"name":{},"occurrence":{occurrence},"expires_ms":{expires}}}"#, json(name));
+        self.ask(Route::CreateToken, &[("id", id)], String::new(), body, Answer::Whole)
+    }
+
     /// `options`: `idempotencyKey`, the signal's own.
     #[wasm_bindgen(js_name = sendSignalByKey)]
     pub fn send_signal_by_key(
@@ -137,6 +147,12 @@ impl WorkflowsRpc {
     ) -> Promise {
         let names = [("workflow", workflow), ("key", key), ("name", name)];
         self.send(Route::SendSignalByKey, &names, String::new(), json(payload), options, Answer::Whole)
+    }
+
+    /// One event, `{name, id, data}`, or several, `{events}`.
+    #[wasm_bindgen(js_name = sendEvents)]
+    pub fn send_events(&self, events: &JsValue) -> Promise {
+        self.ask(Route::SendEvents, &[], String::new(), json(events), Answer::Whole)
     }
 
     /// All events, or those after a position.
@@ -209,6 +225,9 @@ impl WorkflowsRpc {
         if let Some(seconds) = runtime::property(options, "wait").as_f64() {
             headers.push(("prefer", format!("wait={seconds}")));
         }
+        if let Some(delay) = runtime::property(options, "delay").as_string() {
+            headers.push((http::DELAY, delay));
+        }
         let env = self.env.clone();
         guard::promise(async move {
             let env = env.ok_or_else(|| JsError::new("this entrypoint has no bindings"))?;
@@ -229,8 +248,8 @@ fn given(status: u16, body: &str, answer: Answer) -> Result<JsValue, JsValue> {
             Answer::Done => JsValue::TRUE,
         });
     }
-    let problem: Problem = serde_json::from_str(body)
-        .map_err(|_| JsError::new("the engine gave an answer that is no problem"))?;
+    let problem: Problem =
+        json::from_str(body).map_err(|_| JsError::new("the engine gave an answer that is no problem"))?;
     match answer {
         Answer::OrNull if status == 404 => Ok(JsValue::NULL),
         Answer::Done if matches!(problem.code, Code::RunNotFound | Code::RunEnded) => Ok(JsValue::FALSE),

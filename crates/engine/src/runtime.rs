@@ -224,11 +224,12 @@ extern "C" {
 const FORMATS = new Map();
 const FIELDS = ["year", "month", "day", "hour", "minute", "second"];
 export function zoneOffset(timeZone, at) {
+  timeZone = timeZone.toLowerCase();
   let format = FORMATS.get(timeZone);
   if (!format) {
     const numeric = Object.fromEntries(FIELDS.map((field) => [field, "numeric"]));
     try { format = new Intl.DateTimeFormat("en-US", { timeZone, hourCycle: "h23", ...numeric }); } catch { return undefined; }
-    if (FORMATS.size >= 1_000) FORMATS.clear();
+    if (FORMATS.size >= 64) FORMATS.delete(FORMATS.keys().next().value);
     FORMATS.set(timeZone, format);
   }
   const shown = {};

@@ -1,9 +1,12 @@
 //! What the deployment says: variables and secrets of the Worker.
 
-use std::{cell::RefCell, collections::BTreeSet, net::Ipv4Addr, rc::Rc};
+use std::{cell::RefCell, net::Ipv4Addr, rc::Rc};
 
-use stepwell_core::{pools::Pool, run::SignalLimits};
-use stepwell_protocol::program::{Budget, STEP_TIMEOUT_MS};
+use stepwell_core::{ordered::OrdSet, pools::Pool, run::SignalLimits};
+use stepwell_protocol::{
+    program::{Budget, STEP_TIMEOUT_MS},
+    wait_token::URL_VARIABLE,
+};
 use worker::{Env, Url};
 
 use crate::runtime;
@@ -155,6 +158,8 @@ pub struct Deployment {
     pub origins: Vec<String>,
     /// How many objects one sweep visits: what an invocation of the plan may call.
     pub sweep_calls: usize,
+    /// The engine's public address, without a slash at the end: `STEPWELL_URL`.
+    pub url: Option<String>,
 }
 
 impl Deployment {
@@ -213,8 +218,10 @@ impl Deployment {
             }
         };
         let origins = origins(&variable(env, "STEPWELL_CORS").unwrap_or_default())?;
+        let url = variable(env, URL_VARIABLE).filter(|text| !text.is_empty());
+        let url = url.map(|text| public_url(&text)).transpose()?;
         let (key_days, sweep_calls) = (days(env, "STEPWELL_KEY_DAYS", 30)?, profile.sweep_calls);
-        Ok(Self { pool, key_days, retention_ms, key_required, is_dev, origins, sweep_calls })
+        Ok(Self { pool, key_days, retention_ms, key_required, is_dev, origins, sweep_calls, url })
     }
 }
 
@@ -227,7 +234,7 @@ pub fn check_key(name: &str, key: &str) -> Result<(), String> {
             "The secret {name} has {length} characters, and needs at least {KEY_LENGTH_MIN}. {how}"
         ));
     }
-    let different = key.chars().collect::<BTreeSet<_>>().len();
+    let different = key.chars().collect::<OrdSet<_>>().len();
     if different < KEY_CHARACTERS_MIN || KEYS_KNOWN.contains(&key) {
         return Err(format!(
             "The secret {name} can be guessed: it is a known key, or repeats a few characters. {how}"
@@ -257,6 +264,20 @@ fn origins(text: &str) -> Result<Vec<String>, String> {
         ));
     }
     Ok(listed)
+}
+
+/// The public address: what stands before `/api` in links.
+fn public_url(text: &str) -> Result<String, String> {
+    let is_web = |url: &Url| matches!(url.scheme(), "https" | "http") && url.host_str().is_some();
+    let is_plain = |url: &Url| url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    let url = Url::parse(text).ok().filter(|url| is_web(url) && is_plain(url));
+    let url = url.map(|url| url.as_str().trim_end_matches('/').to_owned());
+    url.ok_or_else(|| {
+        format!(
+            "The variable {URL_VARIABLE} is '{text}'. Set the engine's public address, such as \
+             https://flows.example.com."
+        )
+    })
 }
 
 /// What the storage of a cell holds.
@@ -346,6 +367,22 @@ mod tests {
             "[::]",
         ] {
             assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_public_address_is_one_of_the_web_without_anything_behind_it() {
+        assert_eq!(public_url("https://flows.example.com/"), Ok("https://flows.example.com".into()));
+        assert_eq!(public_url("http://127.0.0.1:8787"), Ok("http://127.0.0.1:8787".into()));
+        assert_eq!(public_url("https://example.com/flows"), Ok("https://example.com/flows".into()));
+        for bad in [
+            "flows.example.com",
+            "ftp://a.example",
+            "https://a.example/?x",
+            "https://me@a.example",
+            "https://",
+        ] {
+            assert!(public_url(bad).is_err(), "{bad}");
         }
     }
 

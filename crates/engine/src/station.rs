@@ -17,7 +17,7 @@ use worker::{Env, worker_sys::DurableObjectState};
 use crate::{
     catalog,
     object::{Answered, Fault, Loaded, StoreError, Tables},
-    runtime, schedules,
+    runtime, schedules, topics,
 };
 
 /// A Durable Object that is no cell.
@@ -32,6 +32,7 @@ pub struct Station {
 enum Machine {
     Catalog(Rc<catalog::Host>),
     Schedules(Rc<schedules::Host>),
+    Topic(Rc<topics::Host>),
 }
 
 /// See `cell::extend_durable_object`.
@@ -56,6 +57,7 @@ impl Station {
         match self.machine(&to.as_string().unwrap_or_default()) {
             Ok(Machine::Catalog(host)) => host.ask(&call),
             Ok(Machine::Schedules(host)) => host.ask(&call),
+            Ok(Machine::Topic(host)) => host.ask(&call),
             Err(fault) => Answered::from(fault).into_array(None),
         }
     }
@@ -69,6 +71,7 @@ impl Station {
         match machine {
             Ok(Some(Machine::Catalog(host))) => host.alarm(),
             Ok(Some(Machine::Schedules(host))) => host.alarm(),
+            Ok(Some(Machine::Topic(host))) => host.alarm(),
             // Nothing was ever stored, so nothing is due.
             Ok(None) => Promise::resolve(&JsValue::UNDEFINED),
             Err(fault) => Promise::reject(&JsError::new(&fault.to_string()).into()),
@@ -97,6 +100,7 @@ impl Station {
         let machine = match address.kind {
             Kind::Catalog => Machine::Catalog(catalog::load(self.loaded().clone())),
             Kind::Schedules => Machine::Schedules(schedules::load(self.loaded().clone(), address)?),
+            Kind::Topic => Machine::Topic(topics::load(self.loaded().clone(), address)?),
             Kind::Cell => return Err(StoreError::Refused("a cell is no station".into()).into()),
         };
         Ok(self.machine.get_or_init(|| machine))

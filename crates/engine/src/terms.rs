@@ -1,11 +1,28 @@
 //! How runs of a workflow are treated: what its app declares, and what the deployment says of all runs.
 
-use stepwell_protocol::program::{Dispatch, WorkflowDescription};
+use std::{cell::RefCell, rc::Rc};
 
-use crate::settings::Deployment;
+use stepwell_core::ordered::OrdSet;
+use stepwell_protocol::{
+    Code, Problem, json,
+    manifest::Manifest,
+    program::{Dispatch, WorkflowDescription},
+};
+use wasm_bindgen::JsValue;
+use worker::{Env, worker_sys::DurableObjectState};
+
+use crate::{
+    calls::catalog::{self, Request},
+    program::app,
+    runtime,
+    settings::Deployment,
+};
+
+/// How long what the app and the catalog said is taken for what they would say.
+const FRESH_MS: u64 = 10_000;
 
 /// How runs of a workflow are treated.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Terms {
     /// How their program is called.
     pub dispatch: Dispatch,
@@ -40,4 +57,77 @@ impl Terms {
             key_required: workflow.key_required || deployment.key_required,
         }
     }
+}
+
+/// What a station that starts runs remembers of the app and of the catalog.
+#[derive(Default)]
+pub struct KnownTerms(RefCell<Known>);
+
+#[derive(Default)]
+struct Known {
+    read_at_ms: u64,
+    manifest: Option<Rc<Manifest>>,
+    paused: Rc<OrdSet<String>>,
+}
+
+impl KnownTerms {
+    /// How the runs of a workflow are treated; or why none can be started for now.
+    pub async fn terms(
+        &self,
+        env: &Env,
+        state: &DurableObjectState,
+        namespace: &str,
+        workflow: &str,
+    ) -> Result<Terms, Problem> {
+        let deployment = Deployment::known(env).map_err(|wrong| Problem::new(Code::Misconfigured, wrong))?;
+        self.refresh(env, state, namespace).await;
+        let (manifest, paused) = {
+            let known = self.0.borrow();
+            (known.manifest.clone(), known.paused.clone())
+        };
+        if paused.contains(workflow) {
+            return Err(Problem::new(Code::WorkflowPaused, format!("The workflow '{workflow}' is paused.")));
+        }
+        let Some(manifest) = manifest else {
+            let detail = "The app did not say which workflows it has. It is asked again.";
+            return Err(Problem::new(Code::AppUnreachable, detail));
+        };
+        let found = manifest.workflows.iter().find(|known| known.name == workflow);
+        found.map(|found| Terms::of(found, &deployment)).ok_or_else(|| {
+            Problem::new(Code::WorkflowNotFound, format!("The app has no workflow '{workflow}'."))
+        })
+    }
+
+    /// Asks the app and the catalog again, if that is due. Whoever does not answer has said nothing new.
+    async fn refresh(&self, env: &Env, state: &DurableObjectState, namespace: &str) {
+        let now_ms = runtime::clock().as_millis();
+        {
+            let mut known = self.0.borrow_mut();
+            if known.manifest.is_some() && now_ms.saturating_sub(known.read_at_ms) < FRESH_MS {
+                return;
+            }
+            known.read_at_ms = now_ms;
+        }
+        let (manifest, paused) = futures::join!(manifest(env, state), paused_workflows(env, namespace));
+        let mut known = self.0.borrow_mut();
+        if let Some(manifest) = manifest {
+            known.manifest = Some(Rc::new(manifest));
+        }
+        if let Some(paused) = paused {
+            known.paused = Rc::new(paused);
+        }
+    }
+}
+
+async fn manifest(env: &Env, state: &DurableObjectState) -> Option<Manifest> {
+    let exports = runtime::property(&JsValue::from(state), "exports");
+    let answer = app(env, runtime::property(&exports, "default"))?.describe().ok()?;
+    let text = runtime::settle(answer).await.ok()?.as_string()?;
+    json::from_str(&text).ok()
+}
+
+async fn paused_workflows(env: &Env, namespace: &str) -> Option<OrdSet<String>> {
+    let call = catalog::Call::new(namespace, Request::PausedWorkflows);
+    let (status, body) = catalog::ask(env, &call).await.ok()?;
+    if status == 200 { json::from_str(&body).ok() } else { None }
 }

@@ -10,7 +10,10 @@ use proc_macro::TokenStream;
 /// The workflow's name is the function's; `#[workflow(name = "other")]` gives it another one. With
 /// `#[workflow(timeout = "24h")]` a run of it is failed when it has not ended by then. With
 /// `#[workflow(retention = "7d")]` it is deleted so long after its end; with `"forever"`, never. With
-/// `#[workflow(dispatch = "queued")]` it is called through the deployment's queue, if there is one.
+/// `#[workflow(dispatch = "queued")]` it is called through the deployment's queue, if there is one. With
+/// `#[workflow(cron = "0 9 * * MON-FRI", zone = "Europe/Berlin")]` or `#[workflow(every = "5 minutes")]` runs of it start
+/// by themselves. With `#[workflow(cancel_on = "order/cancelled", cancel_when = "event.data.id == input.id")]` such an event
+/// cancels a run.
 #[proc_macro_attribute]
 pub fn workflow(attributes: TokenStream, item: TokenStream) -> TokenStream {
     workflow::expand(attributes.into(), item.into()).unwrap_or_else(|error| error.to_compile_error()).into()

@@ -12,13 +12,17 @@ use syn::{
 
 pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let function: ItemFn = syn::parse2(item)?;
-    let Attributes { name, timeout_ms, retention_ms, dispatch, key_required, input_schema } =
-        attributes_of(attributes)?;
+    let attributes = attributes_of(attributes)?;
+    let cancel_on = attributes.cancel_on()?;
+    let Attributes {
+        name, timeout_ms, retention_ms, dispatch, key_required, input_schema, when, zone, ..
+    } = attributes;
     let name = name.unwrap_or_else(|| function.sig.ident.to_string());
     let timeout = timeout_ms.map(|ms| quote!(.timeout(::std::time::Duration::from_millis(#ms))));
     let retention = retention_ms.map(|ms| quote!(.retention(::std::time::Duration::from_millis(#ms))));
     let idempotency = key_required.then(|| quote!(.requires_key()));
     let schema = input_schema.map(|path| quote!(.input_schema(#path)));
+    let schedule = schedule_of(when, zone)?;
     let dispatch = dispatch.map(|variant| quote!(.dispatch(::stepwell::Dispatch::#variant)));
     if name.is_empty() || name.len() > 128 {
         return Err(Error::new(function.sig.ident.span(), "a workflow's name has 1 to 128 bytes"));
@@ -63,6 +67,8 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
             #dispatch
             #idempotency
             #schema
+            #schedule
+            #cancel_on
         }
     })
 }
@@ -112,6 +118,62 @@ struct Attributes {
     key_required: bool,
     /// The function that gives the schema of its input.
     input_schema: Option<ExprPath>,
+    /// The function of `stepwell::Schedule`, and what it is given.
+    when: Option<(Ident, LitStr)>,
+    /// The time zone of that.
+    zone: Option<LitStr>,
+    /// The events that cancel a run, and the condition on them.
+    cancel_on: Option<LitStr>,
+    cancel_when: Option<LitStr>,
+}
+
+impl Attributes {
+    /// The call that lets events cancel runs of the workflow.
+    fn cancel_on(&self) -> syn::Result<Option<TokenStream>> {
+        match (&self.cancel_on, &self.cancel_when) {
+            (Some(events), when) => {
+                let value = events.value();
+                if !value.split_once('/').is_some_and(|(topic, rest)| !topic.is_empty() && !rest.is_empty()) {
+                    let message = "events are named by two parts, such as \"order/cancelled\" or \"order/*\"";
+                    return Err(Error::new(events.span(), message));
+                }
+                let when = when.as_ref().map_or_else(
+                    || quote!(::std::option::Option::None),
+                    |when| quote!(::std::option::Option::Some(#when)),
+                );
+                Ok(Some(quote!(.cancel_on(#events, #when))))
+            }
+            (None, Some(when)) => Err(Error::new(when.span(), "a condition goes with `cancel_on = \"…\"`")),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// The call that lets runs of the workflow start by themselves.
+fn schedule_of(when: Option<(Ident, LitStr)>, zone: Option<LitStr>) -> syn::Result<Option<TokenStream>> {
+    match (when, zone) {
+        (Some((by, text)), zone) => {
+            let zone = zone.map(|zone| quote!(.zone(#zone)));
+            Ok(Some(quote!(.schedule(::stepwell::Schedule::#by(#text)#zone))))
+        }
+        (None, Some(zone)) => {
+            Err(Error::new(zone.span(), "a zone goes with `cron = \"…\"` or `every = \"…\"`"))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// Refuses what is no cron expression at first sight. The engine reads the rest.
+fn check_cron(text: &LitStr) -> syn::Result<()> {
+    let value = text.value();
+    let fields = value.split_whitespace().count();
+    if value.trim_start().starts_with('@') || matches!(fields, 5 | 6) {
+        return Ok(());
+    }
+    let message = format!(
+        "a cron expression has five fields, or six with seconds first, and this one has {fields}: \"0 9 * * MON-FRI\""
+    );
+    Err(Error::new(text.span(), message))
 }
 
 fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
@@ -160,10 +222,33 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
         } else if meta.path.is_ident("input_schema") {
             found.input_schema = Some(meta.value()?.parse::<LitStr>()?.parse()?);
             Ok(())
+        } else if meta.path.is_ident("cron") || meta.path.is_ident("every") {
+            let by = if meta.path.is_ident("cron") { "cron" } else { "every" };
+            let text = meta.value()?.parse::<LitStr>()?;
+            if by == "cron" {
+                check_cron(&text)?;
+            }
+            let by = Ident::new(by, text.span());
+            if found.when.replace((by, text)).is_some() {
+                return Err(
+                    meta.error("one schedule stands here: add others with `App::cron` and `App::every`")
+                );
+            }
+            Ok(())
+        } else if meta.path.is_ident("zone") {
+            found.zone = Some(meta.value()?.parse::<LitStr>()?);
+            Ok(())
+        } else if meta.path.is_ident("cancel_on") {
+            found.cancel_on = Some(meta.value()?.parse::<LitStr>()?);
+            Ok(())
+        } else if meta.path.is_ident("cancel_when") {
+            found.cancel_when = Some(meta.value()?.parse::<LitStr>()?);
+            Ok(())
         } else {
             Err(meta.error(
                 "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"`, `dispatch = \"…\"`, \
-                 `idempotency = \"…\"` or `input_schema = \"…\"`",
+                 `idempotency = \"…\"`, `input_schema = \"…\"`, `cron = \"…\"`, `every = \"…\"`, `zone = \"…\"`, \
+                 `cancel_on = \"…\"` or `cancel_when = \"…\"`",
             ))
         }
     });

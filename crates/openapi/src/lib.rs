@@ -3,6 +3,10 @@
 //! Owns: what the table does not say: parameters, bodies and answers of each route. A route without them does not
 //! compile. Runs natively only; the engine serves the committed text.
 
+mod examples;
+mod groups;
+mod webhooks;
+
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use stepwell_protocol::{
@@ -20,6 +24,11 @@ use stepwell_protocol::{
     },
     routes::{EVERY, Entry, Method, OF_BODIES, Route, Scope},
     schedule::{Backfill, NextTicks, ScheduleList, ScheduleSpec, ScheduleView},
+    topic::{
+        Accepted, AcceptedList, EventBatch, EventList, EventView, NewEvent, TriggerList, TriggerSpec,
+        TriggerView,
+    },
+    wait_token::{CreatedToken, NewToken, TokenReceipt, TokenView},
 };
 
 /// The description, as it is committed.
@@ -54,6 +63,7 @@ pub fn document() -> Value {
         },
         "servers": [{ "url": "/" }],
         "security": [{ "key": [] }],
+        "tags": groups::GROUPS.map(|(name, description)| json!({ "name": name, "description": description })),
         "paths": paths,
         "components": {
             "schemas": schemas.take_definitions(true),
@@ -86,12 +96,16 @@ fn operation(route: Route, schemas: &mut SchemaGenerator) -> Value {
     }
     let mut operation = json!({
         "operationId": operation_id(route),
+        "tags": [groups::group(path)],
         "summary": summary,
         "parameters": all,
         "responses": responses,
         "x-stepwell-scope": scope_word(scope)
     });
-    if let Some(body) = body {
+    if let Some(mut body) = body {
+        if let Some(example) = examples::body(route) {
+            body["content"]["application/json"]["example"] = example;
+        }
         operation["requestBody"] = body;
     }
     if scope == Scope::Open {
@@ -153,7 +167,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::ShowWorkflow => Parts::of(vec![ok::<WorkflowView>(schemas, "The workflow.")]),
         Route::ShowMetrics => Parts::of(vec![ok::<Metrics>(schemas, "The number of runs.")])
             .with(vec![query("workflow", "Counts the runs of this workflow.", json!({ "type": "string" }))]),
-        Route::StartRun => Parts::of(started(schemas)).with(vec![tags(), key(), prefer()]).taking(
+        Route::StartRun => Parts::of(started(schemas)).with(vec![tags(), key(), prefer(), delay()]).taking(
             schema::<Payload>(schemas),
             "The workflow's input. An empty body means `null`.",
             false,
@@ -201,6 +215,27 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             "Where it continues. Without a body, the run starts over.",
             false,
         ),
+        Route::CreateToken => {
+            let made =
+                (201, "The link. It is not stored.", "application/json", schema::<CreatedToken>(schemas));
+            Parts::of(vec![made]).taking(schema::<NewToken>(schemas), "Which wait.", true)
+        }
+        Route::ShowToken => Parts::of(vec![ok::<TokenView>(
+            schemas,
+            "What is asked. A request with `Accept: text/html` gets a page with a form.",
+        )]),
+        Route::CompleteToken => {
+            let receipt = schema::<TokenReceipt>(schemas);
+            let answers = vec![
+                (200, "It was answered before. Nothing changed.", "application/json", receipt.clone()),
+                (202, "Recorded.", "application/json", receipt),
+            ];
+            Parts::of(answers).taking(
+                schema::<Payload>(schemas),
+                "The answer, up to 64 KiB of JSON; or a form with `decision` (`accept` or `reject`) and `comment`.",
+                true,
+            )
+        }
         Route::SendSignal | Route::SendSignalByKey => {
             let receipt = schema::<SignalReceipt>(schemas);
             let answers = vec![
@@ -323,6 +358,63 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 .taking(schema::<Backfill>(schemas), "The range.", true)
         }
         Route::NextTicks => Parts::of(vec![ok::<NextTicks>(schemas, "Its next ten ticks.")]),
+        Route::SendEvents => {
+            let one = schema::<Accepted>(schemas);
+            let several = schema::<AcceptedList>(schemas);
+            let (event, batch) = (schema::<NewEvent>(schemas), schema::<EventBatch>(schemas));
+            Parts::of(vec![
+                (
+                    200,
+                    "An event that was accepted before; or what became of each of several events.",
+                    "application/json",
+                    json!({ "anyOf": [one.clone(), several] }),
+                ),
+                (201, "The event is stored.", "application/json", one),
+            ])
+            .taking(json!({ "anyOf": [event, batch] }), "One event, or several.", true)
+        }
+        Route::ListEvents => {
+            let before = query(
+                "before",
+                "The `next` of the previous page.",
+                json!({ "type": "integer", "minimum": 0 }),
+            );
+            let limit =
+                query("limit", "How many.", json!({ "type": "integer", "minimum": 1, "maximum": 100 }));
+            Parts::of(vec![ok::<EventList>(schemas, "Events of the topic, newest first.")]).with(vec![
+                topic(),
+                before,
+                limit,
+            ])
+        }
+        Route::ShowEvent => Parts::of(vec![ok::<EventView>(schemas, "The event.")]),
+        Route::ListTriggers => {
+            Parts::of(vec![ok::<TriggerList>(schemas, "The triggers of the topic.")]).with(vec![topic()])
+        }
+        Route::ShowTrigger => Parts::of(vec![ok::<TriggerView>(schemas, "The trigger.")]),
+        Route::PutTrigger => {
+            let view = schema::<TriggerView>(schemas);
+            Parts::of(vec![
+                (200, "The trigger, changed.", "application/json", view.clone()),
+                (201, "The new trigger.", "application/json", view),
+            ])
+            .taking(
+                schema::<TriggerSpec>(schemas),
+                "Which events it is about, and what each of them starts.",
+                true,
+            )
+        }
+        Route::DeleteTrigger => Parts::of(vec![nothing("The trigger is deleted.")]),
+        Route::PauseTrigger => Parts::of(vec![ok::<TriggerView>(schemas, "The trigger, paused.")]),
+        Route::ResumeTrigger => Parts::of(vec![ok::<TriggerView>(schemas, "The trigger, resumed.")]),
+        Route::ListWebhooks
+        | Route::ShowWebhook
+        | Route::PutWebhook
+        | Route::DeleteWebhook
+        | Route::ListDeliveries
+        | Route::ShowDelivery
+        | Route::RedeliverWebhook
+        | Route::ReceiveWebhook => webhooks::parts(route, schemas),
         Route::Redeliver => Parts::of(vec![ok::<Redelivery>(schemas, "The letter, on its way again.")]),
         Route::ListNamespaces => Parts::of(vec![ok::<NamespaceList>(schemas, "The namespaces.")]),
         Route::CreateNamespace => Parts::of(vec![created::<CreatedNamespace>(
@@ -406,6 +498,16 @@ fn query(name: &str, description: &str, schema: Value) -> Value {
     json!({ "name": name, "in": "query", "description": description, "schema": schema })
 }
 
+fn topic() -> Value {
+    json!({
+        "name": "topic",
+        "in": "query",
+        "required": true,
+        "description": "The topic: the first part of the events' names.",
+        "schema": { "type": "string", "minLength": 1, "maxLength": 40 }
+    })
+}
+
 fn cursor() -> Value {
     query("cursor", "The `id` of the last event that you have seen.", json!({ "type": "string" }))
 }
@@ -457,6 +559,16 @@ fn prefer() -> Value {
         "name": "Prefer",
         "in": "header",
         "description": "`wait=N`: waits up to N seconds for the end of the run, at most 300.",
+        "schema": { "type": "string" }
+    })
+}
+
+fn delay() -> Value {
+    json!({
+        "name": "Stepwell-Delay",
+        "in": "header",
+        "description": "When the run starts: after a length of time such as `2h`, or at an instant such as \
+                        `2026-12-01T09:00:00Z`. At most a year from now.",
         "schema": { "type": "string" }
     })
 }

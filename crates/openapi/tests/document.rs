@@ -48,6 +48,24 @@ fn every_route_is_described_with_its_codes() {
 }
 
 #[test]
+fn every_route_has_a_group_and_every_body_an_example() {
+    let document = document();
+    let groups: Vec<_> = document["tags"].as_array().expect("tags").iter().map(|tag| &tag["name"]).collect();
+    for route in Route::ALL {
+        let Entry { method, path, .. } = route.entry();
+        let operation = &document["paths"][path][method.as_str().to_lowercase()];
+        assert!(
+            groups.contains(&&operation["tags"][0]),
+            "{path}: {} is not in {groups:?}",
+            operation["tags"]
+        );
+        if let Some(body) = operation.get("requestBody") {
+            assert!(body["content"]["application/json"].get("example").is_some(), "{path} has no example");
+        }
+    }
+}
+
+#[test]
 fn every_code_is_in_it() {
     let document = document();
     let codes = &document["components"]["schemas"]["Code"];

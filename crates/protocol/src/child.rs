@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Op, Payload, RunId, Seq, program::Dispatch};
+use crate::{Op, Payload, Place, RunId, Seq, program::Dispatch};
 
 /// What a run invokes: a run of another workflow, or of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,4 +91,7 @@ pub struct Parent {
     /// Whether nobody waits for its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub abandoned: bool,
+    /// The cell that its start went to first, if that was full and has sent it on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<Place>,
 }

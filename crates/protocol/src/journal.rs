@@ -220,6 +220,9 @@ pub enum Event {
         /// When the run began to wait for it; absent if it did not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Timestamp>,
+        /// Which wait with this name it is for, from 0, if it came by a token; absent if the first that waits gets it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<u32>,
     },
     /// The run has invoked a child.
     #[serde(rename = "child_invoked")]

@@ -2,8 +2,9 @@
 //!
 //! Owns: the words that engine, SDKs and clients share: ids and times, the [`journal`] as it is stored
 //! and as programs read it, the [`program`] protocol (activate, commit, answer), an app's [`manifest`], the
-//! [`rest`] bodies and their [`routes`], [`child`] runs, [`schedule`]s, the [`outbox`], what a [`stream`] shows, the
-//! [`signature`] of an activation, and the [`problem`] codes.
+//! [`rest`] bodies and their [`routes`], [`child`] runs, [`schedule`]s, [`topic`]s, the [`outbox`], what a [`stream`]
+//! shows, the [`signature`] of an activation, [`wait_token`]s, [`webhook`]s, how secrets are [`seal`]ed, and the [`problem`]
+//! codes.
 //! Does not own: any decision. Nothing here reads a clock or does I/O.
 //!
 //! Stored and sent enums are externally tagged with explicit names; a name is never reused, a field is
@@ -14,6 +15,7 @@ pub mod child;
 pub mod export;
 pub mod ids;
 pub mod journal;
+pub mod json;
 pub mod key;
 pub mod life;
 pub mod manifest;
@@ -27,11 +29,16 @@ pub mod routes;
 pub mod schedule;
 #[cfg(feature = "schema")]
 mod schema;
+pub mod seal;
 pub mod shape;
 pub mod signature;
+pub mod span;
 pub mod stream;
 pub mod text;
 pub mod time;
+pub mod topic;
+pub mod wait_token;
+pub mod webhook;
 
 pub use child::{Awaits, Invocation, OnClose, Parent};
 pub use ids::{Epoch, Place, RunId, Seq};

@@ -14,6 +14,7 @@ use crate::{
     PROTOCOL, Payload, Timestamp,
     access::RunSettings,
     program::{Dispatch, WorkflowDescription},
+    schedule::ScheduleSpec,
 };
 
 /// The binding that tells a Worker its own version: `[version_metadata]` in `wrangler.toml`.
@@ -39,6 +40,19 @@ pub struct Manifest {
     pub version: Option<WorkerVersion>,
     /// Its workflows, by name.
     pub workflows: Vec<WorkflowDescription>,
+    /// Its schedules, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<ScheduleDescription>,
+}
+
+/// A schedule that an app declares.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleDescription {
+    /// Its name: the id of the schedule.
+    pub name: String,
+    /// What it is to do.
+    pub spec: ScheduleSpec,
 }
 
 /// A version of a Worker, as Cloudflare knows it.
@@ -55,7 +69,14 @@ impl Manifest {
     /// What an app declares that has these workflows.
     pub fn new(mut workflows: Vec<WorkflowDescription>, version: Option<WorkerVersion>) -> Self {
         workflows.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { protocol: PROTOCOL, hash: String::new(), version, workflows }.sealed()
+        Self { protocol: PROTOCOL, hash: String::new(), version, workflows, schedules: Vec::new() }.sealed()
+    }
+
+    /// The same with these schedules.
+    #[must_use]
+    pub fn with_schedules(self, mut schedules: Vec<ScheduleDescription>) -> Self {
+        schedules.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { schedules, ..self }.sealed()
     }
 
     /// The same with the hash of its content.
@@ -71,7 +92,7 @@ impl Manifest {
 
     /// SHA-256 of all that is declared, whichever Worker and version declares it.
     fn content_hash(&self) -> String {
-        let Self { protocol: _, hash: _, version: _, workflows } = self;
+        let Self { protocol: _, hash: _, version: _, workflows, schedules } = self;
         let mut digest = Sha256::new();
         digest.update(r#"{"workflows":["#);
         // One at a time, so that the tree of no more than one schema is in memory.
@@ -79,7 +100,13 @@ impl Manifest {
             digest.update(if index == 0 { "" } else { "," });
             digest.update(canonical(workflow));
         }
-        digest.update("]}");
+        digest.update("]");
+        // What an app without schedules declares has the hash that it always had.
+        for (index, schedule) in schedules.iter().enumerate() {
+            digest.update(if index == 0 { r#","schedules":["# } else { "," });
+            digest.update(canonical(schedule));
+        }
+        digest.update(if schedules.is_empty() { "}" } else { "]}" });
         let mut hash = String::with_capacity(64);
         for byte in digest.finalize() {
             let _ = write!(hash, "{byte:02x}");
@@ -89,17 +116,18 @@ impl Manifest {
 
     /// Every item that is declared.
     pub fn items(&self) -> impl Iterator<Item = Item> + '_ {
-        self.workflows.iter().map(|workflow| Item::workflow(&workflow.name))
+        let workflows = self.workflows.iter().map(|workflow| Item::workflow(&workflow.name));
+        workflows.chain(self.schedules.iter().map(|schedule| Item::schedule(&schedule.name)))
     }
 }
 
-/// A workflow as text that has its fields in order. A schema that is no sensible JSON stays as it came: whoever takes
+/// A declaration as text that has its fields in order. A schema that is no sensible JSON stays as it came: whoever takes
 /// the manifest refuses it.
-fn canonical(workflow: &WorkflowDescription) -> String {
+fn canonical<T: Serialize>(declared: &T) -> String {
     let mut text = String::new();
-    match serde_json::to_value(workflow) {
+    match serde_json::to_value(declared) {
         Ok(value) => write_canonical(&value, &mut text),
-        Err(_) => text = serde_json::to_string(workflow).unwrap_or_default(),
+        Err(_) => text = serde_json::to_string(declared).unwrap_or_default(),
     }
     text
 }
@@ -148,6 +176,11 @@ impl Item {
     pub fn workflow(name: &str) -> Self {
         Self { kind: ItemKind::Workflow, name: name.to_owned() }
     }
+
+    /// A schedule.
+    pub fn schedule(name: &str) -> Self {
+        Self { kind: ItemKind::Schedule, name: name.to_owned() }
+    }
 }
 
 /// What an app can declare.
@@ -157,6 +190,8 @@ impl Item {
 pub enum ItemKind {
     /// A workflow.
     Workflow,
+    /// A schedule.
+    Schedule,
 }
 
 impl ItemKind {
@@ -164,6 +199,7 @@ impl ItemKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Workflow => "workflow",
+            Self::Schedule => "schedule",
         }
     }
 }
@@ -380,6 +416,23 @@ mod tests {
         let sealed = Manifest::new(vec![workflow("a", "null")], None);
         let unsealed = Manifest { hash: String::new(), ..sealed.clone() };
         assert_eq!(unsealed.identity(), sealed.hash);
+    }
+
+    #[test]
+    fn schedules_are_part_of_the_hash_in_whatever_order() {
+        let plain = Manifest::new(vec![workflow("a", "null")], None);
+        let schedule = |name: &str| ScheduleDescription {
+            name: name.into(),
+            spec: serde_json::from_str(r#"{"workflow":"a","when":"every day"}"#).expect("a spec"),
+        };
+        let one = plain.clone().with_schedules(vec![schedule("x"), schedule("y")]);
+        let other = plain.clone().with_schedules(vec![schedule("y"), schedule("x")]);
+        assert_eq!(one, other);
+        assert_ne!(one.hash, plain.hash);
+        assert_eq!(
+            one.items().map(|item| item.kind.as_str()).collect::<Vec<_>>(),
+            ["workflow", "schedule", "schedule"]
+        );
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub struct OutboxMessage {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageHead {
-    /// What it does: `start`, `ended`, `tick_ended` or `cancel`.
+    /// What it does: `start`, `ended`, `tick_ended`, `cancel` or `unbind`.
     pub what: String,
     /// The run that caused it.
     pub from: RunId,

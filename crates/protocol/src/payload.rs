@@ -31,6 +31,11 @@ impl Payload {
         serde_json::from_str(self.0.get())
     }
 
+    /// Decodes a value of one of our own types, with the reader that the rest of the engine has: see [`crate::json`].
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        crate::json::from_str(self.0.get())
+    }
+
     /// The JSON text.
     pub fn text(&self) -> &str {
         self.0.get()

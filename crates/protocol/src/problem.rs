@@ -92,6 +92,14 @@ pub enum Code {
     LetterNotFound,
     /// No such schedule.
     ScheduleNotFound,
+    /// No such event.
+    EventNotFound,
+    /// No such trigger.
+    TriggerNotFound,
+    /// No such webhook or delivery.
+    WebhookNotFound,
+    /// The delivery is not signed by a secret of its webhook.
+    WebhookRefused,
     /// The child run was cancelled.
     ChildCancelled,
     /// The child run did not end within the timeout of its invocation.
@@ -104,6 +112,16 @@ pub enum Code {
     WorkflowPaused,
     /// The app's manifest is invalid.
     InvalidManifest,
+    /// No such wait token, or its signature does not match.
+    TokenNotFound,
+    /// The wait token's time is over.
+    TokenExpired,
+    /// The run no longer waits for the token.
+    TokenRevoked,
+    /// The run does not wait for this name.
+    WaitNotFound,
+    /// The engine does not know its public address.
+    UrlMissing,
     /// An internal error.
     Internal,
     /// A code of a newer release. Codes are stored with runs: one that is not known must not make a run unreadable.
@@ -115,7 +133,7 @@ pub enum Code {
 
 impl Code {
     /// Every code that this release knows.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 57] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -152,6 +170,10 @@ impl Code {
         Self::TooManySignals,
         Self::LetterNotFound,
         Self::ScheduleNotFound,
+        Self::EventNotFound,
+        Self::TriggerNotFound,
+        Self::WebhookNotFound,
+        Self::WebhookRefused,
         Self::ChildCancelled,
         Self::ChildTimedOut,
         Self::TooManyChildren,
@@ -164,6 +186,11 @@ impl Code {
         Self::IdempotencyKeyInFlight,
         Self::WorkflowPaused,
         Self::InvalidManifest,
+        Self::TokenNotFound,
+        Self::TokenExpired,
+        Self::TokenRevoked,
+        Self::WaitNotFound,
+        Self::UrlMissing,
     ];
 
     /// The HTTP status that goes with it.
@@ -171,7 +198,7 @@ impl Code {
         match self {
             Self::InvalidRequest | Self::IdempotencyKeyMissing => 400,
             Self::Unauthorized => 401,
-            Self::Forbidden => 403,
+            Self::Forbidden | Self::WebhookRefused => 403,
             Self::RouteNotFound
             | Self::RunNotFound
             | Self::WorkflowNotFound
@@ -180,7 +207,11 @@ impl Code {
             | Self::KeyNotFound
             | Self::LetterNotFound
             | Self::ScheduleNotFound
-            | Self::NamespaceNotFound => 404,
+            | Self::EventNotFound
+            | Self::TriggerNotFound
+            | Self::WebhookNotFound
+            | Self::NamespaceNotFound
+            | Self::TokenNotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::RunEnded
             | Self::StaleEpoch
@@ -191,7 +222,9 @@ impl Code {
             | Self::NamespaceDeleting
             | Self::RunUnreadable
             | Self::WorkflowPaused
+            | Self::WaitNotFound
             | Self::TooMany => 409,
+            Self::TokenExpired | Self::TokenRevoked => 410,
             Self::PayloadTooLarge => 413,
             Self::HostNotAllowed => 421,
             Self::IdempotencyKeyReused | Self::SignalMismatch | Self::InvalidManifest => 422,
@@ -210,6 +243,7 @@ impl Code {
             | Self::AppKeyMissing
             | Self::ActivationUnverified
             | Self::Misconfigured
+            | Self::UrlMissing
             | Self::Internal
             | Self::Unknown => 500,
             Self::AppUnreachable => 502,
@@ -262,12 +296,21 @@ impl Code {
             Self::TooManySignals => "too_many_signals",
             Self::LetterNotFound => "letter_not_found",
             Self::ScheduleNotFound => "schedule_not_found",
+            Self::EventNotFound => "event_not_found",
+            Self::TriggerNotFound => "trigger_not_found",
+            Self::WebhookNotFound => "webhook_not_found",
+            Self::WebhookRefused => "webhook_refused",
             Self::ChildCancelled => "child_cancelled",
             Self::ChildTimedOut => "child_timed_out",
             Self::TooManyChildren => "too_many_children",
             Self::RunUnreadable => "run_unreadable",
             Self::WorkflowPaused => "workflow_paused",
             Self::InvalidManifest => "invalid_manifest",
+            Self::TokenNotFound => "token_not_found",
+            Self::TokenExpired => "token_expired",
+            Self::TokenRevoked => "token_revoked",
+            Self::WaitNotFound => "wait_not_found",
+            Self::UrlMissing => "url_missing",
             Self::Internal => "internal",
             Self::Unknown => "unknown",
         }
@@ -322,12 +365,21 @@ impl Code {
             Self::TooManySignals => "The run has too many signals",
             Self::LetterNotFound => "No such letter",
             Self::ScheduleNotFound => "No such schedule",
+            Self::EventNotFound => "No such event",
+            Self::TriggerNotFound => "No such trigger",
+            Self::WebhookNotFound => "No such webhook",
+            Self::WebhookRefused => "The delivery was refused",
             Self::ChildCancelled => "The child run was cancelled",
             Self::ChildTimedOut => "The child run took too long",
             Self::TooManyChildren => "The run has too many children",
             Self::RunUnreadable => "The stored run cannot be read",
             Self::WorkflowPaused => "The workflow is paused",
             Self::InvalidManifest => "The app's manifest is invalid",
+            Self::TokenNotFound => "No such token",
+            Self::TokenExpired => "The token has expired",
+            Self::TokenRevoked => "The token is no longer valid",
+            Self::WaitNotFound => "The run does not wait for this",
+            Self::UrlMissing => "The engine has no public address",
             Self::Internal => "Internal error",
             Self::Unknown => "An unknown problem, from a newer release",
         }

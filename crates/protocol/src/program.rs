@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Awaits, Epoch, Failure, Invocation, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
-    signature::Signature, stream::Published,
+    signature::Signature,
+    stream::Published,
+    topic::{EventWait, NewEvent},
+    wait_token::{Asked, Issuer},
 };
 
 pub use crate::progress::{Attributes, Progress, Since, Units};
@@ -51,6 +54,9 @@ pub struct Activation<P = Page> {
     /// The attributes that the run has: see [`Commit::attributes`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
+    /// What makes its wait tokens; absent where the engine has no public address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Box<Issuer>>,
     /// How much it may do; without one, as much as it likes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
@@ -240,6 +246,13 @@ pub struct Commit {
     /// Attributes that the run has from here on, to find it by; those that it had before stay.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
+    /// The id of the key that the run has made tokens with: its next activations get the same one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_key: Option<String>,
+    /// Waits with tokens that nobody in it awaits any more, and that no token has completed. The engine may not have been
+    /// told of them while they were open; it may also have been told that they are over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub over: Vec<Op>,
     /// Logs and chunks, for people: no replay sees them.
     #[serde(default, skip_serializing_if = "Published::is_empty")]
     pub published: Published,
@@ -272,6 +285,8 @@ impl Commit {
             patches: Vec::new(),
             progress: None,
             attributes: BTreeMap::new(),
+            token_key: None,
+            over: Vec::new(),
             published: Published::default(),
             then,
             failed_since: None,
@@ -344,6 +359,14 @@ pub enum Command {
         op: Op,
         /// What is invoked.
         invocation: Box<Invocation>,
+    },
+    /// The run emits an event. On record, it is a step whose result is the event's id.
+    #[serde(rename = "emitted")]
+    Emitted {
+        /// The step.
+        op: Op,
+        /// The event, with an id.
+        event: Box<NewEvent>,
     },
 }
 
@@ -439,6 +462,12 @@ pub enum Open {
         /// What it takes.
         #[serde(default, skip_serializing_if = "Shape::is_any")]
         shape: Shape,
+        /// What somebody with a token is asked, if the wait has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        asked: Option<Box<Asked>>,
+        /// The events that it is for, if it is for events.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        event: Option<Box<EventWait>>,
     },
     /// The next attempt of a step.
     #[serde(rename = "retry")]
@@ -572,49 +601,4 @@ pub enum News {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn yours(seq: u32, at: u64, command: usize) -> News {
-        News::Yours { seq: Seq(seq), at: Timestamp::from_millis(at), command }
-    }
-
-    fn go(now: u64, news: Vec<News>) -> Answer {
-        Answer::Go { now: Timestamp::from_millis(now), news }
-    }
-
-    #[test]
-    fn a_short_answer_stands_for_the_whole_one() {
-        for (base, news) in
-            [(0, vec![]), (7, vec![yours(8, 5, 0)]), (0, vec![yours(1, 5, 0), yours(2, 5, 1)])]
-        {
-            let (base, commands, answer) = (Seq(base), news.len(), go(5, news));
-            let now = answer.in_short(base, commands).expect("there is nothing more to say");
-            assert_eq!(Answer::from_short(now, base, commands), answer);
-        }
-    }
-
-    #[test]
-    fn whatever_else_there_is_to_say_is_said() {
-        let signal = crate::Event::SignalReceived {
-            name: "go".into(),
-            id: None,
-            payload: Payload::null(),
-            by: None,
-            since: None,
-        };
-        let signal = News::Record(Record { seq: Seq(8), at: Timestamp::from_millis(5), event: signal });
-        let longer = [
-            (vec![signal.clone(), yours(9, 5, 0)], 1),
-            (vec![signal], 1),
-            (vec![yours(9, 5, 0)], 1),
-            (vec![yours(8, 4, 0)], 1),
-            (vec![yours(8, 5, 0)], 2),
-            (vec![], 1),
-        ];
-        for (news, commands) in longer {
-            assert_eq!(go(5, news.clone()).in_short(Seq(7), commands), None, "{news:?}");
-        }
-        assert_eq!(Answer::Stop.in_short(Seq(7), 1), None);
-    }
-}
+mod tests;

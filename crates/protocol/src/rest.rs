@@ -85,6 +85,9 @@ pub struct RunView {
     pub status: Status,
     /// When it was accepted.
     pub created_at: Timestamp,
+    /// When it starts, while it waits for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts_at: Option<Timestamp>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
@@ -395,16 +398,23 @@ pub struct Why {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitsFor {
-    /// `sleep`, `wait` or `step` (its next attempt).
+    /// `sleep`, `wait`, `token` (a wait with a link), `event`, `cancel_on` (an event that cancels the run), `child` or
+    /// `step` (its next attempt).
     pub kind: String,
-    /// Its name.
+    /// Its name; of an event, what it waits for, such as `order/paid`.
     pub name: String,
+    /// Since when it waits, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// When it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// What the signal's payload must be, in words; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expects: Option<String>,
+    /// The condition on the event, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
 }
 
 /// What went wrong since the run's last progress.

@@ -188,6 +188,15 @@ routes! {
     /// Sends a signal to a run.
     SendSignal: Post "/api/executions/{id}/signals/{name}" Write Run
         [InvalidRequest RunNotFound RunEnded RunUnreadable SignalMismatch TooManySignals CellFull],
+    /// Makes a link that completes a wait of a run once, without a key.
+    CreateToken: Post "/api/executions/{id}/tokens" Write Run
+        [InvalidRequest RunNotFound RunEnded RunUnreadable WaitNotFound UrlMissing],
+    /// Shows what a wait token is about. Completes nothing.
+    ShowToken: Get "/api/tokens/{token}" Open Whole [TokenNotFound TokenExpired TokenRevoked RunUnreadable],
+    /// Completes a wait token. A repeat changes nothing.
+    CompleteToken: Post "/api/tokens/{token}" Open Whole
+        [InvalidRequest TokenNotFound TokenExpired TokenRevoked RunUnreadable SignalMismatch TooManySignals
+            CellFull],
     /// Shows the run that an idempotency key started, or waits for its end.
     ShowRunByKey: Get "/api/workflows/{workflow}/by-key/{key}" Read Workflow [InvalidRequest RunNotFound],
     /// Cancels the run that an idempotency key started.
@@ -245,18 +254,56 @@ routes! {
     /// Makes a schedule, or changes it.
     PutSchedule: Put "/api/schedules/{schedule}" Write Whole [InvalidRequest WorkflowNotFound TooMany],
     /// Deletes a schedule. Its runs continue.
-    DeleteSchedule: Delete "/api/schedules/{schedule}" Write Whole [ScheduleNotFound],
+    DeleteSchedule: Delete "/api/schedules/{schedule}" Write Whole [ScheduleNotFound WrongStatus],
     /// Lets a schedule tick no more until it is resumed.
-    PauseSchedule: Post "/api/schedules/{schedule}/pause" Write Whole [ScheduleNotFound],
+    PauseSchedule: Post "/api/schedules/{schedule}/pause" Write Whole [ScheduleNotFound WrongStatus],
     /// Lets a paused schedule tick again.
-    ResumeSchedule: Post "/api/schedules/{schedule}/resume" Write Whole [InvalidRequest ScheduleNotFound],
+    ResumeSchedule: Post "/api/schedules/{schedule}/resume" Write Whole
+        [InvalidRequest ScheduleNotFound WrongStatus],
     /// Starts a run of a schedule now.
-    TriggerSchedule: Post "/api/schedules/{schedule}/trigger" Write Whole [InvalidRequest ScheduleNotFound TooMany],
+    TriggerSchedule: Post "/api/schedules/{schedule}/trigger" Write Whole
+        [InvalidRequest ScheduleNotFound TooMany WrongStatus],
     /// Starts the ticks of a range again.
     BackfillSchedule: Post "/api/schedules/{schedule}/backfill" Write Whole
         [InvalidRequest ScheduleNotFound WrongStatus],
     /// Shows when a schedule ticks next.
     NextTicks: Get "/api/schedules/{schedule}/next" Read Whole [InvalidRequest ScheduleNotFound],
+    /// Sends one event, or several.
+    SendEvents: Post "/api/events" Write Whole [InvalidRequest TooMany],
+    /// Lists the events of a topic, newest first.
+    ListEvents: Get "/api/events" Read Whole [InvalidRequest],
+    /// Shows an event.
+    ShowEvent: Get "/api/events/{topic}/{event}" Read Whole [EventNotFound],
+    /// Lists the triggers of a topic, by their ids.
+    ListTriggers: Get "/api/triggers" Read Whole [InvalidRequest],
+    /// Shows a trigger.
+    ShowTrigger: Get "/api/triggers/{topic}/{trigger}" Read Whole [TriggerNotFound],
+    /// Makes a trigger, or changes it.
+    PutTrigger: Put "/api/triggers/{topic}/{trigger}" Write Whole [InvalidRequest WorkflowNotFound TooMany],
+    /// Deletes a trigger. Its runs continue.
+    DeleteTrigger: Delete "/api/triggers/{topic}/{trigger}" Write Whole [TriggerNotFound],
+    /// Pauses a trigger: events start no runs until it is resumed.
+    PauseTrigger: Post "/api/triggers/{topic}/{trigger}/pause" Write Whole [TriggerNotFound],
+    /// Resumes a paused trigger.
+    ResumeTrigger: Post "/api/triggers/{topic}/{trigger}/resume" Write Whole [TriggerNotFound],
+    /// Lists the webhooks of a topic, by their ids.
+    ListWebhooks: Get "/api/webhooks" Read Whole [InvalidRequest],
+    /// Shows a webhook, without its secret.
+    ShowWebhook: Get "/api/webhooks/{topic}/{webhook}" Read Whole [WebhookNotFound],
+    /// Makes a webhook, or changes it.
+    PutWebhook: Put "/api/webhooks/{topic}/{webhook}" Admin Whole [InvalidRequest TooMany],
+    /// Deletes a webhook and its deliveries. Its events stay.
+    DeleteWebhook: Delete "/api/webhooks/{topic}/{webhook}" Admin Whole [WebhookNotFound],
+    /// Lists the latest deliveries of a webhook, newest first.
+    ListDeliveries: Get "/api/webhooks/{topic}/{webhook}/deliveries" Read Whole [WebhookNotFound],
+    /// Shows a delivery, with its body.
+    ShowDelivery: Get "/api/webhooks/{topic}/{webhook}/deliveries/{delivery}" Read Whole [WebhookNotFound],
+    /// Makes an event of a delivery again.
+    RedeliverWebhook: Post "/api/webhooks/{topic}/{webhook}/deliveries/{delivery}/redeliver" Write Whole
+        [InvalidRequest WebhookNotFound WebhookRefused TooMany WrongStatus],
+    /// Receives a delivery of a webhook. A repeat changes nothing.
+    ReceiveWebhook: Post "/api/hooks/{namespace}/{topic}/{hook}" Open Whole
+        [InvalidRequest WebhookNotFound WebhookRefused TooMany WrongStatus],
     /// Shows who did what in the namespace, newest first.
     Audit: Get "/api/audit" Admin Whole [InvalidRequest],
     /// Lists the deployment's namespaces.
@@ -280,6 +327,15 @@ routes! {
     RemoveIssuer: Delete "/api/issuers" Root Whole [InvalidRequest],
 }
 
+/// Whether a path has a part that means this folder or the one above it, written in any way that readers of addresses
+/// understand. None of our names is one, and what a reader makes of such a path is another address.
+pub fn has_dot_segment(path: &str) -> bool {
+    path.split(['/', '\\']).any(|part| {
+        let plain = part.replace("%2e", ".").replace("%2E", ".");
+        plain == "." || plain == ".."
+    })
+}
+
 impl Route {
     /// The route of a method and a path, as requests have them. Static segments go before parameters. Whoever asks for
     /// the head alone is answered by the route that has the whole, and needs the same for it.
@@ -296,7 +352,11 @@ impl Route {
     pub fn body_bytes_max(self) -> usize {
         #[expect(clippy::wildcard_enum_match_arm, reason = "a route that takes much says so")]
         match self {
-            Self::StartRun | Self::SendSignal | Self::SendSignalByKey => PAYLOAD_BODY_BYTES_MAX,
+            Self::StartRun
+            | Self::SendSignal
+            | Self::SendSignalByKey
+            | Self::SendEvents
+            | Self::ReceiveWebhook => PAYLOAD_BODY_BYTES_MAX,
             Self::Sync => MANIFEST_BYTES_MAX,
             _ => BODY_BYTES_MAX,
         }
@@ -333,6 +393,18 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn paths_that_lead_elsewhere_are_told_from_names_with_dots() {
+        for path in
+            ["/api/namespaces/%2e%2E/keys", "/api/x/../keys", "/api/./x", "..", "/api/a\\..\\b", "/.%2e"]
+        {
+            assert!(has_dot_segment(path), "{path}");
+        }
+        for path in ["", "/api/schedules/a.b", "/api/x/...", "/api/..x/y.", "/api/%2e%2ex"] {
+            assert!(!has_dot_segment(path), "{path}");
+        }
+    }
 
     #[test]
     fn each_route_is_found_by_its_own_method_and_path_only() {
@@ -384,7 +456,10 @@ mod tests {
             let Entry { method, path, subject, scope, summary, codes } = route.entry();
             assert_eq!(path.contains("{id}"), subject == Subject::Run, "{path}");
             assert_eq!(path.contains("{workflow}"), subject == Subject::Workflow, "{path}");
-            let is_about_oneself = path == "/api/session";
+            // A session is about oneself, a token is a credential of its own, and a delivery is signed.
+            let without_key =
+                ["/api/session", "/api/tokens/{token}", "/api/hooks/{namespace}/{topic}/{hook}"];
+            let is_about_oneself = without_key.contains(&path);
             assert!(
                 method == Method::Get || scope >= Scope::Write || is_about_oneself,
                 "{path} changes something"

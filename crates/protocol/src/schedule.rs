@@ -51,6 +51,28 @@ pub struct ScheduleSpec {
     pub pause_after_failures: Option<u32>,
 }
 
+impl ScheduleSpec {
+    /// A schedule of which only this is said.
+    #[must_use]
+    pub fn new(workflow: &str, when: &str) -> Self {
+        Self {
+            workflow: workflow.to_owned(),
+            when: when.to_owned(),
+            zone: None,
+            input: Payload::null(),
+            tags: Vec::new(),
+            starts_at: None,
+            ends_at: None,
+            except: Vec::new(),
+            jitter_ms: 0,
+            overlap: Overlap::Allow,
+            catch_up: CatchUp::Last,
+            catch_up_ms: CATCH_UP_MS_DEFAULT,
+            pause_after_failures: None,
+        }
+    }
+}
+
 fn catch_up_ms() -> u64 {
     CATCH_UP_MS_DEFAULT
 }
@@ -123,6 +145,9 @@ pub struct ScheduleView {
     pub changed_at: Timestamp,
     /// Who has changed it last.
     pub changed_by: String,
+    /// What the code declares, if it is declared in code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared: Option<DeclaredSchedule>,
     /// Why it does not tick, if it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PausedSchedule>,
@@ -146,6 +171,20 @@ pub struct ScheduleView {
     /// Why the run of the present tick could not be started yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+}
+
+/// What the code declares of a schedule, and what became of that.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeclaredSchedule {
+    /// What the code declares.
+    pub spec: ScheduleSpec,
+    /// Whether an operator has changed it: then `spec` of the schedule is the operator's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed: bool,
+    /// When it was removed from the code. It no longer ticks, and is deleted 30 days later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retired_at: Option<Timestamp>,
 }
 
 /// Why and since when a schedule does not tick.
@@ -205,6 +244,9 @@ pub struct Backfill {
 pub struct ScheduleList {
     /// The schedules.
     pub schedules: Vec<ScheduleView>,
+    /// The ids of those that this release cannot read. Replace or delete them, or deploy the release that stored them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
     /// Where the next page begins: pass it on as `after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Payload;
+
+mod fit;
 
 /// The form that a signal's payload must have for the wait that it answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,50 +84,13 @@ impl Shape {
         })
     }
 
-    /// Says what is wrong with a payload, if it does not fit.
+    /// Says what is wrong with a payload, if it does not fit. Reads its text from the beginning to the end and keeps
+    /// nothing of it: a payload may be large, and its tree would be many times as large.
     pub fn check(&self, payload: &Payload) -> Result<(), String> {
         if self.is_any() {
             return Ok(());
         }
-        match payload.decode() {
-            Ok(value) => self.fits(&value).map_err(|what| format!("the payload {what}")),
-            // It was accepted as JSON, but it is deeper than anybody reads.
-            Err(error) => Err(format!("the payload cannot be read: {error}")),
-        }
-    }
-
-    fn fits(&self, value: &Value) -> Result<(), String> {
-        let fits = match (self, value) {
-            (Self::Any, _)
-            | (Self::Null | Self::Maybe(_), Value::Null)
-            | (Self::Bool, Value::Bool(_))
-            | (Self::Number, Value::Number(_))
-            | (Self::Text, Value::String(_))
-            | (Self::List, Value::Array(_)) => true,
-            (Self::Maybe(inner), other) => return inner.fits(other),
-            (Self::OneOf { names }, Value::String(name)) => names.contains(name),
-            (Self::OneOf { names }, Value::Object(fields)) => {
-                fields.len() == 1 && fields.keys().all(|name| names.contains(name))
-            }
-            (Self::Object { required }, Value::Object(fields)) => {
-                for (name, shape) in required {
-                    let Some(field) = fields.get(name) else { return Err(format!("has no field '{name}'")) };
-                    shape.fits(field).map_err(|what| format!("has a field '{name}' that {what}"))?;
-                }
-                true
-            }
-            (
-                Self::Null
-                | Self::Bool
-                | Self::Number
-                | Self::Text
-                | Self::List
-                | Self::OneOf { .. }
-                | Self::Object { .. },
-                _,
-            ) => false,
-        };
-        if fits { Ok(()) } else { Err(format!("is {} instead of {}", kind_of(value), self.describe())) }
+        fit::check(self, payload.text()).map_err(|what| format!("the payload {what}"))
     }
 
     /// The same as JSON Schema; nothing, if it takes anything.
@@ -140,7 +105,8 @@ impl Shape {
             Self::List => of("array"),
             Self::Maybe(inner) => Some(json!({ "anyOf": [{ "type": "null" }, inner.schema()?] })),
             Self::OneOf { names } => {
-                let known: BTreeMap<_, _> = names.iter().map(|name| (name, json!({}))).collect();
+                let mut known = Map::new();
+                known.extend(names.iter().map(|name| (name.clone(), json!({}))));
                 let variant = json!({
                     "type": "object", "properties": known, "additionalProperties": false,
                     "minProperties": 1, "maxProperties": 1
@@ -148,8 +114,11 @@ impl Shape {
                 Some(json!({ "anyOf": [{ "enum": names }, variant] }))
             }
             Self::Object { required } => {
-                let field = |(name, shape): (_, &Self)| (name, shape.schema().unwrap_or_else(|| json!({})));
-                let properties: BTreeMap<_, _> = required.iter().map(field).collect();
+                let field = |(name, shape): (&String, &Self)| {
+                    (name.clone(), shape.schema().unwrap_or_else(|| json!({})))
+                };
+                let mut properties = Map::new();
+                properties.extend(required.iter().map(field));
                 let names: Vec<_> = required.keys().collect();
                 Some(json!({ "type": "object", "properties": properties, "required": names }))
             }
@@ -173,17 +142,6 @@ impl Shape {
                 format!("an object with {}", names.join(", "))
             }
         }
-    }
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }
 
@@ -239,6 +197,43 @@ mod tests {
         assert_eq!(choice.check(&payload(r#"{"reject": "too dear"}"#)), Ok(()));
         let slip = choice.check(&payload("\"aprove\""));
         assert_eq!(slip, Err("the payload is text instead of one of approve, reject".to_owned()));
+    }
+
+    #[test]
+    fn a_field_that_is_there_twice_is_refused_wherever_fields_are_looked_at() {
+        let decision = object(&[("decision", Shape::Text), ("by", object(&[("name", Shape::Text)]))]);
+        for (text, fits) in [
+            (r#"{"decision":"accept","by":{"name":"a"},"comment":"x"}"#, true),
+            (r#"{"decision":"accept","decision":"reject","by":{"name":"a"}}"#, false),
+            (r#"{"decision":"accept","d\u0065cision":"reject","by":{"name":"a"}}"#, false),
+            (r#"{"decision":"accept","by":{"name":"a"},"comment":"x","comment":"y"}"#, false),
+            (r#"{"decision":"accept","by":{"name":"a","name":"b"}}"#, false),
+            // Nobody looks into what nothing is said of.
+            (r#"{"decision":"accept","by":{"name":"a"},"more":{"x":1,"x":2}}"#, true),
+        ] {
+            let checked = decision.check(&payload(text));
+            assert_eq!(checked.is_ok(), fits, "{text}: {checked:?}");
+            assert!(fits || checked.is_err_and(|what| what.contains("twice")), "{text}");
+        }
+        let choice = Shape::OneOf { names: vec!["approve".into(), "reject".into()] };
+        for text in [r#"{"approve":1,"approve":2}"#, r#"{"approve":1,"reject":2}"#, "{}", r#"{"other":1}"#] {
+            assert!(choice.check(&payload(text)).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_large_or_deep_is_read_to_its_end() {
+        let large = format!("[{}]", vec![r#"{"":0}"#; 200_000].join(","));
+        assert_eq!(Shape::List.check(&payload(&large)), Ok(()));
+        let slip = object(&[]).check(&payload(&large));
+        assert_eq!(slip, Err("the payload is a list instead of an object".to_owned()));
+        let deep = format!("{}{}", "[".repeat(1_000), "]".repeat(1_000));
+        let slip = Shape::List.check(&payload(&deep));
+        assert!(slip.as_ref().is_err_and(|what| what.contains("cannot be read")), "{slip:?}");
+        assert!(Shape::Text.check(&payload(&deep)).is_err());
+        let last = format!(r#"{{"more":{large},"id":7}}"#);
+        let slip = object(&[("id", Shape::Text)]).check(&payload(&last));
+        assert_eq!(slip, Err("the payload has a field 'id' that is a number instead of text".to_owned()));
     }
 
     #[test]

@@ -49,6 +49,12 @@ pub enum Purpose {
     Own,
     /// Binds sessions of the deployment's key to it. It signs nothing.
     Session,
+    /// Makes the keys of runs, which sign wait tokens.
+    Token,
+    /// Makes the codes in the addresses of webhooks.
+    Webhook,
+    /// Seals what is stored and read again, such as the secrets of webhooks.
+    Seal,
 }
 
 impl Purpose {
@@ -58,6 +64,9 @@ impl Purpose {
             Self::App => b"stepwell/activation/app/1",
             Self::Own => b"stepwell/activation/own/1",
             Self::Session => b"stepwell/session/1",
+            Self::Token => b"stepwell/token/1",
+            Self::Webhook => b"stepwell/webhook/1",
+            Self::Seal => b"stepwell/seal/1",
         }
     }
 }
@@ -66,7 +75,7 @@ impl Purpose {
 #[derive(Clone)]
 pub struct Key {
     id: String,
-    mac: Hmac<Sha256>,
+    pub(crate) mac: Hmac<Sha256>,
 }
 
 impl fmt::Debug for Key {
@@ -93,6 +102,26 @@ impl Key {
         hex(&digest(self.mac.clone(), &[b"fingerprint"]))
     }
 
+    /// The key of a run, for whatever only that run may sign.
+    pub fn for_run(&self, namespace: &str, run: &str) -> String {
+        self.of_parts(&[namespace, run])
+    }
+
+    /// What this key makes of several texts, each with its length before it.
+    pub(crate) fn of_parts(&self, parts: &[&str]) -> String {
+        let mut mac = self.mac.clone();
+        for part in parts {
+            mac.update(&(part.len() as u64).to_le_bytes());
+            mac.update(part.as_bytes());
+        }
+        hex(&mac.finalize().into_bytes())
+    }
+
+    /// What such a key makes of a text.
+    pub(crate) fn code_of(run_key: &str, text: &str) -> String {
+        hex(&digest(keyed(run_key.as_bytes()), &[text.as_bytes()]))
+    }
+
     /// Signs an activation of a run of this namespace.
     pub fn sign<P>(&self, activation: &Activation<P>, namespace: &str, at: Timestamp) -> Signature {
         let code = self.code(activation, namespace, at);
@@ -103,12 +132,7 @@ impl Key {
     fn code<P>(&self, activation: &Activation<P>, namespace: &str, at: Timestamp) -> String {
         let Activation { run, workflow, epoch, .. } = activation;
         let (run, epoch, at) = (run.to_string(), epoch.0.to_string(), at.as_millis().to_string());
-        let mut mac = self.mac.clone();
-        for part in [namespace, &run, workflow, &epoch, &at] {
-            mac.update(&(part.len() as u64).to_le_bytes());
-            mac.update(part.as_bytes());
-        }
-        hex(&mac.finalize().into_bytes())
+        self.of_parts(&[namespace, &run, workflow, &epoch, &at])
     }
 }
 
@@ -215,13 +239,23 @@ pub fn own_keys(secret: impl Fn(&str) -> Option<String>) -> Vec<Key> {
     keys(secret, [KEY, KEY_PREVIOUS], Purpose::Own)
 }
 
-/// What sessions of the deployment's key are bound to, that of the current key first.
-pub fn session_fingerprints(secret: impl Fn(&str) -> Option<String>) -> Vec<String> {
-    // The previous one alone opens nothing: the deployment has no key then.
+/// The keys that the keys of runs are made of, the one for new runs first.
+pub fn token_keys(secret: impl Fn(&str) -> Option<String>) -> Vec<Key> {
+    kept_keys(secret, Purpose::Token)
+}
+
+/// The keys for a purpose that outlives a rotation, that of the current secret first.
+pub fn kept_keys(secret: impl Fn(&str) -> Option<String>, purpose: Purpose) -> Vec<Key> {
+    // The previous one alone does nothing: the deployment has no key then.
     if secret(KEY).is_none_or(|text| text.is_empty()) {
         return Vec::new();
     }
-    keys(secret, [KEY, KEY_PREVIOUS], Purpose::Session).iter().map(Key::fingerprint).collect()
+    keys(secret, [KEY, KEY_PREVIOUS], purpose)
+}
+
+/// What sessions of the deployment's key are bound to, that of the current key first.
+pub fn session_fingerprints(secret: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    kept_keys(secret, Purpose::Session).iter().map(Key::fingerprint).collect()
 }
 
 fn keys(secret: impl Fn(&str) -> Option<String>, names: [&str; 2], purpose: Purpose) -> Vec<Key> {
@@ -233,14 +267,14 @@ fn keyed(key: &[u8]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).expect("HMAC takes a key of any length")
 }
 
-fn digest(mut mac: Hmac<Sha256>, parts: &[&[u8]]) -> [u8; 32] {
+pub(crate) fn digest(mut mac: Hmac<Sha256>, parts: &[&[u8]]) -> [u8; 32] {
     for part in parts {
         mac.update(part);
     }
     mac.finalize().into_bytes().into()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
         let _ = write!(digits, "{byte:02x}");
         digits
@@ -273,6 +307,7 @@ mod tests {
             patches: Vec::new(),
             attributes: std::collections::BTreeMap::new(),
             budget: None,
+            tokens: None,
             journal: Page::default(),
             signature: None,
         }

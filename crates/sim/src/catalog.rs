@@ -145,6 +145,11 @@ impl Rows for Shelf {
         Ok(names.map(|(_, name)| name.clone()).take(limit).collect())
     }
 
+    fn has_station(&self, name: &str) -> Result<bool, Refused> {
+        let drawers = self.view.read()?;
+        Ok(drawers.rows.keys().any(|(kind, known)| kind == STATION && known == name))
+    }
+
     fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Refused> {
         let rows = rows.iter().filter(|row| !self.is_lost(row)).cloned().collect();
         self.view.write(Filing { rows, audit: audit.to_vec(), trims: trims.to_vec() })

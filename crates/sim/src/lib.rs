@@ -6,6 +6,8 @@
 //! what breaks. Beside the world stands a model of what must be true of it, asked after every transition and
 //! once more when everything has come to rest.
 //!
+//! Schedules have worlds of their own ([`schedules`]).
+//!
 //! Beside it stands the explorer ([`explore`]), which looks at every world of a small size.
 //!
 //! Owns: worlds, faults, the model, planted bugs, the explorer, the command.
@@ -18,9 +20,11 @@ pub mod explore;
 pub mod family;
 pub mod flows;
 pub mod host;
+pub mod namespaces;
 pub mod outside;
 pub mod rng;
 pub mod sabotage;
+pub mod schedules;
 pub mod script;
 pub mod shrink;
 pub mod store;

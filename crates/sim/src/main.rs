@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use stepwell_sim::{
     Sabotage, Script, World, coverage,
     explore::{Bounds, Family, OneRun, Report, Start, explore},
-    shrink, simulate,
+    schedules, shrink, simulate,
     sweep::{Seeds, Sweep, sweep},
 };
 
@@ -54,6 +54,15 @@ enum Command {
         #[arg(long, default_value_t = 300)]
         seeds: u64,
     },
+    /// Runs many seeds of schedules' own worlds, and plants each of their bugs.
+    Schedules {
+        /// How many.
+        #[arg(long, default_value_t = 1_000)]
+        seeds: u64,
+        /// The first one.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+    },
     /// Runs one seed, prints what happened; if a rule is broken, also the smallest world that breaks it.
     Seed {
         /// The seed.
@@ -90,6 +99,8 @@ enum ModelName {
     ParentAndChild,
     /// The same, but the parent does not wait for long enough and cancels its child.
     ImpatientParent,
+    /// The same, but the parent ends as soon as its child is started, which cancels it.
+    LeavingParent,
     /// A sender and a receiver with one message.
     OneMessage,
 }
@@ -101,6 +112,7 @@ impl ModelName {
             Self::OneRunByNonce => explore(&OneRun::new(Start::ByNonce, bounds, sabotage), states),
             Self::ParentAndChild => explore(&Family::waiting(bounds, sabotage), states),
             Self::ImpatientParent => explore(&Family::impatient(bounds, sabotage), states),
+            Self::LeavingParent => explore(&Family::leaving(bounds, sabotage), states),
             Self::OneMessage => explore(&Family::message(bounds, sabotage), states),
         }
     }
@@ -117,6 +129,7 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Seed { seed, whole } => one(seed, whole),
         Command::Planted { seeds } => planted(seeds),
+        Command::Schedules { seeds, first } => schedules_worlds(first, seeds),
         Command::Survey { seeds, first } => {
             survey(first, seeds);
             Ok(())
@@ -237,6 +250,29 @@ fn planted(seeds: u64) -> anyhow::Result<()> {
     }
     if missed > 0 {
         bail!("{missed} of {} planted bugs were not noticed", Sabotage::ALL.len());
+    }
+    Ok(())
+}
+
+fn schedules_worlds(first: u64, seeds: u64) -> anyhow::Result<()> {
+    let (mut transitions, mut faults, mut runs) = (0, 0, 0);
+    for seed in first..first + seeds {
+        let outcome = schedules::simulate(seed, None);
+        if let Some(violation) = outcome.violation {
+            bail!("seed {seed} of schedules: {}: {}", violation.rule, violation.detail);
+        }
+        (transitions, faults, runs) =
+            (transitions + outcome.transitions, faults + outcome.faults, runs + outcome.runs);
+    }
+    println!(
+        "{seeds} worlds of schedules: {transitions} transitions, {faults} faults, {runs} runs; no rule is broken"
+    );
+    for planted in schedules::Planted::ALL {
+        let mut worlds = (first..first + seeds).map(|seed| (seed, schedules::simulate(seed, Some(planted))));
+        match worlds.find_map(|(seed, outcome)| outcome.violation.map(|violation| (seed, violation))) {
+            Some((seed, violation)) => println!("{planted:?}: seed {seed}: {}", violation.rule),
+            None => bail!("{planted:?}: NOT NOTICED"),
+        }
     }
     Ok(())
 }

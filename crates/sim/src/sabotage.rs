@@ -116,6 +116,8 @@ pub enum Sabotage {
     CancelNotSent,
     /// The key of a child is deleted with its run.
     ChildKeyDropped,
+    /// A child that was cancelled before it was started is not written down.
+    GivenUpForgotten,
     /// An object does not store its address.
     IdentityLost,
     /// Who follows a run is shown what is not durable yet.
@@ -134,11 +136,13 @@ pub enum Sabotage {
     WatcherLost,
     /// A cell says that it has forgotten a key, and has not.
     WordUnheard,
+    /// A run that was put off begins at once.
+    DelayForgotten,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 64] = [
+    pub const ALL: [Self; 66] = [
         Self::NoFence,
         Self::PagesUnfenced,
         Self::RepeatUnknown,
@@ -194,6 +198,7 @@ impl Sabotage {
         Self::ToldAfterTheWait,
         Self::CancelNotSent,
         Self::ChildKeyDropped,
+        Self::GivenUpForgotten,
         Self::IdentityLost,
         Self::ShownEarly,
         Self::CursorSkips,
@@ -203,5 +208,6 @@ impl Sabotage {
         Self::RevocationLost,
         Self::WatcherLost,
         Self::WordUnheard,
+        Self::DelayForgotten,
     ];
 }

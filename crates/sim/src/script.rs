@@ -57,6 +57,8 @@ pub enum Action {
         retention_ms: Option<u64>,
         /// How its program is called.
         dispatch: Dispatch,
+        /// How much later it begins.
+        delay_ms: Option<u64>,
     },
     /// Sends a signal.
     Signal {
@@ -248,6 +250,7 @@ impl Script {
         special(seed, &mut actions);
         lives(seed, &mut actions);
         let delete_slice = keep_for_a_while(seed, &mut actions);
+        put_off(seed, &mut actions, heal_at_ms);
         let refuses_letters = families(seed, cells, &mut actions, heal_at_ms);
         let mut faults = faults(&mut rng, cells, heal_at_ms, &actions);
         let queue = queue(seed, &mut actions, &mut faults, heal_at_ms);
@@ -308,9 +311,17 @@ fn actions(rng: &mut Rng, cells: usize, heal_at_ms: u64) -> Vec<(u64, Action)> {
         };
         let start = actions.len();
         let timeout_ms = (rng.percent(12) && n > 0).then(|| rng.between(100, 5_000));
-        let (retention_ms, dispatch) = (None, Dispatch::Direct);
-        let start_of =
-            |key, job| Action::Start { cell, key, workflow, job, timeout_ms, retention_ms, dispatch };
+        let (retention_ms, delay_ms, dispatch) = (None, None, Dispatch::Direct);
+        let start_of = |key, job| Action::Start {
+            cell,
+            key,
+            workflow,
+            job,
+            timeout_ms,
+            retention_ms,
+            dispatch,
+            delay_ms,
+        };
         actions.push((at, start_of(key.clone(), job.clone())));
         if let Some(key) = key {
             for _ in 0..rng.below(3) {
@@ -419,6 +430,21 @@ fn faults(rng: &mut Rng, cells: usize, heal_at_ms: u64, actions: &[(u64, Action)
         .collect()
 }
 
+/// In some worlds, some runs begin later than they are started. Drawn apart, like the queue.
+fn put_off(seed: u64, actions: &mut [(u64, Action)], heal_at_ms: u64) {
+    let mut rng = Rng::new(hash(&format!("put off {seed}")));
+    if !rng.percent(40) {
+        return;
+    }
+    for (_, action) in actions {
+        if let Action::Start { delay_ms, .. } = action
+            && rng.percent(30)
+        {
+            *delay_ms = Some(rng.between(1, heal_at_ms / 3));
+        }
+    }
+}
+
 /// Whether there is a queue, and what that brings along. Drawn apart, so that worlds without one stay as they are.
 fn queue(seed: u64, actions: &mut [(u64, Action)], faults: &mut Vec<(u64, Fault)>, heal_at_ms: u64) -> bool {
     let mut rng = Rng::new(hash(&format!("queue {seed}")));
@@ -460,7 +486,10 @@ fn families(seed: u64, cells: usize, actions: &mut Vec<(u64, Action)>, heal_at_m
         let (key, dispatch) = (None, Dispatch::Direct);
         let (timeout_ms, retention_ms) = (rng.percent(10).then(|| rng.between(100, 3_000)), None);
         let workflow = FAMILY;
-        actions.push((at, Action::Start { cell, key, workflow, job, timeout_ms, retention_ms, dispatch }));
+        let delay_ms = None;
+        let start_of =
+            Action::Start { cell, key, workflow, job, timeout_ms, retention_ms, dispatch, delay_ms };
+        actions.push((at, start_of));
         if rng.percent(35) {
             actions.push((at + rng.between(10, 3_000), Action::Cancel { start }));
         }

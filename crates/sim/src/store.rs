@@ -298,11 +298,33 @@ impl Rows for Store {
     }
 
     fn key(&self, key: &str) -> Result<Option<StoredKey>, Refused> {
-        Ok(self.view.read()?.keys.get(key).cloned().map(StoredKey::Run))
+        let view = self.view.read()?;
+        if view.given_up.contains(key) {
+            return Ok(Some(StoredKey::GivenUp));
+        }
+        Ok(view.keys.get(key).cloned().map(StoredKey::Run))
+    }
+
+    fn give_up(&self, key: &str, _: Timestamp) -> Result<(), Refused> {
+        // No world lasts until it is forgotten.
+        let given_up = Some(key.to_owned()).filter(|_| !self.is(Sabotage::GivenUpForgotten));
+        self.view.write(Write { given_up, ..Write::default() })
     }
 
     fn reserve(&self, _: &str, _: &Place) -> Result<(), Refused> {
         // Pools do not grow in the simulator: the way of keys through the generations is tested in core.
+        Err(Refused)
+    }
+
+    fn unbind(&self, _: &str, _: Timestamp) -> Result<(), Refused> {
+        Err(Refused)
+    }
+
+    fn first_unbound(&self) -> Result<Option<Timestamp>, Refused> {
+        Ok(None)
+    }
+
+    fn forget_unbound(&self, _: Timestamp, _: usize) -> Result<(), Refused> {
         Err(Refused)
     }
 

@@ -149,6 +149,8 @@ pub struct Write {
     pub signal_ids: Vec<String>,
     /// An idempotency key.
     pub key: Option<KeyRow>,
+    /// A key that is given up.
+    pub given_up: Option<String>,
     /// What is deleted.
     pub deleted: Option<Deleted>,
     /// What is written to other objects, and which letter has arrived with it.
@@ -173,6 +175,8 @@ pub struct Tables {
     pub erased: BTreeMap<u64, Seq>,
     /// Keys and what they have started.
     pub keys: BTreeMap<String, StoredRun>,
+    /// Keys that start nothing any more.
+    pub given_up: BTreeSet<String>,
     /// Ids of signals by run.
     pub signals: BTreeSet<(u64, String)>,
     /// What was written to others and has not arrived, and whether it is dead.
@@ -211,6 +215,7 @@ impl Disk for Tables {
                 refused = Some(format!("key {} is inserted twice", key.key));
             }
         }
+        self.given_up.extend(write.given_up.clone());
         if !write.records.is_empty() {
             let journal = Rc::make_mut(self.journal.entry(write.number).or_default());
             for record in &write.records {
@@ -228,6 +233,11 @@ impl Disk for Tables {
         }
         for id in &write.signal_ids {
             self.signals.insert((write.number, id.clone()));
+        }
+        for entry in &write.entries {
+            if let Entry::SignalForgotten(id) = entry {
+                self.signals.remove(&(write.number, id.clone()));
+            }
         }
         match write.deleted {
             Some(Deleted::Trimmed(limit)) => self.trim(write.number, limit),
@@ -302,7 +312,11 @@ impl Tables {
                 of.run == *parent && of.invoked == invoked
             }
             Message::Cancel { parent: of, invoked: at } => of == parent && *at == invoked,
-            Message::TickEnded { .. } => false,
+            Message::TickEnded { .. }
+            | Message::Emitted { .. }
+            | Message::Waits { .. }
+            | Message::WaitOver { .. }
+            | Message::Unbind { .. } => false,
         };
         let dead = self.letters.values().filter(|(_, is_dead)| *is_dead);
         dead.flat_map(|(letter, _)| &letter.envelopes).any(|envelope| is_about(&envelope.message))

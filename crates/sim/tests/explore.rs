@@ -41,8 +41,8 @@ fn breaks_family(
 
 #[test]
 fn no_state_of_a_family_with_one_fault_breaks_a_rule() {
-    let models: [fn(Bounds, Option<Sabotage>) -> Family; 3] =
-        [Family::waiting, Family::impatient, Family::message];
+    let models: [fn(Bounds, Option<Sabotage>) -> Family; 4] =
+        [Family::waiting, Family::impatient, Family::leaving, Family::message];
     for model in models {
         for fault in [Crash, Lost] {
             let report = explore(&model(Bounds::only(&[fault]), None), STATES_MAX);
@@ -73,8 +73,39 @@ fn a_fresh_instance_that_looks_for_no_letters_is_found() {
 }
 
 #[test]
+fn a_child_that_is_cancelled_before_its_start_and_not_written_down_is_found() {
+    breaks_family("27 ", Sabotage::GivenUpForgotten, Family::impatient, &[Lost]);
+}
+
+#[test]
 fn a_parent_that_is_told_twice_is_found() {
     breaks_family("2", Sabotage::ParentToldTwice, Family::waiting, &[Twice]);
+}
+
+#[test]
+fn a_child_that_is_heard_of_after_the_wait_for_it_has_timed_out_is_found() {
+    breaks_family("2", Sabotage::ToldAfterTheWait, Family::impatient, &[]);
+}
+
+#[test]
+fn a_child_that_is_heard_of_after_the_end_of_its_parent_is_found() {
+    breaks_family("2", Sabotage::ToldAfterTheWait, Family::leaving, &[]);
+}
+
+#[test]
+fn a_child_that_is_not_cancelled_when_the_wait_for_it_has_timed_out_is_found() {
+    breaks_family("23 no child is left alone", Sabotage::CancelNotSent, Family::impatient, &[]);
+}
+
+#[test]
+fn a_child_that_is_not_cancelled_when_its_parent_ends_is_found() {
+    breaks_family("23 no child is left alone", Sabotage::CancelNotSent, Family::leaving, &[]);
+    breaks_family("23 no child is left alone", Sabotage::CancelNotSent, Family::leaving, &[Crash]);
+}
+
+#[test]
+fn an_object_that_does_not_store_its_address_is_found() {
+    breaks_family("11 ", Sabotage::IdentityLost, Family::waiting, &[Crash]);
 }
 
 /// Only some of the faults, because these searches are slow where nothing is optimized: `just explore` has all of them.

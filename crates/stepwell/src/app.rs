@@ -6,11 +6,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use stepwell_protocol::{
     Payload,
-    manifest::{Manifest, WorkerVersion},
+    manifest::{Manifest, ScheduleDescription, WorkerVersion},
     program::{Dispatch, WorkflowDescription, is_reserved},
+    topic::{EventWait, topic_of},
 };
 
-use crate::{Ctx, Error, Result, ops::millis, shape::shape_of};
+use crate::{Ctx, Error, Result, Schedule, ops::millis, shape::shape_of};
 
 /// A workflow's future, whatever its types.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Payload>>>>;
@@ -25,6 +26,7 @@ pub struct Workflow<I, O = Payload> {
     name: &'static str,
     terms: Terms,
     schema: Schema,
+    schedules: Vec<Schedule>,
     start: Start,
     types: PhantomData<fn(I) -> O>,
 }
@@ -36,6 +38,8 @@ pub(crate) struct Terms {
     pub retention_ms: Option<u64>,
     pub dispatch: Dispatch,
     key_required: bool,
+    /// The event that cancels a run.
+    cancel_on: Option<EventWait>,
 }
 
 /// The terms of all workflows of an app, by name.
@@ -55,7 +59,7 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
             Ok(Box::pin(code(ctx, input)))
         });
         let schema: Schema = Box::new(|| shape_of::<I>().schema());
-        Self { name, terms: Terms::default(), schema, start, types: PhantomData }
+        Self { name, terms: Terms::default(), schema, schedules: Vec::new(), start, types: PhantomData }
     }
 
     /// How long a run of it may take; after that it is failed.
@@ -86,6 +90,28 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
         self
     }
 
+    /// Cancels a run of it when such an event comes: `.cancel_on("order/cancelled", Some("event.data.id == input.id"))`.
+    ///
+    /// # Panics
+    /// If the name is none of events: a mistake in the program.
+    #[must_use]
+    pub fn cancel_on(mut self, events: &str, condition: Option<&str>) -> Self {
+        assert!(
+            topic_of(events).is_some(),
+            "'{events}' names no events: write 'order/cancelled' or 'order/*'"
+        );
+        let (on, when) = (events.to_owned(), condition.map(ToOwned::to_owned));
+        self.terms.cancel_on = Some(EventWait { on, when, looking_back_ms: None, cancels: true });
+        self
+    }
+
+    /// Starts runs of it by itself, with `null` as their input.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedules.push(schedule);
+        self
+    }
+
     /// The JSON Schema of its input, in place of what Stepwell finds out about the type by itself: what `schemars` makes
     /// of it, say. It stands in the app's manifest, for clients to check inputs by; the engine does not.
     #[must_use]
@@ -102,7 +128,14 @@ impl<O> Workflow<(), O> {
         R: Future<Output = Result<Payload>> + 'static,
     {
         let start: Start = Box::new(move |ctx, _| Ok(Box::pin(code(ctx))));
-        Self { name, terms: Terms::default(), schema: Box::new(|| None), start, types: PhantomData }
+        Self {
+            name,
+            terms: Terms::default(),
+            schema: Box::new(|| None),
+            schedules: Vec::new(),
+            start,
+            types: PhantomData,
+        }
     }
 }
 
@@ -132,6 +165,7 @@ impl<T, E> Returns for Result<T, E> {
 pub struct App {
     starters: BTreeMap<&'static str, Start>,
     schemas: BTreeMap<&'static str, Schema>,
+    schedules: BTreeMap<String, ScheduleDescription>,
     terms: AllTerms,
 }
 
@@ -147,12 +181,58 @@ impl App {
     /// If there is one of that name already, or the name begins with `stepwell.`: both are mistakes in the program.
     #[must_use]
     pub fn workflow<I, O>(mut self, define: fn() -> Workflow<I, O>) -> Self {
-        let Workflow { name, terms, schema, start, .. } = define();
+        let Workflow { name, terms, schema, schedules, start, .. } = define();
         let before = self.starters.insert(name, start);
         self.schemas.insert(name, schema);
         Rc::make_mut(&mut self.terms).insert(name, terms);
         assert!(!is_reserved(name), "the name '{name}' is the engine's own: begin it with another word");
         assert!(before.is_none(), "there are two workflows named '{name}'");
+        schedules
+            .into_iter()
+            .fold(self, |app, schedule| app.declare(schedule.describe(name, Payload::null())))
+    }
+
+    /// Starts runs of a workflow by a cron expression, with this input: `.cron("0 9 * * MON-FRI", report, &())`.
+    ///
+    /// # Panics
+    /// As [`Self::schedule`].
+    #[must_use]
+    pub fn cron<I: Serialize, O>(self, expression: &str, define: fn() -> Workflow<I, O>, input: &I) -> Self {
+        self.schedule(Schedule::cron(expression), define, input)
+    }
+
+    /// Starts runs of a workflow at intervals or on days, with this input: `.every("5 minutes", report, &())`.
+    ///
+    /// # Panics
+    /// As [`Self::schedule`].
+    #[must_use]
+    pub fn every<I: Serialize, O>(self, interval: &str, define: fn() -> Workflow<I, O>, input: &I) -> Self {
+        self.schedule(Schedule::every(interval), define, input)
+    }
+
+    /// Starts runs of a workflow by a schedule, with this input. The workflow is one of the app's.
+    ///
+    /// # Panics
+    /// If there is a schedule of that name already, or the input cannot be written as JSON: both are mistakes in the
+    /// program.
+    #[must_use]
+    pub fn schedule<I: Serialize, O>(
+        self,
+        schedule: Schedule,
+        define: fn() -> Workflow<I, O>,
+        input: &I,
+    ) -> Self {
+        let name = define().name;
+        let input = Payload::encode(input).unwrap_or_else(|error| {
+            panic!("the input of a schedule of '{name}' cannot be written as JSON: {error}")
+        });
+        self.declare(schedule.describe(name, input))
+    }
+
+    fn declare(mut self, schedule: ScheduleDescription) -> Self {
+        let name = schedule.name.clone();
+        let before = self.schedules.insert(name.clone(), schedule);
+        assert!(before.is_none(), "there are two schedules named '{name}': name one with `Schedule::named`");
         self
     }
 
@@ -180,13 +260,25 @@ impl App {
                 .and_then(|schema| schema())
                 .and_then(|schema| Payload::encode(&schema).ok()),
         });
-        Manifest::new(workflows.collect(), version)
+        let schedules = self.schedules.values().cloned().collect();
+        Manifest::new(workflows.collect(), version).with_schedules(schedules)
+    }
+
+    /// The event that cancels a run of this workflow.
+    pub(crate) fn cancel_on(&self, name: &str) -> Option<EventWait> {
+        self.terms.get(name)?.cancel_on.clone()
     }
 
     /// How long a run of this workflow may take.
     #[cfg(feature = "testing")]
     pub(crate) fn timeout_ms(&self, name: &str) -> Option<u64> {
         self.terms.get(name)?.timeout_ms
+    }
+
+    /// The schedules that it declares, by name.
+    #[cfg(feature = "testing")]
+    pub(crate) fn schedules(&self) -> impl Iterator<Item = &ScheduleDescription> {
+        self.schedules.values()
     }
 
     /// How a run of this workflow is started.

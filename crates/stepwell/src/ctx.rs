@@ -7,6 +7,8 @@ use stepwell_protocol::{
     Code, Life, Op, OpKind, Payload, RunId, Timestamp,
     program::{Progress, Units},
     stream::{Chunk, Item, Level, LogLine},
+    topic::WAIT_PREFIX,
+    wait_token::{Issuer, WaitToken},
 };
 use uuid::Uuid;
 
@@ -14,9 +16,9 @@ use crate::{
     Env, Error, Result, Span, Workflow,
     app::AllTerms,
     env,
-    ops::{Each, Invoke, Policy, Sleep, Step, StepInfo, Wait},
+    ops::{Each, Emit, Invoke, Policy, Sleep, Step, StepInfo, Token, Wait, WaitFor},
     random,
-    vm::{Length, State},
+    vm::{Length, State, words},
 };
 
 /// The context of a workflow: its durable operations. Cheap to clone.
@@ -34,6 +36,8 @@ pub(crate) struct Identity {
     life: u32,
     /// What the app says about the runs of its workflows.
     terms: AllTerms,
+    /// What makes its tokens, where the engine has a public address.
+    tokens: Option<Box<Issuer>>,
 }
 
 impl Identity {
@@ -43,8 +47,9 @@ impl Identity {
         started_at: Timestamp,
         life: Option<Life>,
         terms: AllTerms,
+        tokens: Option<Box<Issuer>>,
     ) -> Self {
-        Self { run, seed, started_at, life: life.map_or(1, |life| life.number), terms }
+        Self { run, seed, started_at, life: life.map_or(1, |life| life.number), terms, tokens }
     }
 }
 
@@ -183,6 +188,56 @@ impl Ctx {
     pub fn wait<T: DeserializeOwned>(&self, signal: impl Into<String>) -> Wait<T> {
         let op = self.state.borrow_mut().name_op(OpKind::Wait, signal.into());
         Wait::new(self.clone(), op)
+    }
+
+    /// A wait that a person or a system completes by a link, without a key: `let approval = ctx.token("approval");`. See
+    /// [`Token`].
+    ///
+    /// The link needs the engine's public address, the variable `STEPWELL_URL`. Without it the run is paused here.
+    pub fn token<T: DeserializeOwned>(&self, name: impl Into<String>) -> Token<T> {
+        let mut state = self.state.borrow_mut();
+        let op = state.name_op(OpKind::Wait, name.into());
+        match &self.run.tokens {
+            Some(issuer) => state.asides().use_token_key(&issuer.key),
+            None => state.stop(words::no_address(&op)),
+        }
+        let now = state.now();
+        drop(state);
+        Token::new(self.clone(), op, now)
+    }
+
+    /// Waits for an event, such as one that another run emits or that somebody sends with `POST /api/events`:
+    /// `ctx.wait_for::<Paid>("order/paid").matching("event.data.id == input.id").within("3 days").await?`. See [`WaitFor`].
+    ///
+    /// The name may end with `*`: `order/*`. The waits of one name in a run get each event once.
+    pub fn wait_for<T: DeserializeOwned>(&self, events: impl Into<String>) -> WaitFor<T> {
+        let events = events.into();
+        let op = self.state.borrow_mut().name_op(OpKind::Wait, format!("{WAIT_PREFIX}{events}"));
+        WaitFor::new(self.clone(), op, events)
+    }
+
+    /// Emits an event: `ctx.emit("order/paid", &order).await?`. Gives the event's id.
+    ///
+    /// It is sent once, however often the run is replayed, and stored by its topic even if everything crashes right after.
+    /// Triggers start runs for it, and waits of runs get it.
+    pub fn emit<T: Serialize + ?Sized>(&self, name: impl Into<String>, data: &T) -> Emit {
+        let name = name.into();
+        let op = self.state.borrow_mut().name_op(OpKind::Step, format!("emit {name}"));
+        Emit::new(self.clone(), op, name, data)
+    }
+
+    /// The link of a token of this run; empty if the run cannot make any, and is paused for it.
+    pub(crate) fn link(&self, op: &Op, expires_at: Timestamp) -> String {
+        let Identity { run, life, tokens, .. } = &*self.run;
+        let token = |namespace: &str| WaitToken {
+            namespace: namespace.to_owned(),
+            run: run.clone(),
+            life: *life,
+            name: op.name.clone(),
+            occurrence: op.occurrence,
+            expires_at,
+        };
+        tokens.as_ref().map(|issuer| issuer.address(&token(&issuer.namespace))).unwrap_or_default()
     }
 
     /// Runs another workflow as a child of this run, and returns its output: `let receipt = ctx.invoke(charge,

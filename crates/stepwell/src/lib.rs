@@ -33,6 +33,7 @@ pub mod fetch;
 pub mod ops;
 pub mod panics;
 mod random;
+mod schedule;
 mod shape;
 mod span;
 #[cfg(feature = "testing")]
@@ -46,12 +47,15 @@ pub use ctx::{Ctx, Log};
 pub use env::{Env, EnvError, Secret, env};
 pub use error::{Error, FailedChild, Result, Terminal};
 pub use fetch::fetch;
-pub use ops::{Detached, Each, Invoke, Sleep, Step, StepInfo, Wait, WaitError};
+pub use ops::{Detached, Each, Emit, Event, Invoke, Sleep, Step, StepInfo, Token, Wait, WaitError, WaitFor};
+pub use schedule::Schedule;
 pub use span::Span;
 pub use stepwell_macros::{main, workflow};
 pub use stepwell_protocol::{
     Code, OnClose, Payload, RunId, Timestamp,
     program::{Dispatch, Retry},
+    schedule::Overlap,
+    wait_token::{Decision, Verdict},
 };
 pub use uuid::Uuid;
 /// The `worker` crate in the version that Stepwell uses: the types of bindings.
@@ -93,6 +97,21 @@ struct CallingPage;
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/streams.md")]
 struct StreamsPage;
+
+/// The examples of the page on schedules.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/schedules.md")]
+struct SchedulesPage;
+
+/// The example of the page on events.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/events.md")]
+struct EventsPage;
+
+/// The example of the page on webhooks.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/webhooks.md")]
+struct WebhooksPage;
 
 /// The examples of the page on concepts.
 #[cfg(all(doctest, feature = "testing"))]

@@ -18,14 +18,14 @@ use js_sys::{Error, Promise};
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_promises as promises;
 use stepwell_protocol::{
-    Seq, Timestamp,
+    Seq, Timestamp, json,
     manifest::VERSION_BINDING,
     program::{Activation, Answer, Beat, Commit, CutShort, Page},
     signature::{self, Key},
     stream::Published,
 };
 use wasm_bindgen::prelude::*;
-// worker-build's bundle calls what this crate exports, used or not: without it, an app that names only the SDK
+// The bundle's shim calls what this crate exports, used or not: without it, an app that names only the SDK
 // does not load.
 use worker as _;
 
@@ -239,7 +239,7 @@ impl drive::Session for RpcSession {
 
 /// What the exported `describe` does: what the app declares, as JSON.
 pub fn describe(app: &App) -> String {
-    let version = own_version(VERSION_BINDING).and_then(|text| serde_json::from_str(&text).ok());
+    let version = own_version(VERSION_BINDING).and_then(|text| json::from_str(&text).ok());
     serde_json::to_string(&app.manifest_of(version)).expect("a manifest holds only what JSON can say")
 }
 
@@ -258,7 +258,7 @@ pub fn activate(app: Rc<App>, activation: &JsValue, session: JsValue) -> Promise
         };
     }
     let run = activation.run.to_string();
-    let last_words = take_words(&run).and_then(|text| serde_json::from_str(&text).ok());
+    let last_words = take_words(&run).and_then(|text| json::from_str(&text).ok());
     let session = RpcSession { stub: session.unchecked_into(), last_words };
     let future = Box::pin(async move {
         drive::drive(&app, activation, &session).await?;
@@ -331,7 +331,7 @@ fn time(millis: f64) -> Timestamp {
 }
 
 fn decode<T: DeserializeOwned>(text: &str) -> Result<T, JsValue> {
-    serde_json::from_str(text).map_err(|error| {
+    json::from_str(text).map_err(|error| {
         let text = format!("engine and app do not speak the same protocol: {error}");
         Error::new(&text).into()
     })

@@ -150,6 +150,7 @@ fn activation(seed: u64, events: &[Record], more: bool, commits: Option<u32>) ->
         input: Payload::encode(&seed).expect("a number is JSON"),
         patches: Vec::new(),
         attributes: [].into(),
+        tokens: None,
         budget: commits.map(|commits| Budget { commits, ms: None, step_timeout_ms: None }),
         journal: Page { events: events.to_vec(), more },
         signature: None,
@@ -199,6 +200,7 @@ impl Sequencer {
                     payload,
                     by: None,
                     since: None,
+                    to: None,
                 }
             }
         };

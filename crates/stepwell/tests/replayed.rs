@@ -52,6 +52,7 @@ fn exported(outcome: &Outcome) -> Export {
         status: outcome.status(),
         created_at: Timestamp::from_millis(1_700_000_000_000),
         ended_at: None,
+        starts_at: None,
         wakes_at: None,
         waits_for: Vec::new(),
         output,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::{Action, Report, Task, app};
+use example_agent::{Action, Report, Task, app};
 use stepwell::testing::{Test, effect};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

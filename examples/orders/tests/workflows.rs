@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use orders::{Order, Receipt, Status, app};
+use example_orders::{Order, Receipt, Status, app};
 use stepwell::{
     Error, Result, StepInfo,
     testing::{Test, effect},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quickstart::app;
+use example_quickstart::app;
 use stepwell::testing::Test;
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);

@@ -8,6 +8,8 @@ use stepwell_protocol::{
     },
     rest::{Bulk, Filter, History, Metrics, Restart, RunList, RunView, Status, Why, WorkflowList},
     stream::{Kind, StreamEvent},
+    topic::{EventBatch, NewEvent, TriggerSpec},
+    webhook::WebhookSpec,
 };
 
 use crate::{json, text};
@@ -31,6 +33,10 @@ pub fn request_body(data: &[u8]) {
     json::check::<RunSettings>(text);
     json::check::<NewNamespace>(text);
     json::check::<Issuer>(text);
+    json::check::<NewEvent>(text);
+    json::check::<EventBatch>(text);
+    json::check::<TriggerSpec>(text);
+    json::check::<WebhookSpec>(text);
 }
 
 /// What a server answers, as the command line reads it.

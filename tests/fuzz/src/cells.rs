@@ -78,6 +78,8 @@ impl Bench {
             by: None,
             parent: None,
             ticked: None,
+            starts_at: None,
+            triggered: None,
         };
         let Ok(()) = cell.repair(&rows, now) else { panic!("there is nothing to repair") };
         let Ok(started) = cell.start(&rows, now, new) else { panic!("nothing is in its way") };

@@ -1,10 +1,32 @@
 //! Messages: what was read from JSON can be written, and reads back as the same.
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use stepwell_protocol::json;
 
-/// Reads a message. What was read is written and read again, and must be the same.
+use crate::text;
+
+/// Whatever the text is: our reader takes what `serde_json` takes, and reads the same.
+pub fn json_text(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    match (json::from_str::<Value>(text), serde_json::from_str::<Value>(text)) {
+        (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs, "{text}"),
+        (Err(_), Err(_)) => {}
+        (ours, theirs) => panic!("{ours:?}, and by serde_json {theirs:?}: {text}"),
+    }
+}
+
+/// Reads a message. What was read is written and read again, and must be the same; and what our reader takes, `serde_json`
+/// takes too. (It also takes arrays for objects.)
 pub fn read_back<T: Serialize + DeserializeOwned>(text: &str) -> Option<T> {
-    let first: T = serde_json::from_str(text).ok()?;
+    let ours: Option<T> = json::from_str(text).ok();
+    let theirs: Result<T, _> = serde_json::from_str(text);
+    if let Some(ours) = &ours {
+        let theirs =
+            theirs.as_ref().unwrap_or_else(|error| panic!("only our reader takes it: {error}: {text}"));
+        assert_same(&write(ours), &write(theirs));
+    }
+    let first: T = theirs.ok()?;
     let written = write(&first);
     let second: T = serde_json::from_str(&written)
         .unwrap_or_else(|error| panic!("what was written cannot be read: {error}: {written}"));

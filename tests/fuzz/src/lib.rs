@@ -11,6 +11,7 @@ mod bodies;
 mod cells;
 mod command_line;
 mod cursors;
+mod expressions;
 mod json;
 #[path = "../../../crates/core/tests/cell/memory.rs"]
 #[expect(dead_code, reason = "the tests of the machine use the rest")]
@@ -27,6 +28,8 @@ pub use bodies::{request_body, server_answer};
 pub use cells::{commit, published};
 pub use command_line::{cli_config, cli_time};
 pub use cursors::{list_cursor, stream_cursor};
+pub use expressions::expression;
+pub use json::json_text;
 pub use names::{operation, pool, run_id};
 pub use programs::{activation, answer, description, export};
 pub use requests::{internal_call, list_query, start_request, stream_query};
@@ -45,7 +48,7 @@ macro_rules! targets {
 /// Every target by its name, which is that of its corpus and of its program too.
 pub const TARGETS: &[(&str, Target)] = targets![
     activation answer api_key catalog_rows cli_config cli_time commit credential description export
-    internal_call jwks list_cursor list_query operation permission pool published request_body route run_id run_row
+    expression internal_call json_text jwks list_cursor list_query operation permission pool published request_body route run_id run_row
     server_answer start_request stream_cursor stream_query token
 ];
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use stepwell_core::stream::{Cursor, PoolCursor};
 use stepwell_engine::reading::{self, ListQuery, StartRequest, StreamQuery};
-use stepwell_protocol::{program::Attributes, rest::Filter, text::is_hidden};
+use stepwell_protocol::{Timestamp, program::Attributes, rest::Filter, text::is_hidden};
 
 use crate::{json, parted, text};
 
@@ -49,6 +49,12 @@ pub fn start_request(data: &[u8]) {
     let (key, rest) = parted(rest);
     let (prefer, body) = parted(rest);
     assert!(!reading::is_name(query) || (1..=128).contains(&query.len()));
+    for delay in [query, key, prefer] {
+        let now = Timestamp::from_millis(1_700_000_000_000);
+        if let Some(Ok(Some(at))) = reading::starts_at(delay, now) {
+            assert!(at <= now.plus_millis(366 * 86_400_000), "a run starts a year from now at the latest");
+        }
+    }
     let Some(Ok(StartRequest { tags, key: read, wait_ms, input })) =
         reading::start_request(query, key, prefer, body)
     else {

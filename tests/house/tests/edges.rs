@@ -13,13 +13,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // The machines only for the feature `testing`: an app that is deployed does not carry them.
     ("stepwell", &["stepwell-core", "stepwell-macros", "stepwell-promises", "stepwell-protocol"]),
     ("stepwell-engine", &["stepwell-core", "stepwell-promises", "stepwell-protocol"]),
+    ("stepwell-engine-worker", &["stepwell-engine"]),
     // Made natively, and served as a text: its generator is in no Worker.
     ("stepwell-openapi", &["stepwell-protocol"]),
     ("stepwell-cli", &["stepwell-protocol"]),
     ("stepwell-sim", &["stepwell", "stepwell-core", "stepwell-protocol"]),
-    ("quickstart", &["stepwell", "stepwell-engine"]),
-    ("orders", &["stepwell", "stepwell-engine"]),
-    ("agent", &["stepwell", "stepwell-engine"]),
+    ("example-quickstart", &["stepwell", "stepwell-engine"]),
+    ("example-orders", &["stepwell", "stepwell-engine"]),
+    ("example-agent", &["stepwell", "stepwell-engine"]),
     ("test-app", &["stepwell", "stepwell-engine"]),
     ("platform-probe", &[]),
     ("stepwell-workerd-tests", &["stepwell-protocol"]),

@@ -172,7 +172,7 @@ impl Config {
 }
 
 impl Worker {
-    /// A Worker from a folder with `index.js` and `index_bg.wasm`, as worker-build leaves it.
+    /// A Worker from a folder with `index.js` and `index_bg.wasm`, as `stepwell build` leaves it.
     pub fn bundle(name: &str, folder: &Path) -> Self {
         Self::new(name, Code::Bundle(folder.into()))
     }

@@ -16,6 +16,9 @@ pub const KEY: &str = "test-key-0123456789abcdef0123456789abcdef";
 /// The secret that engine and app share where they are two Workers.
 pub const APP_KEY: &str = "test-app-key-0123456789abcdef0123456789abcdef";
 
+/// What every engine that the tests start takes for its public address. Requests go where it really is.
+pub const URL: &str = "https://flows.example.com";
+
 /// Where the clock strikes.
 const STRIKE: &str = "/strike";
 
@@ -220,12 +223,14 @@ impl Engine {
     }
 
     fn worker(build: Build, bundle: &str, variables: &[(&str, &str)]) -> Result<Worker> {
-        let own_key = variables.iter().find(|(name, _)| *name == "STEPWELL_KEY");
+        const OWN: [(&str, &str); 2] = [("STEPWELL_KEY", KEY), ("STEPWELL_URL", URL)];
+        let said = |wanted: &str| variables.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
         let worker = Worker::bundle("engine", &build.bundle(bundle)?)
             .durable_object("CELL", "Cell")
-            .durable_object("STATION", "Station")
-            .text("STEPWELL_KEY", own_key.map_or(KEY, |(_, key)| key));
-        let others = variables.iter().filter(|(name, _)| *name != "STEPWELL_KEY");
+            .durable_object("STATION", "Station");
+        let worker =
+            OWN.iter().fold(worker, |worker, (name, own)| worker.text(name, said(name).unwrap_or(own)));
+        let others = variables.iter().filter(|(name, _)| !OWN.iter().any(|(own, _)| own == name));
         Ok(others.fold(worker, |worker, (name, value)| worker.text(name, value)))
     }
 

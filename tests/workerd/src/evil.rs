@@ -165,6 +165,7 @@ pub fn forged(workflow: &str, input: &Value) -> Result<Activation> {
         input: Payload::encode(input)?,
         patches: Vec::new(),
         attributes: [].into(),
+        tokens: None,
         budget: None,
         journal: Page::default(),
         signature: None,

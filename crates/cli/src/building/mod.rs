@@ -1,4 +1,4 @@
-//! Makes a Worker of a crate: compiles it, binds it to JavaScript, optimizes it, and bundles it into two files.
+//! Makes a Worker of a crate: compiles it, binds it to JavaScript, and bundles it into two files.
 //!
 //! Owns everything between the source code and `build/index.js` with `build/index_bg.wasm`. cargo compiles; the
 //! bindings come from wasm-bindgen as a library ([`bindings`]); esbuild, which comes with wrangler, bundles them with
@@ -44,7 +44,7 @@ pub struct Build {
     pub out: PathBuf,
     /// The profile of Cargo.toml.
     pub profile: Profile,
-    /// Whether wasm-opt makes it smaller.
+    /// Whether wasm-opt has a go at the module.
     pub optimizes: bool,
     /// Whether panics unwind.
     pub unwinds: bool,
@@ -83,8 +83,6 @@ pub enum Progress {
     Begins(Phase),
     /// A phase has ended.
     Ended(Phase, Duration),
-    /// There is no wasm-opt to make it smaller.
-    NotOptimized,
 }
 
 impl Build {
@@ -92,6 +90,7 @@ impl Build {
     pub fn run(&self, tell: &mut dyn FnMut(Progress)) -> Result<u64> {
         tools::check_wasm_target()?;
         let esbuild = tools::esbuild(&self.folder)?;
+        let wasm_opt = self.optimizes.then(|| tools::wasm_opt(&self.folder)).transpose()?;
         let binder = bindings::Binder::of(&self.folder)?;
         let staging = self.out.join(".new");
         let wrong =
@@ -114,14 +113,10 @@ impl Build {
         timed(Phase::Bind, &mut || {
             binder.bind(&self.folder, &module, &staging, self.profile == Profile::Dev)
         })?;
-        let wasm_opt = self.optimizes.then(|| tools::wasm_opt(&self.folder));
-        if let Some(Some(wasm_opt)) = &wasm_opt {
+        if let Some(wasm_opt) = &wasm_opt {
             timed(Phase::Optimize, &mut || optimize(wasm_opt, &staging))?;
         }
         timed(Phase::Bundle, &mut || self.bundle(&esbuild, &staging))?;
-        if wasm_opt == Some(None) {
-            tell(Progress::NotOptimized);
-        }
         for name in MODULES {
             let path = self.out.join(name);
             fs::rename(staging.join(name), &path).map_err(|error| wrong(&path, &error))?;
@@ -143,7 +138,7 @@ impl Build {
         command
             .args(["--bundle", "./shim.js", "--format=esm", "--outfile=index.js", "--allow-overwrite"])
             .args(["--external:./index_bg.wasm", "--external:cloudflare:*", "--log-level=warning"])
-            // wasm-bindgen binds some functions twice, each time in the same way.
+            // wasm-bindgen names a file of ours once for each function in it, each time as the same module.
             .arg("--log-override:duplicate-object-key=silent");
         if self.profile != Profile::Dev {
             command.arg("--minify");
@@ -152,7 +147,8 @@ impl Build {
     }
 }
 
-/// Makes a module smaller and faster. Names stay: a stack trace in a log is worth more than they weigh.
+/// Makes a module smaller, but not what is sent of it: what LLVM has optimized for size compresses better. The names that
+/// [`bindings`] has left stay: a stack trace in a log is worth more than they weigh.
 fn optimize(wasm_opt: &Path, staging: &Path) -> Result {
     let mut command = Command::new(wasm_opt);
     command.args(["index_bg.wasm", "-o", "index_bg.wasm", "-O", "--debuginfo"]).args(WASM_FEATURES);

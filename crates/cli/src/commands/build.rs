@@ -10,21 +10,21 @@ use crate::{
     Global,
     building::{Build as Building, Phase, Profile, Progress},
     failure::{Failure, Result},
-    tools, words,
+    words,
 };
 
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Build {
-    /// Build quickly rather than small: the profile `dev`, and no wasm-opt.
+    /// Build quickly rather than small: the profile `dev`.
     #[arg(long, conflicts_with = "profile")]
     dev: bool,
     /// A profile of Cargo.toml.
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
-    /// Do not run wasm-opt.
+    /// Run wasm-opt too, which takes minutes: worthwhile for profiles that optimize for speed.
     #[arg(long)]
-    no_opt: bool,
+    wasm_opt: bool,
     /// Let a panic end only its own run. Needs a nightly Rust with `rust-src`.
     #[arg(long)]
     panic_unwind: bool,
@@ -50,7 +50,7 @@ impl Build {
         let building = Building {
             out: folder.join(self.out),
             folder,
-            optimizes: !self.no_opt && profile != Profile::Dev,
+            optimizes: self.wasm_opt,
             profile,
             unwinds: self.panic_unwind,
             arguments: self.arguments,
@@ -101,9 +101,6 @@ fn tell(progress: Progress) {
                 Phase::Bundle => "bundled",
             };
             format!("{what} in {}", words::length(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
-        }
-        Progress::NotOptimized => {
-            format!("without wasm-opt, which makes it smaller: {}", tools::GET_WASM_OPT)
         }
     };
     anstream::eprintln!("{dim}build:{dim:#} {line}");

@@ -7,6 +7,7 @@ mod completions;
 mod deploy;
 mod dev;
 mod doctor;
+mod events;
 mod export;
 mod guard;
 mod issuers;
@@ -25,7 +26,10 @@ mod settings;
 mod show;
 mod signal;
 mod start;
+mod tokens;
+mod triggers;
 mod watch;
+mod webhooks;
 mod why;
 mod workflows;
 
@@ -62,6 +66,9 @@ pub enum Command {
     Why(why::Why),
     /// Send a signal to a run.
     Signal(signal::Signal),
+    /// Make links that complete a wait of a run, without a key.
+    #[command(subcommand)]
+    Tokens(tokens::Tokens),
     /// Pause a run.
     Pause(act::Act),
     /// Resume a paused run.
@@ -82,6 +89,17 @@ pub enum Command {
     /// Create, list, change, pause and trigger schedules.
     #[command(subcommand)]
     Schedules(schedules::Schedules),
+    /// Send an event.
+    Emit(events::Emit),
+    /// List and show the events of a topic.
+    #[command(subcommand)]
+    Events(events::Events),
+    /// Create, list, change and pause triggers: runs that events start.
+    #[command(subcommand)]
+    Triggers(triggers::Triggers),
+    /// Create, list, test and delete webhooks: addresses where other services deliver events.
+    #[command(subcommand)]
+    Webhooks(webhooks::Webhooks),
     /// Create, list, rotate and revoke the keys of a namespace.
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -125,6 +143,7 @@ impl Command {
             Self::Logs(command) => command.run(global),
             Self::Why(command) => command.run(global),
             Self::Signal(command) => command.run(global),
+            Self::Tokens(command) => command.run(global),
             Self::Pause(command) => command.run(global, "pause"),
             Self::Resume(command) => command.run(global, "resume"),
             Self::Cancel(command) => command.run(global, "cancel"),
@@ -134,6 +153,10 @@ impl Command {
             Self::Replay(command) => command.run(global),
             Self::Workflows(command) => command.run(global),
             Self::Schedules(command) => command.run(global),
+            Self::Emit(command) => command.run(global),
+            Self::Events(command) => command.run(global),
+            Self::Triggers(command) => command.run(global),
+            Self::Webhooks(command) => command.run(global),
             Self::Keys(command) => command.run(global),
             Self::Namespaces(command) => command.run(global),
             Self::Settings(command) => command.run(global),

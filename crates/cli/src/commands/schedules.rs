@@ -62,7 +62,7 @@ pub struct Range {
     #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     from: Timestamp,
     /// Up to this time.
-    #[arg(long, value_name = "TIME", value_parser = words::parse_end)]
+    #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     to: Timestamp,
 }
 
@@ -199,19 +199,26 @@ impl Set {
 
 fn list(global: &Global) -> Result {
     let client = global.client()?;
-    let (mut all, mut after) = (Vec::new(), String::new());
+    let (mut all, mut unreadable, mut after) = (Vec::new(), Vec::new(), String::new());
     loop {
         let query = vec![("after", after), ("limit", "100".to_owned())];
         let page: Answer<ScheduleList> = client.get(&["schedules"], &Ask { query, ..Ask::default() })?;
         all.extend(page.value.schedules);
+        unreadable.extend(page.value.unreadable);
         match page.value.next {
             Some(next) => after = next,
             None => break,
         }
     }
     if global.json {
-        anstream::println!("{}", json!({ "schedules": all }));
+        anstream::println!("{}", json!({ "schedules": all, "unreadable": unreadable }));
         return Ok(());
+    }
+    for id in &unreadable {
+        anstream::eprintln!(
+            "This release cannot read the schedule '{}'. Replace or delete it.",
+            words::plain(id)
+        );
     }
     if all.is_empty() {
         anstream::eprintln!("There are no schedules. `stepwell schedules set` creates one.");
@@ -222,12 +229,18 @@ fn list(global: &Global) -> Result {
 
 fn row(schedule: &ScheduleView) -> Vec<String> {
     let next = match (&schedule.paused, schedule.next_tick) {
+        _ if retired(schedule).is_some() => "retired".to_owned(),
         (Some(_), _) => "paused".to_owned(),
         (None, Some(at)) => words::date(at),
         (None, None) => "never again".to_owned(),
     };
     let spec = &schedule.spec;
     vec![words::plain(&schedule.id), words::plain(&spec.workflow), words::plain(&spec.when), next]
+}
+
+/// When it was removed from the code.
+fn retired(schedule: &ScheduleView) -> Option<Timestamp> {
+    schedule.declared.as_ref().and_then(|declared| declared.retired_at)
 }
 
 fn next(global: &Global, id: &str) -> Result {
@@ -268,6 +281,19 @@ fn show(schedule: &ScheduleView) {
         }
         (None, Some(at)) => field("next", words::date(at)),
         (None, None) => field("next", "never again".to_owned()),
+    }
+    match &schedule.declared {
+        Some(declared) if declared.changed => {
+            field(
+                "declared",
+                words::plain(&format!("in code as: {}; an operator has changed it", declared.spec.when)),
+            );
+        }
+        Some(_) => match retired(schedule) {
+            Some(at) => field("retired", format!("removed from the code on {}", words::date(at))),
+            None => field("declared", "in code".to_owned()),
+        },
+        None => {}
     }
     if let Some(last) = &schedule.last {
         field("last", words::plain(&format!("{} {}", words::date(last.at), last.run)));

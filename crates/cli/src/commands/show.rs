@@ -112,6 +112,9 @@ fn heading(run: &RunView, input: Option<&Payload>) {
         let took = words::length(words::between(run.created_at, ended));
         field("ended", &format!("{}, after {took}", words::date(ended)));
     }
+    if let Some(starts) = run.starts_at {
+        field("starts", &format!("{}, {}", words::date(starts), words::distance(starts, now)));
+    }
     if let Some(wakes) = run.wakes_at {
         field("wakes", &format!("{}, {}", words::date(wakes), words::distance(wakes, now)));
     }

@@ -27,6 +27,12 @@ pub struct Start {
     /// The same key with the same workflow and input returns the same run.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+    /// Start the run later: in 2h, 30m, '1d 12h'; at most a year.
+    #[arg(long = "in", value_name = "TIME", conflicts_with = "at")]
+    after: Option<String>,
+    /// Start the run at an instant, such as 2026-12-01T09:00:00Z.
+    #[arg(long, value_name = "INSTANT")]
+    at: Option<String>,
     /// Start the run even if the input does not fit the workflow's schema.
     #[arg(long)]
     no_check: bool,
@@ -93,6 +99,7 @@ impl Start {
             query: self.tags.into_iter().map(|tag| ("tag", tag)).collect(),
             body: input,
             idempotency_key: self.idempotency_key,
+            delay: self.after.or(self.at),
             ..Ask::default()
         };
         let answer: Answer<RunView> = client.post(&["workflows", &self.workflow, "start"], &ask)?;
@@ -108,7 +115,10 @@ impl Start {
         } else if self.quiet {
             anstream::println!("{id}");
         } else {
-            anstream::println!("{id} is {}", words::status(answer.value.status));
+            match answer.value.starts_at {
+                Some(at) => anstream::println!("{id} starts at {}", words::date(at)),
+                None => anstream::println!("{id} is {}", words::status(answer.value.status)),
+            }
             anstream::eprintln!("next: stepwell watch {id}");
         }
         Ok(())

@@ -34,12 +34,23 @@ impl Why {
         }
         for waits_for in &why.waits_for {
             let until = waits_for.until.map(|until| {
-                let verb = if waits_for.kind == "wait" { "times out" } else { "is over" };
+                let verb = match waits_for.kind.as_str() {
+                    "wait" | "event" => "times out",
+                    "token" => "expires",
+                    _ => "is over",
+                };
                 format!(" ({verb} {}, at {})", words::distance(until, now), words::date(until))
             });
             let name = words::plain(&waits_for.name);
             anstream::println!("  {} {name}{}", words::plain(&waits_for.kind), until.unwrap_or_default());
-            if waits_for.kind == "wait" {
+            if waits_for.kind == "token" {
+                anstream::println!("  make another link: stepwell tokens create {id} {name}");
+            }
+            if let ("event" | "cancel_on", Some(since)) = (waits_for.kind.as_str(), waits_for.since) {
+                let when = waits_for.when.as_deref().map(|when| format!(" if {}", words::plain(when)));
+                anstream::println!("    since {}{}", words::date(since), when.unwrap_or_default());
+            }
+            if waits_for.kind == "wait" || waits_for.kind == "token" {
                 let value = match waits_for.expects.as_deref() {
                     // It is what is sent if nothing else is said.
                     Some("null") => String::new(),

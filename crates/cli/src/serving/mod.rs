@@ -20,6 +20,8 @@ use std::{
     time::Duration,
 };
 
+use stepwell_protocol::wait_token::URL_VARIABLE;
+
 use crate::{
     building::MODULES,
     config::Key,
@@ -163,6 +165,8 @@ impl Serving {
         });
         let mut texts: BTreeMap<_, _> = vars.collect();
         texts.extend(self.variables.get(&worker.folder).into_iter().flatten().cloned());
+        // Links lead to this server, wherever those of the deployment do.
+        texts.insert(URL_VARIABLE.to_owned(), self.address());
         texts.remove(KEY_VARIABLE);
         let (name, value) = DEVELOPMENT;
         texts.insert(name.to_owned(), value.to_owned());

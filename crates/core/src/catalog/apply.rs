@@ -89,8 +89,11 @@ impl Catalog {
                 self.audit.lines.insert(line.log, line.number);
             }
             Entry::StationsTouched(last) => self.touched.clone_from(last),
-            // The register is not kept in memory.
-            Entry::StationRegistered(_) | Entry::StationForgotten(_) | Entry::AuditTrimmed(_) => {}
+            // Neither the register nor the audit log is kept in memory.
+            Entry::StationRegistered(_)
+            | Entry::StationForgotten(_)
+            | Entry::LetterNoted(_)
+            | Entry::AuditTrimmed(_) => {}
         }
     }
 }

@@ -1,15 +1,17 @@
 //! The audit log: which entries people should know of, and in which words.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
 use super::{
-    AUDIT_MS, Catalog, Changed, DETAIL_LENGTH_MAX, Decision, Entry, Key, Line, Log, Trim, decide::numbers,
+    AUDIT_MS, Catalog, Changed, DETAIL_LENGTH_MAX, Decision, Entry, Key, LetterDeed, LetterNote, Line, Log,
+    Trim, decide::numbers,
 };
-use crate::access::APP;
+use crate::{
+    access::APP,
+    ordered::{OrdMap, OrdSet},
+};
 
 /// A line of the audit log: its part, the action, the subject, and what was changed.
 type Said = (Log, &'static str, String, Option<String>);
@@ -19,17 +21,17 @@ impl Catalog {
     pub(super) fn audit(&self, now: Timestamp, actor: &str, decision: &mut Decision) {
         let lines: Vec<_> = decision.iter().filter_map(|entry| self.line(now, actor, entry)).collect();
         let mut numbers = self.audit.clone();
-        let mut written = BTreeSet::new();
+        let mut written = OrdMap::new();
         for (log, action, subject, detail) in lines {
-            let number = numbers.lines.entry(log).or_default();
+            let number = numbers.lines.get_or_default(log);
             *number += 1;
             numbers.seq += 1;
-            written.insert(log);
+            written.insert(log, *number);
             let (actor, action) = (actor.to_owned(), action.to_owned());
             let record = AuditRecord { seq: numbers.seq, at: now, actor, action, subject, detail };
             decision.push(Entry::Audited(Line { log, number: *number, record }));
         }
-        decision.extend(written.into_iter().map(|log| trimmed(now, log, numbers.lines[&log])));
+        decision.extend(written.into_iter().map(|(log, last)| trimmed(now, log, last)));
     }
 
     /// Where an entry stands in the audit log, what it is called there, what it is about, and what was changed.
@@ -90,9 +92,20 @@ impl Catalog {
                 registry("issuer_set", format!("issuer:{}", issuer.issuer), detail)
             }
             Entry::IssuerRemoved(issuer) => registry("issuer_removed", format!("issuer:{issuer}"), None),
+            Entry::LetterNoted(LetterNote { letter, deed, heads }) => {
+                let action = match deed {
+                    LetterDeed::Redeliver => "letter_redelivered",
+                    LetterDeed::Discard => "letter_discarded",
+                };
+                let said =
+                    heads.iter().map(|head| format!("{} from {} to {}", head.what, head.from, head.to));
+                let said: String =
+                    said.collect::<Vec<_>>().join(", ").chars().take(DETAIL_LENGTH_MAX).collect();
+                Some((Log::Letters, action, format!("letter:{letter}"), (!said.is_empty()).then_some(said)))
+            }
             Entry::PoolGrown(cells) => registry("pool_grown", format!("pool:{}", numbers(cells)), None),
             Entry::KeyForgotten(_)
-            | Entry::Declared(Changed::Retired(_) | Changed::Unretired(_))
+            | Entry::Declared(Changed::Retired(_) | Changed::Unretired(_) | Changed::Heard(_))
             | Entry::SessionExtended { .. }
             | Entry::RefusalsCounted(_)
             | Entry::RevisionRaised
@@ -142,7 +155,7 @@ fn in_a_line(before: &Value, after: &Value) -> Option<String> {
 /// Which fields were changed, from what to what.
 pub(super) fn changed(before: &Value, after: &Value) -> Vec<String> {
     let objects = [before, after].into_iter().filter_map(Value::as_object);
-    let names: BTreeSet<_> = objects.flat_map(Map::keys).collect();
+    let names: OrdSet<_> = objects.flat_map(Map::keys).collect();
     let shown = |value: &Value| match value {
         Value::Null => "none".to_owned(),
         Value::String(text) => text.clone(),

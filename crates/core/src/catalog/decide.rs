@@ -125,6 +125,7 @@ impl Catalog {
                 }
                 Some(_) | None => Vec::new(),
             },
+            Input::NoteLetter(note) => vec![Entry::LetterNoted(note)],
             Input::Tidy => self.tidy(now),
         };
         self.audit(now, actor, &mut decision);

@@ -7,10 +7,7 @@
 //! Invariants: a manifest with a mistake changes nothing. One that is older than the one that holds does not take its
 //! place, unless a person asks for it or nothing newer was seen for [`ROLLBACK_MS`]. No sync un-pauses anything.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-};
+use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,14 +15,18 @@ use stepwell_protocol::{
     Code, PROTOCOL, Payload, Timestamp,
     access::{RunSettings, Settings},
     manifest::{
-        ChangedItem, Item, MANIFEST_BYTES_MAX, Manifest, Outcome, Paused, Plan, SCHEMA_BYTES_MAX,
+        ChangedItem, Item, ItemKind, MANIFEST_BYTES_MAX, Manifest, Outcome, Paused, Plan, SCHEMA_BYTES_MAX,
         WorkerVersion, WorkflowStatus, WorkflowView,
     },
     program::{RESERVED_PREFIX, WorkflowDescription, is_reserved},
     text::is_visible,
 };
 
-use super::{Rejection, TIME_MS_MAX, WORKFLOWS_MAX, audit::changed};
+use super::{Rejection, TIME_MS_MAX, WORKFLOWS_MAX, audit::changed, schedules::check_schedules};
+use crate::{
+    ordered::{OrdMap, OrdSet},
+    sorting::{sort, sort_by},
+};
 
 /// For how long nothing newer was seen before an older manifest takes the place of the one that holds: a rollback.
 pub const ROLLBACK_MS: u64 = 600_000;
@@ -43,15 +44,17 @@ pub const RETIRED_MAX: usize = 1_000;
 const MISTAKES_NAMED_MAX: usize = 20;
 
 /// The longest name of a workflow, in bytes.
-const NAME_LENGTH_MAX: usize = 128;
+pub(super) const NAME_LENGTH_MAX: usize = 128;
 
 /// What the app declares, and what people have done to it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Declared {
     /// The manifest that holds.
     pub(super) holds: Option<Rc<Holds>>,
-    pub(super) retired: BTreeMap<String, Rc<Retired>>,
-    pub(super) paused: BTreeMap<String, Paused>,
+    pub(super) retired: OrdMap<String, Rc<Retired>>,
+    pub(super) paused: OrdMap<String, Paused>,
+    /// Which revision of the schedules their station has heard of.
+    pub(super) heard: u64,
 }
 
 /// The manifest that holds, as it is stored.
@@ -62,6 +65,9 @@ pub struct Holds {
     /// Since when an older one comes and this one does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub older_since: Option<Timestamp>,
+    /// Grows whenever other schedules are declared; 0, if none ever were.
+    #[serde(default)]
+    pub revision: u64,
 }
 
 /// A workflow that is not declared any more, as it is stored.
@@ -82,6 +88,13 @@ pub enum Change {
         manifest: Box<Manifest>,
         /// Whether a person has asked for it: then an older one counts too.
         is_explicit: bool,
+        /// The zones of its schedules that nobody knows.
+        unknown_zones: Vec<String>,
+    },
+    /// The station of schedules knows what this revision declares.
+    Heard {
+        /// Which.
+        revision: u64,
     },
     /// Refuse starts of a workflow.
     Pause {
@@ -108,6 +121,8 @@ pub enum Changed {
     Paused(String, Paused),
     /// A workflow was resumed.
     Resumed(String),
+    /// The station of schedules has heard of a revision.
+    Heard(u64),
 }
 
 impl Declared {
@@ -119,7 +134,10 @@ impl Declared {
         change: Change,
     ) -> Result<Vec<Changed>, Rejection> {
         match change {
-            Change::Sync { manifest, is_explicit } => self.sync(now, *manifest, is_explicit),
+            Change::Sync { manifest, is_explicit, unknown_zones } => {
+                self.sync(now, *manifest, is_explicit, &unknown_zones)
+            }
+            Change::Heard { revision } if revision > self.heard => Ok(vec![Changed::Heard(revision)]),
             Change::Pause { workflow } if self.paused.contains_key(&workflow) => Ok(Vec::new()),
             Change::Pause { workflow } => {
                 if self.paused.len() >= WORKFLOWS_MAX {
@@ -131,18 +149,25 @@ impl Declared {
             Change::Resume { workflow } if self.paused.contains_key(&workflow) => {
                 Ok(vec![Changed::Resumed(workflow)])
             }
-            Change::Resume { .. } => Ok(Vec::new()),
+            Change::Heard { .. } | Change::Resume { .. } => Ok(Vec::new()),
         }
     }
 
-    fn sync(&self, now: Timestamp, manifest: Manifest, is_explicit: bool) -> Result<Vec<Changed>, Rejection> {
-        check(&manifest)?;
+    fn sync(
+        &self,
+        now: Timestamp,
+        manifest: Manifest,
+        is_explicit: bool,
+        unknown_zones: &[String],
+    ) -> Result<Vec<Changed>, Rejection> {
+        check(&manifest, unknown_zones)?;
         let older_since = match self.verdict(now, &manifest, is_explicit) {
             Verdict::Holds => {
                 let plan = self.plan(&manifest, Outcome::Applied);
                 let mut entries = self.retire(now, &manifest);
                 let said = plan.changes_something().then(|| in_words(&plan));
-                entries.push(Changed::Holds(Rc::new(Holds { manifest, older_since: None }), said));
+                let revision = self.revision_of(now, &manifest);
+                entries.push(Changed::Holds(Rc::new(Holds { manifest, older_since: None, revision }), said));
                 return Ok(entries);
             }
             // The one that holds is still there: whatever is older beside it is on its way out.
@@ -161,8 +186,9 @@ impl Declared {
         manifest: &Manifest,
         is_explicit: bool,
         dry_run: bool,
+        unknown_zones: &[String],
     ) -> Result<Plan, Rejection> {
-        check(manifest)?;
+        check(manifest, unknown_zones)?;
         let outcome = match self.verdict(now, manifest, is_explicit) {
             Verdict::Holds | Verdict::HeldBefore | Verdict::Waits { .. } if dry_run => Outcome::Planned,
             Verdict::Holds | Verdict::HeldBefore => Outcome::Applied,
@@ -227,27 +253,28 @@ impl Declared {
                 }
             }
         }
-        let after: BTreeSet<_> = manifest.workflows.iter().map(|workflow| workflow.name.as_str()).collect();
+        let after: OrdSet<_> = manifest.workflows.iter().map(|workflow| workflow.name.as_str()).collect();
         plan.retired = before.into_keys().filter(|name| !after.contains(name)).map(Item::workflow).collect();
+        self.plan_schedules(manifest, &mut plan);
         plan
     }
 
     /// What is declared now, by name.
-    fn by_name(&self) -> BTreeMap<&str, &WorkflowDescription> {
+    fn by_name(&self) -> OrdMap<&str, &WorkflowDescription> {
         let workflows = self.holds.iter().flat_map(|holds| &holds.manifest.workflows);
         workflows.map(|workflow| (workflow.name.as_str(), workflow)).collect()
     }
 
     /// What leaves the code is kept for a while; what comes back is not retired any more.
     fn retire(&self, now: Timestamp, manifest: &Manifest) -> Vec<Changed> {
-        let after: BTreeSet<_> = manifest.workflows.iter().map(|workflow| workflow.name.as_str()).collect();
+        let after: OrdSet<_> = manifest.workflows.iter().map(|workflow| workflow.name.as_str()).collect();
         let gone = self.by_name().into_iter().filter(|(name, _)| !after.contains(name));
         let gone = gone.map(|(_, workflow)| Rc::new(Retired { workflow: workflow.clone(), at: now }));
         let mut entries: Vec<_> = gone.map(Changed::Retired).collect();
         let excess = (self.retired.len() + entries.len()).saturating_sub(RETIRED_MAX);
         let mut oldest: Vec<_> = self.retired.iter().map(|(name, retired)| (retired.at, name)).collect();
-        oldest.sort_unstable();
-        let forgotten: BTreeSet<_> = oldest.into_iter().take(excess).map(|(_, name)| name).collect();
+        sort(&mut oldest);
+        let forgotten: OrdSet<_> = oldest.into_iter().take(excess).map(|(_, name)| name).collect();
         let is_over = |name: &&String| after.contains(name.as_str()) || forgotten.contains(name);
         entries.extend(self.retired.keys().filter(is_over).cloned().map(Changed::Unretired));
         entries
@@ -274,6 +301,7 @@ impl Declared {
             Changed::Resumed(workflow) => {
                 self.paused.remove(workflow);
             }
+            Changed::Heard(revision) => self.heard = *revision,
         }
     }
 
@@ -300,7 +328,7 @@ pub struct Layers {
     /// What is set in the namespace.
     pub settings: Settings,
     /// What people have paused.
-    pub paused: BTreeMap<String, Paused>,
+    pub paused: OrdMap<String, Paused>,
     /// What is not declared any more.
     pub retired: Vec<Retired>,
 }
@@ -308,12 +336,12 @@ pub struct Layers {
 impl Layers {
     /// All layers of these workflows, and of those that were retired, by name.
     pub fn views(&self, declared: Vec<WorkflowDescription>) -> Vec<WorkflowView> {
-        let names: BTreeSet<_> = declared.iter().map(|workflow| workflow.name.clone()).collect();
+        let names: OrdSet<_> = declared.iter().map(|workflow| workflow.name.clone()).collect();
         let gone = self.retired.iter().filter(|retired| !names.contains(&retired.workflow.name));
         let gone = gone.map(|retired| self.view(retired.workflow.clone(), Some(retired.at)));
         let mut views: Vec<_> = gone.collect();
         views.extend(declared.into_iter().map(|workflow| self.view(workflow, None)));
-        views.sort_by(|a, b| a.declared.name.cmp(&b.declared.name));
+        sort_by(&mut views, |a, b| a.declared.name.cmp(&b.declared.name));
         views
     }
 
@@ -388,7 +416,7 @@ impl Mistakes {
 }
 
 /// Refuses a manifest that has mistakes.
-fn check(manifest: &Manifest) -> Result<(), Rejection> {
+fn check(manifest: &Manifest, unknown_zones: &[String]) -> Result<(), Rejection> {
     let mut mistakes = Mistakes::default();
     if manifest.protocol != PROTOCOL {
         mistakes.note(|| {
@@ -406,10 +434,11 @@ fn check(manifest: &Manifest) -> Result<(), Rejection> {
     if count > DECLARED_MAX {
         mistakes.note(|| format!("there are {count} workflows; the most is {DECLARED_MAX}"));
     }
-    let mut names = BTreeSet::new();
+    let mut names = OrdSet::new();
     for workflow in &manifest.workflows {
         check_workflow(workflow, names.insert(&workflow.name), &mut mistakes);
     }
+    check_schedules(manifest, unknown_zones, |mistake| mistakes.note(|| mistake));
     mistakes.into_result()
 }
 
@@ -448,7 +477,7 @@ fn mistake_of_schema(schema: &Payload) -> Option<String> {
     if schema.size() > SCHEMA_BYTES_MAX {
         return Some(format!("of {} bytes; the most is {SCHEMA_BYTES_MAX}", schema.size()));
     }
-    match schema.decode() {
+    match schema.read() {
         Ok(Value::Object(_) | Value::Bool(_)) => None,
         Ok(Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
             Some("that is no object".into())
@@ -457,14 +486,18 @@ fn mistake_of_schema(schema: &Payload) -> Option<String> {
     }
 }
 
-/// The fields of a workflow.
-fn fields(workflow: &WorkflowDescription) -> Value {
-    serde_json::to_value(workflow).unwrap_or_default()
+/// The fields of something that is declared.
+pub(super) fn fields<T: Serialize>(declared: &T) -> Value {
+    serde_json::to_value(declared).unwrap_or_default()
 }
 
 /// A plan for the audit log.
 fn in_words(plan: &Plan) -> String {
-    let names = |items: &[Item]| items.iter().map(|item| item.name.clone()).collect::<Vec<_>>().join(", ");
+    let name = |item: &Item| match item.kind {
+        ItemKind::Workflow => item.name.clone(),
+        ItemKind::Schedule => format!("{} {}", item.kind.as_str(), item.name),
+    };
+    let names = |items: &[Item]| items.iter().map(name).collect::<Vec<_>>().join(", ");
     let changed: Vec<_> = plan.changed.iter().map(|changed| changed.item.clone()).collect();
     let parts = [("added", &plan.added), ("changed", &changed), ("retired", &plan.retired)];
     let parts = parts.into_iter().filter(|(_, items)| !items.is_empty());

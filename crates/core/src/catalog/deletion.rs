@@ -13,15 +13,16 @@
 //!
 //! Invariant: a catalog with a deletion in its rows grants nothing and registers nobody; and its rows go last.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{Code, Place, Timestamp};
 
 use super::{
     Catalog, DEFAULT_NAMESPACE, Decision, Desk, Entry, Input, Namespace, Order, Rejection, Rows, Station,
 };
-use crate::object::{Fault, Hosted as _};
+use crate::{
+    object::{Fault, Hosted as _},
+    ordered::OrdSet,
+};
 
 /// How many cells, and how many stations, are emptied at once.
 pub const EMPTIED_AT_ONCE: usize = 8;
@@ -61,8 +62,8 @@ pub struct Deletion {
     /// The cells before this one, counted through all generations, are empty, but for those in `behind`.
     pub next: u32,
     /// Cells that did not answer.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub behind: BTreeSet<u32>,
+    #[serde(default, skip_serializing_if = "OrdSet::is_empty")]
+    pub behind: OrdSet<u32>,
 }
 
 /// A name on its way out of the deployment's list.
@@ -91,9 +92,9 @@ pub struct Emptied {
     /// Which life of the namespace is deleted.
     pub life: u64,
     /// Cells that are empty.
-    pub cells: BTreeSet<u32>,
+    pub cells: OrdSet<u32>,
     /// Cells that did not answer.
-    pub silent: BTreeSet<u32>,
+    pub silent: OrdSet<u32>,
     /// Stations that are empty.
     pub stations: Vec<Station>,
 }
@@ -166,7 +167,7 @@ impl Deletion {
         let heard = emptied.cells.iter().chain(&emptied.silent);
         let next = heard.max().map_or(self.next, |last| self.next.max(last.saturating_add(1)));
         let mut behind = self.behind.clone();
-        behind.extend(&emptied.silent);
+        behind.extend(emptied.silent.iter().copied());
         behind.retain(|cell| !emptied.cells.contains(cell));
         Self { next, behind, ..self.clone() }
     }
@@ -294,7 +295,7 @@ impl Desk {
         }
         if catalog.deletion.is_none() {
             let (pool, cells) = (pool.to_owned(), cells.to_vec());
-            let deletion = Deletion { life, since: now, pool, cells, next: 0, behind: BTreeSet::new() };
+            let deletion = Deletion { life, since: now, pool, cells, next: 0, behind: OrdSet::new() };
             self.drive(rows, now, "", Input::Delete(deletion))?;
         }
         self.empty_next(rows, now)?;

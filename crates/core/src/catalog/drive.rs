@@ -1,20 +1,20 @@
 //! The one loop of a catalog: decide, commit, apply, order. Synchronous, like a cell's.
 
-use std::collections::BTreeMap;
-
 use stepwell_protocol::{
     Code, Problem, Timestamp,
     access::{AuditRecord, Refusals},
+    manifest::ScheduleDescription,
 };
 
 use super::{
-    Batch, Catalog, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND, Station,
+    Batch, Catalog, Changed, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND, Station,
     deletion::{Asking, Emptying},
     namespace_deleting,
 };
 use crate::{
     access::{Bucket, Credential, Grant, Need, Rules, not_good},
     object::{Fault, Hosted, Machine, Object},
+    ordered::OrdMap,
     token::Vouched,
 };
 
@@ -44,8 +44,10 @@ pub struct Desk {
     roots: Vec<String>,
     /// How much of the namespace's requests were made here.
     requests: Bucket,
+    /// How much of what its events may say was said.
+    bytes: Bucket,
     /// How often each key has signed in. Never more than the keys that there are, and the deployment's.
-    sign_ins: BTreeMap<Option<String>, Bucket>,
+    sign_ins: OrdMap<Option<String>, Bucket>,
     /// Refusals that are not stored yet. They are lost with the instance: a count of about a minute.
     refused: Refusals,
     refusals_stored_at: Option<Timestamp>,
@@ -69,6 +71,13 @@ pub enum Order {
     },
     /// Let these stations look after their alarms.
     Touch(Vec<Station>),
+    /// Tell the station of schedules what the code declares, and say when it knows.
+    Declare {
+        /// Which revision of it.
+        revision: u64,
+        /// All of it.
+        schedules: Vec<ScheduleDescription>,
+    },
     /// Tell the catalogs of namespaces that an issuer's word counts no more, and say when one has heard of it.
     Distrust(Vec<Relation>),
 }
@@ -179,7 +188,13 @@ impl Desk {
             self.ask_anew();
         }
         let is_news = |entry: &Entry| {
-            matches!(entry, Entry::VersionRaised | Entry::RelationOver(_) | Entry::NamespaceLeft(_))
+            matches!(
+                entry,
+                Entry::VersionRaised
+                    | Entry::RelationOver(_)
+                    | Entry::NamespaceLeft(_)
+                    | Entry::Declared(Changed::Holds(..))
+            )
         };
         if entries.iter().any(is_news) {
             self.tell(now);
@@ -202,7 +217,7 @@ impl Desk {
         if self.sign_ins.len() > KEYS_MAX {
             self.sign_ins.clear();
         }
-        let bucket = self.sign_ins.entry(key.clone()).or_default();
+        let bucket = self.sign_ins.get_or_default(key.clone());
         bucket.take(now, SIGN_INS_PER_SECOND, 1).map_err(|seconds| {
             let detail =
                 format!("A key can sign in {SIGN_INS_PER_SECOND} time a second. Reuse a session's token.");
@@ -244,6 +259,34 @@ impl Desk {
         }
         grant.check(now, need)?;
         Ok(grant)
+    }
+
+    /// Counts events like as many requests, of which one is counted already, and what they say like payloads.
+    pub fn take_events(
+        &mut self,
+        clock: Timestamp,
+        grant: &Grant,
+        events: usize,
+        bytes: usize,
+        largest: usize,
+    ) -> Result<(), Problem> {
+        let now = self.now(clock);
+        if let Some(problem) = grant.check_payload(None, largest) {
+            return Err(problem);
+        }
+        let reached = |what: &str, limit: u32, seconds: u32| {
+            let detail = format!("The namespace may have {limit} {what} a second.");
+            Problem::new(Code::LimitReached, detail).after(seconds)
+        };
+        if let Some(limit) = grant.limits.payload_bytes_per_second.filter(|_| bytes > 0) {
+            let taken = self.bytes.take(now, limit.into(), bytes as u64);
+            taken.map_err(|seconds| reached("bytes of payloads", limit, seconds))?;
+        }
+        if let Some(limit) = grant.limits.requests_per_second.filter(|_| events > 1) {
+            let taken = self.requests.take(now, limit.into(), events as u64 - 1);
+            taken.map_err(|seconds| reached("requests", limit, seconds))?;
+        }
+        Ok(())
     }
 
     /// What a credential grants, for a cell that will remember it. The cell is a watcher from now on.
@@ -366,8 +409,14 @@ impl Desk {
         let Some(catalog) = &self.catalog else { return false };
         let (words, over) =
             (catalog.words(), catalog.over().take(DISTRUSTED_AT_ONCE).cloned().collect::<Vec<_>>());
-        if words.is_empty() && over.is_empty() {
+        let untold = catalog.declared().untold();
+        let untold =
+            untold.map(|(revision, schedules)| Order::Declare { revision, schedules: schedules.to_vec() });
+        if words.is_empty() && over.is_empty() && untold.is_none() {
             return is_leaving;
+        }
+        if let Some(declare) = untold {
+            self.object.order(declare);
         }
         if !words.is_empty() {
             self.object.order(Order::Tell(words));

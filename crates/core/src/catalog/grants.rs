@@ -8,6 +8,7 @@ use stepwell_protocol::{
 use super::{Catalog, Session};
 use crate::{
     access::{Credential, Grant, ROOT, Rules},
+    sorting::sort_by,
     token::Vouched,
 };
 
@@ -70,7 +71,7 @@ impl Catalog {
     pub fn sessions(&self, now: Timestamp, namespace: &str) -> Vec<SessionView> {
         let mut sessions: Vec<_> =
             self.sessions.keys().filter_map(|id| self.session(now, namespace, id)).collect();
-        sessions.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
+        sort_by(&mut sessions, |a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
         sessions
     }
 

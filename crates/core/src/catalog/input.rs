@@ -1,8 +1,10 @@
 //! What can be asked of a catalog, and what can happen to it: the words that its decisions are made of.
 
+use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Timestamp,
     access::{Issuer, Limits, Refusals, RunSettings},
+    outbox::MessageHead,
 };
 
 use super::{Change, Changed, Deletion, Emptied, Key, Line, Namespace, Relation, Session, Station, Trim};
@@ -151,8 +153,32 @@ pub enum Input {
         /// The version that it was told of.
         version: u64,
     },
+    /// Somebody is about to do this to a letter that has not arrived.
+    NoteLetter(LetterNote),
     /// Forget what is over.
     Tidy,
+}
+
+/// What somebody does to a letter that has not arrived.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LetterNote {
+    /// The letter, as the API names it.
+    pub letter: String,
+    /// What is done to it.
+    pub deed: LetterDeed,
+    /// What its messages are about.
+    pub heads: Vec<MessageHead>,
+}
+
+/// What can be done to a letter that has not arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LetterDeed {
+    /// It is sent again.
+    #[serde(rename = "redeliver")]
+    Redeliver,
+    /// It is deleted.
+    #[serde(rename = "discard")]
+    Discard,
 }
 
 /// What has happened.
@@ -249,6 +275,8 @@ pub enum Entry {
         /// The version.
         version: u64,
     },
+    /// Somebody does something to a letter.
+    LetterNoted(LetterNote),
     /// A line of the audit log.
     Audited(Line),
     /// The oldest lines of a part of the audit log were dropped.

@@ -22,6 +22,7 @@ mod drive;
 mod grants;
 mod input;
 mod rows;
+pub mod schedules;
 mod stations;
 #[cfg(test)]
 mod tests;
@@ -36,14 +37,14 @@ use stepwell_protocol::{
     },
 };
 
-use crate::token::Vouched;
+use crate::{ordered::OrdMap, sorting::sort_by, token::Vouched};
 pub use declared::{Change, Changed, Declared, Layers};
 pub use deletion::{
     BEHIND_MAX, Batch, DELETE_AGAIN_MS, Deletion, EMPTIED_AT_ONCE, EMPTIED_MS_MAX, Emptied, Leaving,
     namespace_deleting, no_such_namespace,
 };
 pub use drive::{Confirmation, Desk, Order, TELL_AGAIN_MS, Word};
-pub use input::{Entry, Input};
+pub use input::{Entry, Input, LetterDeed, LetterNote};
 pub use rows::{Corrupt, Row, Rows, STATION, Trim};
 pub use stations::{NotAStation, Registered, Station, TOUCHED_AT_ONCE};
 
@@ -121,6 +122,10 @@ pub const SIGN_IN_LINES_MAX: u64 = 2_000;
 /// that answer in turn can write these without end, so they have their own quota, too.
 pub const SYNC_LINES_MAX: u64 = 2_000;
 
+/// How many lines the audit log keeps of letters that were sent again or discarded. A script can do that to all letters
+/// of a deployment, so these have their own quota, too.
+pub const LETTER_LINES_MAX: u64 = 2_000;
+
 /// A namespace's catalog as it is kept in memory: all of it but the audit log and the register of stations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
@@ -131,31 +136,31 @@ pub struct Catalog {
     /// Raised whenever something that a cell may remember does not hold any more.
     version: u64,
     /// The ids that became stale with a version; a version that is not here made everything stale.
-    stale: BTreeMap<u64, Vec<String>>,
+    stale: OrdMap<u64, Vec<String>>,
     // Shared, because every change is made on a copy; and behind a pointer, because each form of a map is code.
-    keys: BTreeMap<String, Rc<Key>>,
-    sessions: BTreeMap<String, Rc<Session>>,
+    keys: OrdMap<String, Rc<Key>>,
+    sessions: OrdMap<String, Rc<Session>>,
     /// What was left out because it cannot be read.
     unreadable: Vec<Corrupt>,
     limits: Limits,
     runs: RunSettings,
-    workflows: BTreeMap<String, RunSettings>,
+    workflows: OrdMap<String, RunSettings>,
     /// How many requests were refused.
     refused: Refusals,
     /// What each cell that remembers keys has heard of.
-    watchers: BTreeMap<String, u64>,
+    watchers: OrdMap<String, u64>,
     /// What the app declares, and what was done to it.
     declared: Declared,
-    namespaces: BTreeMap<String, Rc<Namespace>>,
+    namespaces: OrdMap<String, Rc<Namespace>>,
     /// The latest life of any namespace of the deployment.
     lives: u64,
-    issuers: BTreeMap<String, Rc<KnownIssuer>>,
+    issuers: OrdMap<String, Rc<KnownIssuer>>,
     /// How often the deployment's issuers were changed.
     issuer_revision: u64,
     /// The namespaces that go by an issuer's word, and whether they have yet to hear that it is over.
-    relations: BTreeMap<Relation, bool>,
+    relations: OrdMap<Relation, bool>,
     /// The issuers whose word this namespace goes by, as of which revision.
-    trusted: BTreeMap<String, u64>,
+    trusted: OrdMap<String, u64>,
     /// How many cells each generation of the pool has, oldest first; nothing before it has grown.
     pool: Vec<u32>,
     /// The last station that the sweep has touched, if there are more behind it.
@@ -177,17 +182,20 @@ pub enum Log {
     Registry,
     /// What the app declares, as read by Stepwell itself.
     Syncs,
+    /// Letters that were sent again or discarded.
+    Letters,
 }
 
 impl Log {
     /// All parts.
-    pub const ALL: [Self; 4] = [Self::Changes, Self::SignIns, Self::Registry, Self::Syncs];
+    pub const ALL: [Self; 5] = [Self::Changes, Self::SignIns, Self::Registry, Self::Syncs, Self::Letters];
 
     fn lines_max(self) -> u64 {
         match self {
             Self::Changes | Self::Registry => AUDIT_MAX,
             Self::SignIns => SIGN_IN_LINES_MAX,
             Self::Syncs => SYNC_LINES_MAX,
+            Self::Letters => LETTER_LINES_MAX,
         }
     }
 }
@@ -198,7 +206,7 @@ pub struct Numbers {
     /// Of all its parts together: the order of the lines.
     pub seq: u64,
     /// Of each part: these have no gaps, so they count its lines.
-    pub lines: BTreeMap<Log, u64>,
+    pub lines: OrdMap<Log, u64>,
 }
 
 /// A line of the audit log on its way to the storage.
@@ -335,7 +343,7 @@ impl Catalog {
     /// All keys, newest first.
     pub fn keys(&self, now: Timestamp) -> Vec<KeyView> {
         let mut keys: Vec<_> = self.keys.values().map(|key| key.view(now)).collect();
-        keys.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
+        sort_by(&mut keys, |a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
         keys
     }
 
@@ -346,11 +354,9 @@ impl Catalog {
 
     /// All that is set.
     pub fn settings(&self) -> stepwell_protocol::access::Settings {
-        stepwell_protocol::access::Settings {
-            limits: self.limits,
-            runs: self.runs,
-            workflows: self.workflows.clone(),
-        }
+        let mut workflows = BTreeMap::new();
+        workflows.extend(self.workflows.clone());
+        stepwell_protocol::access::Settings { limits: self.limits, runs: self.runs, workflows }
     }
 
     /// What the app declares, and what was done to it.
@@ -416,9 +422,9 @@ impl Catalog {
 
     /// What the cells that are behind have to forget.
     pub fn words(&self) -> Vec<Word> {
-        let (mut words, mut known) = (Vec::new(), BTreeMap::<u64, Option<Vec<String>>>::new());
+        let (mut words, mut known) = (Vec::new(), OrdMap::<u64, Option<Vec<String>>>::new());
         for (cell, heard) in self.watchers.iter().filter(|(_, heard)| **heard < self.version) {
-            let ids = known.entry(*heard).or_insert_with(|| self.stale_since(*heard)).clone();
+            let ids = known.get_or_insert_with(*heard, || self.stale_since(*heard)).clone();
             words.push(Word { cell: cell.clone(), version: self.version, ids });
         }
         words

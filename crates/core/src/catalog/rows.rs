@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use serde::{Serialize, de::DeserializeOwned};
-use stepwell_protocol::{Timestamp, access::AuditRecord};
+use stepwell_protocol::{Timestamp, access::AuditRecord, json};
 
 use super::{Catalog, Changed, Entry, Line, Log, Namespace, Numbers, Relation};
 
@@ -43,6 +43,9 @@ pub trait Rows {
     /// The names of rows of the kind [`STATION`] behind this one, in the order of their bytes.
     fn stations(&self, after: &str, limit: usize) -> Result<Vec<String>, Self::Error>;
 
+    /// Whether there is a row of the kind [`STATION`] of this name.
+    fn has_station(&self, name: &str) -> Result<bool, Self::Error>;
+
     /// Stores all of this or nothing.
     fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Self::Error>;
 
@@ -71,6 +74,7 @@ const WORKFLOW: &str = "workflow";
 const MANIFEST: &str = "manifest";
 const RETIRED: &str = "retired";
 const PAUSED: &str = "paused";
+const SCHEDULES: &str = "schedules_heard";
 const NAMESPACE: &str = "namespace";
 const ISSUER: &str = "issuer";
 const REVISION: &str = "issuer_revision";
@@ -121,6 +125,7 @@ impl Catalog {
             WORKFLOW => drop(self.workflows.insert(name, read(row)?)),
             MANIFEST => self.declared.holds = Some(Rc::new(read(row)?)),
             RETIRED => drop(self.declared.retired.insert(name, Rc::new(read(row)?))),
+            SCHEDULES => self.declared.heard = read(row)?,
             PAUSED => drop(self.declared.paused.insert(name, read(row)?)),
             NAMESPACE => drop(self.namespaces.insert(name, Rc::new(read(row)?))),
             ISSUER => drop(self.issuers.insert(name, Rc::new(read(row)?))),
@@ -198,7 +203,7 @@ impl Catalog {
             Entry::StationsTouched(_) => {
                 Some(write(TOUCHED, "", self.touched.as_ref().map(ToString::to_string).as_ref()))
             }
-            Entry::Audited(_) | Entry::AuditTrimmed(_) => None,
+            Entry::LetterNoted(_) | Entry::Audited(_) | Entry::AuditTrimmed(_) => None,
         }
     }
 
@@ -209,6 +214,7 @@ impl Catalog {
             Changed::Holds(..) => write(MANIFEST, "", declared.holds.as_deref()),
             Changed::Retired(gone) => retired(&gone.workflow.name),
             Changed::Unretired(name) => retired(name),
+            Changed::Heard(_) => write(SCHEDULES, "", Some(&declared.heard)),
             Changed::Paused(workflow, _) | Changed::Resumed(workflow) => {
                 write(PAUSED, workflow, declared.paused.get(workflow))
             }
@@ -223,7 +229,7 @@ fn write<T: Serialize>(kind: &str, name: &str, value: Option<&T>) -> Row {
 
 fn read<T: DeserializeOwned>(row: &Row) -> Result<T, Corrupt> {
     let value = row.value.as_deref().unwrap_or("null");
-    serde_json::from_str(value).map_err(|error| Corrupt {
+    json::from_str(value).map_err(|error| Corrupt {
         kind: row.kind.clone(),
         name: row.name.clone(),
         why: error.to_string(),

@@ -12,13 +12,16 @@
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Code, Timestamp};
+use stepwell_protocol::{Code, Problem, Timestamp};
 
 use super::{Catalog, Decision, Desk, Entry, Input, Order, Rejection, Rows};
-use crate::object::{Address, Fault, Hosted as _};
+use crate::object::{Address, Fault, Hosted as _, Kind};
 
 /// How many stations a catalog touches at the most when it is touched itself. The next time it goes on behind them.
 pub const TOUCHED_AT_ONCE: usize = 32;
+
+/// The most topics of a namespace: each of them is an object for good.
+pub const TOPICS_MAX: usize = 1_000;
 
 /// The longest name of a station.
 const NAME_LENGTH_MAX: usize = 512;
@@ -98,8 +101,33 @@ impl Desk {
         clock: Timestamp,
         station: Station,
     ) -> Result<Registered, Fault<R::Error>> {
+        Self::check_topics(rows, &station)?;
         self.drive(rows, clock, "", Input::Register(station))?;
         Ok(Registered { life: self.catalog(rows)?.life() })
+    }
+
+    /// Refuses one topic more than a namespace has. Read once in the life of a topic.
+    fn check_topics<R: Rows>(rows: &R, station: &Station) -> Result<(), Fault<R::Error>> {
+        let kind = Kind::Topic.as_str();
+        if station.kind != kind {
+            return Ok(());
+        }
+        let names = rows.stations(&format!("{kind}/"), TOPICS_MAX).map_err(Fault::Storage)?;
+        let topics = names.iter().filter_map(|name| name.parse::<Station>().ok());
+        let topics: Vec<_> = topics.filter(|known| known.kind == kind).collect();
+        if topics.len() < TOPICS_MAX || topics.contains(station) {
+            return Ok(());
+        }
+        let detail = format!(
+            "A namespace has at most {TOPICS_MAX} topics. The topic is the first part of an event's name: put what differs \
+             between events into their data."
+        );
+        Err(Problem::new(Code::TooMany, detail).into())
+    }
+
+    /// Whether a station is registered: if not, it has stored nothing.
+    pub fn has_station<R: Rows>(&self, rows: &R, station: &Station) -> Result<bool, Fault<R::Error>> {
+        rows.has_station(&station.to_string()).map_err(Fault::Storage)
     }
 
     /// Stations by name, from behind this one on.

@@ -6,7 +6,7 @@
 //!
 //! Invariant: nothing that was confirmed before the latest version that this cell has heard of is remembered.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::rc::Rc;
 
 use stepwell_protocol::{
     Code, Problem, Timestamp,
@@ -18,6 +18,7 @@ use crate::{
     access::{Bucket, Credential, Grant, Need, Rules},
     catalog::Confirmation,
     object::{Fault, Hosted as _},
+    ordered::OrdMap,
     pools::Pool,
 };
 
@@ -43,7 +44,7 @@ pub type Spans = (Option<u64>, Option<u64>);
 /// What a cell knows of its callers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate {
-    remembered: BTreeMap<String, Remembered>,
+    remembered: OrdMap<String, Remembered>,
     /// What holds for children, and until when that is remembered.
     rules: Option<(Rules, Timestamp)>,
     /// The latest version of the catalog that this cell has heard of.
@@ -157,6 +158,25 @@ impl Cell {
         let spans = settled(&rules.grant, workflow, timeout_ms, retention_ms, retention_is_default);
         self.gate.rules = Some((rules, until));
         checked.map(|()| spans)
+    }
+
+    /// Counts a request that comes with a link, and refuses what is too large for a payload of its run: no key says what
+    /// holds for it, so what holds for runs that no caller starts does.
+    pub fn admit_link(
+        &mut self,
+        clock: Timestamp,
+        workflow: Option<&str>,
+        bytes: usize,
+    ) -> Result<(), Problem> {
+        let now = self.now(clock);
+        let shares = self.pool.as_ref().map_or(1, Pool::cells_of_latest);
+        let Some((rules, until)) = self.gate.rules.take() else { return Ok(()) };
+        let checked = match rules.grant.check_payload(workflow, bytes) {
+            Some(problem) => Err(problem),
+            None => self.gate.take(now, &rules.grant.limits, bytes as u64, shares),
+        };
+        self.gate.rules = Some((rules, until));
+        checked
     }
 
     fn check_rules<R: Rows>(

@@ -1,7 +1,5 @@
 //! What people do to a run: end it, stop it for a while, take it back. The run remembers who it was.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Event, Op, OpKind, Problem, Record, RunId, Seq, Timestamp,
@@ -11,6 +9,7 @@ use stepwell_protocol::{
 use super::{Cell, Rows, Sought, mail::is_detached, rows::op_of};
 use crate::{
     object::{Fault, Hosted as _},
+    ordered::OrdMap,
     run::{Cut, Input, Run, Signal},
 };
 
@@ -101,7 +100,7 @@ impl Cell {
         }
         // Steps that failed side by side are all taken back: otherwise the workflow meets the other failures again.
         let is_beside = |seq: Seq| run.failed_since.is_some_and(|since| since <= seq);
-        let (mut failed, mut cuts) = (BTreeMap::new(), Vec::new());
+        let (mut failed, mut cuts) = (OrdMap::new(), Vec::new());
         let (mut last, mut detached) = (None, Ok(false));
         each(rows, run, Sought::FailedSteps, Seq(0), |record| {
             // Its failure is none of the run's.
@@ -172,22 +171,17 @@ impl Cell {
     ) -> Result<(), Fault<R::Error>> {
         let before = Seq(seq.0.saturating_sub(1));
         let found = rows.find(run.id.number, &Sought::Signals, before).map_err(Fault::Storage)?;
-        if found.first().is_none_or(|record| record.seq != seq) || !run.counts(seq) {
+        let found = found.into_iter().next().filter(|record| record.seq == seq && run.counts(seq));
+        let Some(found) = found else {
             let detail = format!(
                 "The run's journal has no signal at position {}, or has gone back to before it. Its history shows the \
                  ones it has.",
                 seq.0
             );
             return Err(Problem::new(Code::SignalNotFound, detail).into());
-        }
-        self.take_back_without(
-            rows,
-            run,
-            vec![Cut { after: before, through: run.head }],
-            Some(seq),
-            false,
-            act,
-        )
+        };
+        let cuts = vec![Cut { after: before, through: run.head }];
+        self.take_back_without(rows, run, cuts, Some(&found), false, act)
     }
 
     fn take_back<R: Rows>(
@@ -207,20 +201,22 @@ impl Cell {
         rows: &R,
         run: &Run,
         cuts: Vec<Cut>,
-        dropped: Option<Seq>,
+        dropped: Option<&Record>,
         keeps_progress: bool,
         act: Act,
     ) -> Result<(), Fault<R::Error>> {
         let mut cuts = cuts;
         cuts.extend(lost_invocations(rows, run, &cuts)?);
         let mut signals = Vec::new();
+        let seq = dropped.map(|record| record.seq);
         if let Some(after) = cuts.iter().map(|cut| cut.after).min() {
             each(rows, run, Sought::Signals, after, |record| {
                 let is_cut = cuts.iter().any(|cut| cut.after < record.seq && record.seq <= cut.through);
-                signals.extend(Signal::of(&record.event).filter(|_| is_cut && dropped != Some(record.seq)));
+                signals.extend(Signal::of(&record.event).filter(|_| is_cut && seq != Some(record.seq)));
             })?;
         }
-        let restart = |slot| Input::Restart { cuts, signals, keeps_progress, slot };
+        let dropped = dropped.and_then(|record| run.answer_id(&record.event));
+        let restart = |slot| Input::Restart { cuts, signals, dropped, keeps_progress, slot };
         self.drive_by(rows, act.at, run.id.number, Some(act), restart).map(drop)
     }
 }
@@ -230,7 +226,7 @@ impl Cell {
 fn lost_invocations<R: Rows>(rows: &R, run: &Run, cuts: &[Cut]) -> Result<Vec<Cut>, Fault<R::Error>> {
     let is_cut = |seq: Seq| cuts.iter().any(|cut| cut.after < seq && seq <= cut.through);
     // Each one, and whether what it waits for has come, was cut, or may still come.
-    let mut invocations: BTreeMap<Seq, (bool, bool)> = BTreeMap::new();
+    let mut invocations: OrdMap<Seq, (bool, bool)> = OrdMap::new();
     each(rows, run, Sought::Children, Seq(0), |record| {
         if let Event::ChildInvoked { detached, .. } = record.event {
             if !is_cut(record.seq) {

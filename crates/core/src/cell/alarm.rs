@@ -20,7 +20,9 @@ impl<R: Rows> Machine<R> for Cell {
         self.nudge_due(now);
         // After whatever has to go on.
         self.delete_slice(rows, now);
+        let unbound = Self::forget_unbound(rows, now);
         let next = taken.and_then(|()| self.next_due(rows, now));
+        let next = next.and_then(|next| Ok([next, unbound?].into_iter().flatten().min()));
         if next.is_err() {
             self.scanned = (Timestamp::default(), 0);
         }
@@ -30,7 +32,8 @@ impl<R: Rows> Machine<R> for Cell {
     fn first_due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
         let first = rows.wake_after((Timestamp::default(), 0)).map_err(Fault::Storage)?;
         let letter = self.object.first_letter(rows, now).map_err(Fault::Storage)?;
-        Ok([first, letter].into_iter().flatten().min())
+        let unbound = rows.first_unbound().map_err(Fault::Storage)?;
+        Ok([first, letter, unbound].into_iter().flatten().min())
     }
 }
 

@@ -67,14 +67,23 @@ impl Cell {
                 self.dispatch(rows, now);
                 Ok(Receipt::Taken)
             }
-            // Only stations of schedules are told of this.
-            Message::TickEnded { .. } => Ok(Receipt::Gone),
+            // Only stations are told of these.
+            Message::TickEnded { .. }
+            | Message::Emitted { .. }
+            | Message::Waits { .. }
+            | Message::WaitOver { .. } => Ok(Receipt::Gone),
+            Message::Unbind { parent, invoked, .. } => self.unbind(rows, now, &child_key(&parent, invoked)),
             Message::Cancel { parent, invoked } => {
-                let number = match rows.key(&child_key(&parent, invoked)).map_err(Fault::Storage)? {
+                let key = child_key(&parent, invoked);
+                let number = match rows.key(&key).map_err(Fault::Storage)? {
                     Some(StoredKey::Run(run)) => run.number,
                     Some(StoredKey::Moved(to)) => return Ok(Receipt::Moved { to }),
-                    // Its start is still under way.
-                    None => return Ok(Receipt::Later),
+                    Some(StoredKey::GivenUp) => return Ok(Receipt::Gone),
+                    // Its start is still under way, perhaps for days, and starts nothing any more.
+                    None => {
+                        self.give_up(rows, now, &key)?;
+                        return Ok(Receipt::Gone);
+                    }
                 };
                 let Some(run) = self.kept(rows, number)? else { return Ok(Receipt::Gone) };
                 if let Phase::Ended { .. } = run.phase {
@@ -97,16 +106,10 @@ impl Cell {
         Child { parent, invocation, spare }: Child,
     ) -> Result<Receipt, Fault<R::Error>> {
         let key = child_key(&parent.run, parent.invoked);
-        if let Some(known) = rows.key(&key).map_err(Fault::Storage)? {
-            // Whatever has become of it since, it was started. It may be deleted by now, and its parent still waits for
-            // this answer: so the key says its whole id.
-            return Ok(match known {
-                StoredKey::Run(run) => {
-                    let suffix = run.fingerprint;
-                    Receipt::Started { run: RunId { place, number: run.number, suffix } }
-                }
-                StoredKey::Moved(to) => Receipt::Moved { to },
-            });
+        // Whatever has become of it since, it was started. It may be deleted by now, and its parent still waits for this
+        // answer: so the key says its whole id.
+        if let Some(known) = Self::known_start(rows, &place, &key)? {
+            return Ok(known);
         }
         let now = self.now(clock);
         let Invocation { workflow, input, dispatch, timeout_ms, retention_ms, .. } = invocation;
@@ -137,6 +140,8 @@ impl Cell {
             by: Some(started_by(&parent.run)),
             parent: Some(parent),
             ticked: None,
+            starts_at: None,
+            triggered: None,
         };
         match (self.start(rows, clock, new), spare) {
             (Ok(started), _) => Ok(Receipt::Started { run: started.run.id }),

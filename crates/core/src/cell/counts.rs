@@ -8,12 +8,10 @@
 //!
 //! Invariant: the counts are those of all runs from [`Counted::from`] on, as the rows have them.
 
-use std::collections::BTreeMap;
-
 use stepwell_protocol::rest::{Counts, Status};
 
 use super::{Cell, Rows};
-use crate::{object::Fault, run::Run};
+use crate::{object::Fault, ordered::OrdMap, run::Run};
 
 /// No run has a larger number: JavaScript could not tell it from others.
 const NUMBER_MAX: u64 = 1 << 53;
@@ -28,12 +26,12 @@ pub struct Counted {
     from: u64,
     /// Whether there are none before it.
     is_all: bool,
-    workflows: BTreeMap<String, Counts>,
+    workflows: OrdMap<String, Counts>,
 }
 
 impl Default for Counted {
     fn default() -> Self {
-        Self { from: NUMBER_MAX, is_all: false, workflows: BTreeMap::new() }
+        Self { from: NUMBER_MAX, is_all: false, workflows: OrdMap::new() }
     }
 }
 
@@ -48,7 +46,7 @@ pub struct Tally {
 
 impl Counted {
     /// The counts of each workflow.
-    pub fn workflows(&self) -> &BTreeMap<String, Counts> {
+    pub fn workflows(&self) -> &OrdMap<String, Counts> {
         &self.workflows
     }
 
@@ -68,7 +66,7 @@ impl Counted {
         match self.workflows.get_mut(workflow) {
             Some(counts) => *counts.entry(status).or_default() += count,
             None => {
-                self.workflows.insert(workflow.to_owned(), [(status, count)].into());
+                self.workflows.get_or_default(workflow.to_owned()).insert(status, count);
             }
         }
     }

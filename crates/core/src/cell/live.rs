@@ -7,13 +7,12 @@
 //! Invariant: of a workflow without a cursor, every due row that the cell has looked at is in memory; with one, every
 //! such row up to the cursor is.
 
-use std::collections::BTreeMap;
-
 use stepwell_protocol::Timestamp;
 
 use super::{ALARM_SLICE, Cell, Rows};
 use crate::{
     object::Fault,
+    ordered::OrdMap,
     run::{Phase, Run},
 };
 
@@ -28,10 +27,10 @@ pub const LIVE_OF_WORKFLOW_MAX: usize = 1_024;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Live {
     total: usize,
-    of: BTreeMap<String, usize>,
+    of: OrdMap<String, usize>,
     /// For each workflow with due runs that are not in memory: the last place, by wake time and number, before the
     /// first of them.
-    cursors: BTreeMap<String, (Timestamp, u64)>,
+    cursors: OrdMap<String, (Timestamp, u64)>,
 }
 
 impl Live {

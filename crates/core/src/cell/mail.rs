@@ -5,21 +5,27 @@
 //!
 //! A child is known in its cell by a key that no caller can write: its parent and the place of the invocation in the
 //! parent's journal. So a start that comes twice starts one run, and a cancel finds it without its id. A cell that is full
-//! sends such a key on to another cell, for good, and never starts its run: see [`super::keys`].
-
-use std::collections::BTreeSet;
+//! sends such a key on to another cell, for good, and never starts its run: see [`super::keys`]. When the child ends, its
+//! cell tells the one that has sent it on, which forgets the key a week later.
 
 use stepwell_protocol::{
     Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, Problem, Record, RunId, Seq,
-    Timestamp, outbox::MessageHead, rest::Status,
+    Timestamp,
+    outbox::MessageHead,
+    rest::Status,
+    topic::{NewEvent, parts},
 };
 
-use super::{Cell, Rows, Sought};
+use super::{
+    Cell, Rows, Sought,
+    events::{lapsed, waits},
+};
 use crate::{
     object::{
         Address, Arrival, Delivery, Discarded, Envelope, Fault, Hosted as _, Letter, Message, Receipt,
         Sending,
     },
+    ordered::OrdSet,
     run::{Entry, Input, Run, Slot},
 };
 
@@ -70,7 +76,7 @@ impl Cell {
         now: Timestamp,
         run: &Run,
         entries: &mut Vec<Entry>,
-        invoked: Vec<(Seq, Box<Invocation>)>,
+        (invoked, emitted): (Vec<(Seq, Box<Invocation>)>, Vec<NewEvent>),
     ) -> Result<Vec<Letter>, Fault<R::Error>> {
         let end = entries.iter().find_map(outcome_of);
         let tells = run.parent.as_ref().filter(|parent| end.is_some() && !parent.abandoned);
@@ -79,8 +85,19 @@ impl Cell {
             let ticked = run.ticked.as_ref()?;
             Some((ticked, ticked.tells.as_deref()?, how))
         });
-        let leaves: BTreeSet<_> = leaves(run, entries).into_iter().collect();
-        if invoked.is_empty() && tells.is_none() && station.is_none() && leaves.is_empty() {
+        let parent = run.parent.as_ref().filter(|_| end.is_some());
+        let unbinds = parent.and_then(|parent| Some((parent, parent.home.as_ref()?)));
+        let leaves: OrdSet<_> = leaves(run, entries).into_iter().collect();
+        let (waits, lapsed) = (waits(run, entries), lapsed(run, now, entries));
+        if invoked.is_empty()
+            && emitted.is_empty()
+            && waits.is_empty()
+            && lapsed.is_empty()
+            && tells.is_none()
+            && unbinds.is_none()
+            && station.is_none()
+            && leaves.is_empty()
+        {
             return Ok(Vec::new());
         }
         let namespace = rows.namespace().map_err(Fault::Storage)?;
@@ -94,10 +111,23 @@ impl Cell {
                 invoked: seq,
                 depth: run.depth().saturating_add(1),
                 abandoned,
+                home: None,
             };
             let to = Address::cell(&namespace, &to);
             let message = Message::Start { parent, invocation, spare: None, revived: false };
             envelopes.push(Envelope { to, message });
+        }
+        for event in emitted {
+            let Some((topic, _)) = parts(&event.name) else { continue };
+            let to = Address::topic(&namespace, topic);
+            envelopes.push(Envelope {
+                to,
+                message: Message::Emitted { run: run.id.clone(), event: Box::new(event) },
+            });
+        }
+        envelopes.extend(Self::registrations(rows, now, run, &namespace, waits)?);
+        for (topic, message) in lapsed {
+            envelopes.push(Envelope { to: Address::topic(&namespace, &topic), message });
         }
         let mut let_go = Vec::new();
         for Left { seq, to, on_close } in find_invocations(rows, run, entries, &leaves)? {
@@ -115,6 +145,11 @@ impl Cell {
             let to = Address::cell(&namespace, &parent.run.place);
             let message = Message::Ended { parent: parent.clone(), run: run.id.clone(), outcome };
             envelopes.push(Envelope { to, message });
+        }
+        if let Some((parent, home)) = unbinds {
+            let message =
+                Message::Unbind { parent: parent.run.clone(), invoked: parent.invoked, run: run.id.clone() };
+            envelopes.push(Envelope { to: Address::cell(&namespace, home), message });
         }
         if let Some((ticked, shard, how)) = station {
             let to = Address::schedules(&namespace, shard);
@@ -160,7 +195,11 @@ impl Cell {
                 Message::Start { .. }
                 | Message::Ended { .. }
                 | Message::TickEnded { .. }
-                | Message::Cancel { .. } => Ok(true),
+                | Message::Emitted { .. }
+                | Message::Waits { .. }
+                | Message::WaitOver { .. }
+                | Message::Cancel { .. }
+                | Message::Unbind { .. } => Ok(true),
             };
             if matches!(wanted, Ok(true)) {
                 self.object.sends().push(sending);
@@ -195,8 +234,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Says where children go whose cells turn out to be full. By the pool as it is now: it may have grown since they were
-    /// invoked, and for that reason.
+    /// Says where children go whose cells turn out to be full, and which cell has sent them on. By the pool as it is now:
+    /// it may have grown since they were invoked, and for that reason.
     fn name_spares(&mut self) {
         let Some(pool) = &self.pool else { return };
         for Sending { to, home, message, .. } in self.object.sends() {
@@ -204,6 +243,7 @@ impl Cell {
                 && let (Ok(full), Ok(home)) = (to.name.parse(), home.name.parse())
             {
                 *spare = pool.instead_of(&full, &home, draw(&child_key(&parent.run, parent.invoked)));
+                parent.home = (full != home).then_some(home);
             }
         }
     }
@@ -252,7 +292,7 @@ impl Cell {
                     slot,
                 })
             }
-            Delivery::Arrived(Receipt::Started { .. } | Receipt::Taken | Receipt::Gone) => {
+            Delivery::Arrived(Receipt::Started { .. } | Receipt::Taken | Receipt::Gone | Receipt::Passed) => {
                 self.done_with(rows, sent)
             }
         };
@@ -368,7 +408,7 @@ fn leaves(run: &Run, entries: &[Entry]) -> Vec<Seq> {
     if run.children.is_empty() && !entries.iter().any(invokes) {
         return Vec::new();
     }
-    let mut children: BTreeSet<_> = run.children.iter().collect();
+    let mut children: OrdSet<_> = run.children.iter().collect();
     let mut leaves = Vec::new();
     for entry in entries {
         if let Some(record) = entry.record() {
@@ -393,7 +433,7 @@ fn leaves(run: &Run, entries: &[Entry]) -> Vec<Seq> {
     leaves
 }
 
-fn is_end(entry: &Entry) -> bool {
+pub(super) fn is_end(entry: &Entry) -> bool {
     matches!(entry, Entry::Completed { .. } | Entry::Failed { .. } | Entry::Cancelled { .. })
 }
 
@@ -459,7 +499,7 @@ fn find_invocations<R: Rows>(
     rows: &R,
     run: &Run,
     entries: &[Entry],
-    invoked: &BTreeSet<Seq>,
+    invoked: &OrdSet<Seq>,
 ) -> Result<Vec<Left>, Fault<R::Error>> {
     let mut found: Vec<_> = entries.iter().filter_map(Entry::record).filter_map(Left::of).collect();
     found.retain(|left| invoked.contains(&left.seq));

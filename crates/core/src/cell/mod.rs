@@ -13,6 +13,7 @@ mod alarm;
 mod arrivals;
 mod counts;
 mod drive;
+mod events;
 mod keys;
 mod live;
 mod mail;
@@ -27,11 +28,10 @@ mod rows;
 mod session;
 mod telling;
 mod ticks;
+mod tokens;
+mod triggered;
 mod unreadable;
 mod watching;
-
-use std::collections::{BTreeMap, BTreeSet};
-
 use stepwell_protocol::{
     Epoch, Payload, Timestamp,
     program::{Budget, StepAtWork},
@@ -54,12 +54,15 @@ pub use room::FULL_PERCENT;
 pub use rows::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed};
 pub use telling::{LINGER_MS, PUBLISHED_BYTES_MAX, TELL_EVERY_MS, TOLD_BYTES_MAX};
 pub use ticks::TickRun;
+pub use tokens::{TOKEN_ACTOR, TokenAnswer, Unsigned};
+pub use triggered::TriggeredRun;
 pub(crate) use unreadable::unreadable_journal;
 pub use unreadable::{LOOK_AT_UNREADABLE_MS, readable_again, unreadable};
 
 use self::{live::Live, queued::Nudges, telling::Telling, watching::Watching};
 use crate::{
     object::{Hosted, Object},
+    ordered::{OrdMap, OrdSet},
     pools::Pool,
     run::{LEASE_MS, Phase, Run, SignalLimits},
     window::Window,
@@ -77,11 +80,11 @@ pub const CALLS_MAX: u32 = 30;
 pub struct Cell {
     object: Object<Order>,
     /// The runs that are running, and those that are due as far as there is room for them; no others.
-    runs: BTreeMap<u64, Run>,
+    runs: OrdMap<u64, Run>,
     /// How many due runs are in memory, and where the others are.
     live: Live,
     /// What new runs were started with, until their first call.
-    inputs: BTreeMap<u64, Payload>,
+    inputs: OrdMap<u64, Payload>,
     window: Window,
     /// What every activation may do.
     budget: Option<Budget>,
@@ -106,7 +109,7 @@ pub struct Cell {
     /// Runs that the storage has failed for.
     refusals: refusals::Refusals,
     /// Runs whose time is over, to be deleted, and those whose earlier lives have left something behind.
-    expired: BTreeSet<u64>,
+    expired: OrdSet<u64>,
     /// Whether there are more of them in the rows.
     more_expired: bool,
     /// How much is deleted at once.
@@ -114,11 +117,11 @@ pub struct Cell {
     /// How many runs there are, once somebody has asked.
     counted: Option<Counted>,
     /// Calls whose program has said something.
-    reached: BTreeSet<(u64, Epoch)>,
+    reached: OrdSet<(u64, Epoch)>,
     /// The latest activation of a run whose report the storage did not take.
-    unstored: BTreeMap<u64, Epoch>,
+    unstored: OrdMap<u64, Epoch>,
     /// The steps that programs at work were last heard to run. Only for people to see: no row has them.
-    steps: BTreeMap<u64, (Epoch, Vec<StepAtWork>)>,
+    steps: OrdMap<u64, (Epoch, Vec<StepAtWork>)>,
     /// Who may ask.
     gate: access::Gate,
     /// What programs have published and is not stored yet.
@@ -166,9 +169,9 @@ impl Cell {
     pub fn new(window: usize) -> Self {
         Self {
             object: Object::new(),
-            runs: BTreeMap::new(),
+            runs: OrdMap::new(),
             live: Live::default(),
-            inputs: BTreeMap::new(),
+            inputs: OrdMap::new(),
             window: Window::new(window),
             budget: None,
             pool: None,
@@ -181,13 +184,13 @@ impl Cell {
             recent: recent::Recent::default(),
             room: room::Room::default(),
             refusals: refusals::Refusals::default(),
-            expired: BTreeSet::new(),
+            expired: OrdSet::new(),
             more_expired: false,
             delete_slice: DELETE_SLICE,
             counted: None,
-            reached: BTreeSet::new(),
-            unstored: BTreeMap::new(),
-            steps: BTreeMap::new(),
+            reached: OrdSet::new(),
+            unstored: OrdMap::new(),
+            steps: OrdMap::new(),
             gate: access::Gate::default(),
             telling: Telling::default(),
             watching: Watching::default(),

@@ -14,8 +14,6 @@
 //! queue, until a consumer has nothing else under way. Neither keeps the other way closed: what a consumer calls
 //! is not in the cell's hands.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use stepwell_protocol::{
     Epoch, Seq, Timestamp,
     program::{Activation, Dispatch, RawPage},
@@ -24,7 +22,9 @@ use stepwell_protocol::{
 use super::{Cell, Order, Rows};
 use crate::{
     object::{Fault, Hosted as _},
+    ordered::{OrdMap, OrdSet},
     run::{Input, Phase, Run, Session, Slot},
+    sorting::sort,
 };
 
 /// How many runs of a cell wait for a consumer at once. Others that are due wait in memory until there is room, or in the
@@ -42,9 +42,9 @@ pub const NUDGE_AGAIN_MS: u64 = 10_000;
 /// The runs that wait for a consumer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nudges {
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: OrdMap<u64, Waiting>,
     /// The same by when their next message is sent.
-    by_time: BTreeSet<(Timestamp, u64)>,
+    by_time: OrdSet<(Timestamp, u64)>,
     /// Whether runs were left out because too many waited.
     overflowed: bool,
 }
@@ -107,7 +107,7 @@ impl Nudges {
             due.push(number);
         }
         // In the order in which they were accepted.
-        due.sort_unstable();
+        sort(&mut due);
         due
     }
 

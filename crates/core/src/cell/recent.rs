@@ -10,12 +10,12 @@
 //! Invariant: a call that is delivered again finds its run if fewer than [`LOOK_BACK`] runs were accepted between its
 //! commit and the death of the instance, and fewer than [`NONCES_MAX`] since.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use stepwell_protocol::RunId;
 
 use super::{Cell, Rows};
-use crate::{object::Fault, run::Run};
+use crate::{object::Fault, ordered::OrdMap, run::Run};
 
 /// How many runs a fresh instance looks back. Only answers that were still held back when the last instance died can
 /// be asked for again, which is what a cell accepts within a fraction of a second.
@@ -27,7 +27,7 @@ pub const NONCES_MAX: usize = 8_192;
 /// The latest runs by a hash of their nonces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
-    numbers: BTreeMap<u64, u64>,
+    numbers: OrdMap<u64, u64>,
     /// Oldest first.
     order: VecDeque<u64>,
     is_loaded: bool,

@@ -6,11 +6,12 @@
 //! Invariant: a run in here is tried again within [`DEAD_MAN_MS`], so the alarm is never later than it may be for any
 //! run that is due.
 
-use std::collections::BTreeMap;
-
 use stepwell_protocol::Timestamp;
 
-use crate::object::{DEAD_MAN_MS, LOOK_AGAIN_MS};
+use crate::{
+    object::{DEAD_MAN_MS, LOOK_AGAIN_MS},
+    ordered::OrdMap,
+};
 
 /// How many of them are remembered. Should there be more, all rows are looked at anew by and by.
 const REFUSALS_MAX: usize = 1_024;
@@ -18,7 +19,7 @@ const REFUSALS_MAX: usize = 1_024;
 /// The runs that the storage has failed for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Refusals {
-    runs: BTreeMap<u64, Refusal>,
+    runs: OrdMap<u64, Refusal>,
     /// If there were too many: when all rows are to be looked at anew.
     look_at: Option<Timestamp>,
 }
@@ -51,7 +52,8 @@ impl Refusals {
             self.look_at.get_or_insert(now.plus_millis(DEAD_MAN_MS));
             return;
         }
-        let refusal = self.runs.entry(number).or_insert(Refusal { times: 0, until: now, is_tried: false });
+        let refusal =
+            self.runs.get_or_insert_with(number, || Refusal { times: 0, until: now, is_tried: false });
         refusal.put_off(now);
         refusal.is_tried = false;
         refusal.times = refusal.times.saturating_add(1);

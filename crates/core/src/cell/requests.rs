@@ -5,6 +5,7 @@ use stepwell_protocol::{
     program::Dispatch,
     rest::{RunView, Why},
     schedule::Ticked,
+    topic::Triggered,
 };
 
 use super::{Cell, KeyRow, Rows, counts::counts_as, drive::no_such_run, unreadable::why_unreadable};
@@ -42,6 +43,10 @@ pub struct NewRun {
     pub parent: Option<Parent>,
     /// What has started it, if a schedule has.
     pub ticked: Option<Ticked>,
+    /// It does not begin before; at once, if that is not said.
+    pub starts_at: Option<Timestamp>,
+    /// What has started it, if an event has.
+    pub triggered: Option<Triggered>,
 }
 
 /// A run that was started, now or before.
@@ -85,6 +90,8 @@ impl Cell {
             started_by: new.by,
             parent: new.parent,
             ticked: new.ticked,
+            starts_at: new.starts_at,
+            triggered: new.triggered,
         };
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);

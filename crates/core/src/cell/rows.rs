@@ -56,6 +56,18 @@ pub trait Rows: Letters {
     /// Stores that a key has gone to another cell.
     fn reserve(&self, key: &str, to: &Place) -> Result<(), Self::Error>;
 
+    /// Stores that a key is given up, and is forgotten at this time.
+    fn give_up(&self, key: &str, until: Timestamp) -> Result<(), Self::Error>;
+
+    /// Stores that a key which has gone to another cell is forgotten at this time, unless that was stored before.
+    fn unbind(&self, key: &str, until: Timestamp) -> Result<(), Self::Error>;
+
+    /// When the first of those keys is forgotten.
+    fn first_unbound(&self) -> Result<Option<Timestamp>, Self::Error>;
+
+    /// Deletes those keys whose time is over, the oldest first and at most so many.
+    fn forget_unbound(&self, now: Timestamp, limit: usize) -> Result<(), Self::Error>;
+
     /// How many bytes the events of a run have, without what it has published.
     fn weight(&self, number: u64) -> Result<u64, Self::Error>;
 
@@ -219,6 +231,8 @@ pub enum StoredKey {
     Run(StoredRun),
     /// It has gone to another cell, which alone may start its run.
     Moved(Place),
+    /// Whoever has it wants no run any more: none is started.
+    GivenUp,
 }
 
 /// The run that a key has started.

@@ -4,10 +4,12 @@ use stepwell_protocol::{
     Code, Epoch, Event, OpKind, Outcome, PROTOCOL, Payload, Record, Seq, Timestamp,
     program::{Activation, Answer, Beat, Commit, News, RawPage, RawRecord},
     rest::CurrentStep,
+    wait_token::Issuer,
 };
 
 use super::{
     Cell, Rows,
+    tokens::news_of_waits,
     unreadable::{unreadable, unreadable_or_failed},
 };
 use crate::{
@@ -56,9 +58,10 @@ impl Cell {
             patches: run.patches,
             attributes: run.attributes,
             budget: self.budget,
-            run: run.id,
-            // The host signs: secrets are none of a machine's.
+            // The host signs and brings keys: secrets are none of a machine's. It goes by the key that the run has used.
+            tokens: run.token_key.map(|key| Box::new(Issuer { key, ..Issuer::default() })),
             signature: None,
+            run: run.id,
         })
     }
 
@@ -151,6 +154,7 @@ impl Cell {
             }
         }
         let run = self.run(rows, number)?;
+        commit.over = news_of_waits(rows, &run, commit.over)?;
         let homes = match invocations(&commit.commands) {
             0 => Vec::new(),
             count => self.homes(&run, count),
@@ -247,7 +251,7 @@ fn news_after<R: Rows>(rows: &R, run: &Run, after: Seq) -> Result<(Vec<Record>, 
     }
     let page = read_page(rows, run, after)?;
     let records = page.events.into_iter().map(|RawRecord { seq, at, event }| {
-        let event = event.decode().map_err(|_| Fault::Rejected(unreadable()))?;
+        let event = event.read().map_err(|_| Fault::Rejected(unreadable()))?;
         Ok(Record { seq, at, event })
     });
     Ok((records.collect::<Result<_, Fault<R::Error>>>()?, page.more))

@@ -4,8 +4,6 @@
 //! Owns: the batches, and which items were taken: a program that got no answer sends them again. Nobody is shown
 //! what is not stored, so what dies with the instance was never seen.
 
-use std::collections::{BTreeMap, btree_map::Entry as Slot};
-
 use stepwell_protocol::{
     Code, Epoch, Problem, Seq, Timestamp,
     program::Answer,
@@ -15,6 +13,7 @@ use stepwell_protocol::{
 use super::{Cell, Order, Rows};
 use crate::{
     object::{Fault, Hosted as _},
+    ordered::OrdMap,
     run::{Phase, Run},
     stream::{ToldMark, ToldRow},
 };
@@ -35,7 +34,7 @@ pub const PUBLISHED_BYTES_MAX: u64 = 64 << 20;
 /// What is not stored yet, by run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Telling {
-    batches: BTreeMap<u64, Batch>,
+    batches: OrdMap<u64, Batch>,
     /// When the host was told to call next.
     ordered: Option<Timestamp>,
 }
@@ -165,10 +164,11 @@ impl Cell {
             Err(Fault::Rejected(_)) => false,
             Err(fault @ (Fault::Storage(_) | Fault::Moved(_))) => return Err(fault),
         };
-        let batch = match self.telling.batches.entry(number) {
-            Slot::Occupied(known) => known.into_mut(),
-            Slot::Vacant(new) => new.insert(Batch::new(rows.told_last(number).map_err(Fault::Storage)?)),
-        };
+        if !self.telling.batches.contains_key(&number) {
+            let batch = Batch::new(rows.told_last(number).map_err(Fault::Storage)?);
+            self.telling.batches.insert(number, batch);
+        }
+        let Some(batch) = self.telling.batches.get_mut(&number) else { return Ok(()) };
         batch.take(now, epoch, published, has_room);
         self.order_telling();
         Ok(())

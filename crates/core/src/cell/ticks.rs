@@ -1,11 +1,11 @@
 //! Runs that schedules start. Each tick starts one, within the limits, settings and pauses of its namespace.
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Payload, Place, RunId, Timestamp, program::Dispatch, schedule::Ticked};
+use stepwell_protocol::{Payload, Place, Timestamp, program::Dispatch, schedule::Ticked};
 
-use super::{Cell, Chance, KeyRow, NewRun, Rows, StoredKey, access::Unasked};
+use super::{Cell, Chance, KeyRow, NewRun, Rows, access::Unasked};
 use crate::{
-    object::{Fault, Hosted as _},
+    object::{Fault, Hosted as _, Receipt},
     schedule::tick_key,
 };
 
@@ -21,6 +21,12 @@ pub struct TickRun {
     /// Its tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Whether it is given up: if it has not been started, it never is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
+    /// The cell that gets it if this one is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare: Option<Place>,
     /// How its program is called.
     #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
     pub dispatch: Dispatch,
@@ -37,7 +43,7 @@ pub struct TickRun {
 
 impl Cell {
     /// Starts the run of a tick, unless that was done before: whatever it is started with, the same tick is the same
-    /// start.
+    /// start. Gone, if the tick was given up before it had a run: a question that comes late starts it no more.
     pub fn start_tick<R: Rows>(
         &mut self,
         rows: &R,
@@ -45,11 +51,16 @@ impl Cell {
         place: Place,
         chance: Chance,
         tick: TickRun,
-    ) -> Result<RunId, Fault<R::Error>> {
+    ) -> Result<Receipt, Fault<R::Error>> {
         let TickRun { ticked, workflow, input, tags, dispatch, .. } = tick;
         let key = tick_key(&ticked);
-        if let Some(StoredKey::Run(run)) = rows.key(&key).map_err(Fault::Storage)? {
-            return Ok(RunId { place, number: run.number, suffix: run.fingerprint });
+        if let Some(known) = Self::known_start(rows, &place, &key)? {
+            return Ok(known);
+        }
+        let now = self.now(clock);
+        if tick.given_up {
+            self.give_up(rows, now, &key)?;
+            return Ok(Receipt::Gone);
         }
         let unasked = Unasked {
             workflow: &workflow,
@@ -58,7 +69,6 @@ impl Cell {
             retention_ms: tick.retention_ms,
             retention_is_default: tick.retention_is_default,
         };
-        let now = self.now(clock);
         let (timeout_ms, retention_ms) = self.admit_unasked(rows, now, &unasked)?;
         let new = NewRun {
             place,
@@ -74,7 +84,9 @@ impl Cell {
             by: Some(format!("schedule:{}", ticked.schedule)),
             parent: None,
             ticked: Some(ticked),
+            starts_at: None,
+            triggered: None,
         };
-        Ok(self.start(rows, clock, new)?.run.id)
+        self.start_or_move(rows, clock, new, tick.spare)
     }
 }

@@ -2,13 +2,12 @@
 //!
 //! A run that nobody follows costs a look at an empty set.
 
-use std::collections::BTreeSet;
-
 use stepwell_protocol::{RunId, Timestamp, rest::Status};
 
 use super::{Cell, Order, Rows};
 use crate::{
     object::{Fault, Hosted as _, Object},
+    ordered::OrdSet,
     run::{Entry, Run},
     stream::{Batch, CellReader, Change, Changes, Reader, Source, Stamper, WALKED_MAX, Walk},
 };
@@ -17,7 +16,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watching {
     stamper: Stamper,
-    runs: BTreeSet<u64>,
+    runs: OrdSet<u64>,
     /// What has changed of late, while somebody follows all runs.
     changes: Option<Changes>,
 }

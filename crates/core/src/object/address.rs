@@ -14,11 +14,13 @@ pub enum Kind {
     Catalog,
     /// Schedules of a namespace: [`crate::schedule`].
     Schedules,
+    /// Events of a topic: [`crate::topic`].
+    Topic,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Cell, Self::Catalog, Self::Schedules];
+    pub const ALL: [Self; 4] = [Self::Cell, Self::Catalog, Self::Schedules, Self::Topic];
 
     /// What it is called in addresses.
     pub fn as_str(self) -> &'static str {
@@ -26,6 +28,7 @@ impl Kind {
             Self::Cell => "cell",
             Self::Catalog => "catalog",
             Self::Schedules => "schedules",
+            Self::Topic => "topic",
         }
     }
 }
@@ -56,6 +59,11 @@ impl Address {
     /// The address of a station of a namespace's schedules.
     pub fn schedules(namespace: &str, shard: &str) -> Self {
         Self { kind: Kind::Schedules, namespace: namespace.to_owned(), name: shard.to_owned() }
+    }
+
+    /// The address of a topic.
+    pub fn topic(namespace: &str, topic: &str) -> Self {
+        Self { kind: Kind::Topic, namespace: namespace.to_owned(), name: topic.to_owned() }
     }
 }
 
@@ -112,6 +120,7 @@ mod tests {
             (Address::cell("acme", &place), "cell/acme/default-1-3"),
             (Address::catalog("acme"), "catalog/acme"),
             (Address::schedules("acme", "0"), "schedules/acme/0"),
+            (Address::topic("acme", "order"), "topic/acme/order"),
         ] {
             assert_eq!(address.to_string(), text);
             assert_eq!(text.parse(), Ok(address));

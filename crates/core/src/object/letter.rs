@@ -4,8 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Code, Invocation, Outcome, Parent, Place, RunId, Seq, Timestamp, outbox::MessageHead, rest::Status,
+    Code, Epoch, Invocation, Op, Outcome, Parent, Place, RunId, Seq, Timestamp,
+    outbox::MessageHead,
+    rest::Status,
     schedule::Ticked,
+    topic::{NewEvent, Waiter},
 };
 
 use super::Address;
@@ -74,6 +77,32 @@ pub enum Message {
         /// How it ended.
         how: Status,
     },
+    /// To a topic: a run has emitted this event. Known there by its id.
+    #[serde(rename = "emitted")]
+    Emitted {
+        /// The run.
+        run: RunId,
+        /// The event.
+        event: Box<NewEvent>,
+    },
+    /// To a topic: a run waits for an event. Known there by the run and its wait.
+    #[serde(rename = "waits")]
+    Waits {
+        /// Who waits, and for what.
+        waiter: Box<Waiter>,
+    },
+    /// To a topic: a run does not wait for an event any more, though none came. A wait whose time is over soon lets it be.
+    #[serde(rename = "wait_over")]
+    WaitOver {
+        /// The run.
+        run: RunId,
+        /// Which life of it.
+        life: u32,
+        /// The wait.
+        op: Op,
+        /// In which activation it ended.
+        epoch: Epoch,
+    },
     /// To a child's cell: nobody needs it any more.
     #[serde(rename = "cancel")]
     Cancel {
@@ -81,6 +110,16 @@ pub enum Message {
         parent: RunId,
         /// The place of the invocation there.
         invoked: Seq,
+    },
+    /// To the cell that has sent a child on: the child has ended, so it need not say for much longer where it has gone.
+    #[serde(rename = "unbind")]
+    Unbind {
+        /// The parent.
+        parent: RunId,
+        /// The place of the invocation there.
+        invoked: Seq,
+        /// The child.
+        run: RunId,
     },
 }
 
@@ -91,7 +130,11 @@ impl Message {
             Self::Start { .. } => "start",
             Self::Ended { .. } => "ended",
             Self::TickEnded { .. } => "tick_ended",
+            Self::Emitted { .. } => "emitted",
+            Self::Waits { .. } => "waits",
+            Self::WaitOver { .. } => "wait_over",
             Self::Cancel { .. } => "cancel",
+            Self::Unbind { .. } => "unbind",
         }
     }
 
@@ -99,7 +142,12 @@ impl Message {
     pub fn from(&self) -> &RunId {
         match self {
             Self::Start { parent, .. } => &parent.run,
-            Self::Ended { run, .. } | Self::TickEnded { run, .. } => run,
+            Self::Ended { run, .. }
+            | Self::TickEnded { run, .. }
+            | Self::Emitted { run, .. }
+            | Self::WaitOver { run, .. }
+            | Self::Unbind { run, .. } => run,
+            Self::Waits { waiter } => &waiter.run,
             Self::Cancel { parent, .. } => parent,
         }
     }
@@ -117,7 +165,12 @@ impl Message {
                 Self::Start { invocation, .. } => invocation.input.size(),
                 Self::Ended { outcome: Outcome::Ok(output), .. } => output.size(),
                 Self::Ended { outcome: Outcome::Err(failure), .. } => failure.message.len(),
-                Self::TickEnded { .. } | Self::Cancel { .. } => 0,
+                Self::Emitted { event, .. } => event.data.size(),
+                Self::Waits { waiter } => waiter.input.size(),
+                Self::TickEnded { .. }
+                | Self::WaitOver { .. }
+                | Self::Cancel { .. }
+                | Self::Unbind { .. } => 0,
             }
     }
 }
@@ -137,13 +190,17 @@ pub enum Receipt {
     /// Nobody is there any more who it could have an effect on.
     #[serde(rename = "gone")]
     Gone,
+    /// An event that a run has had before: it waits for another one.
+    #[serde(rename = "passed")]
+    Passed,
     /// What it is about is at home in another cell, for good: send it there.
     #[serde(rename = "moved")]
     Moved {
         /// That cell.
         to: Place,
     },
-    /// What it is about may still come: send it again after a while.
+    /// What it is about may still come: send it again after a while. A cell of an earlier version says so of a cancel that
+    /// has overtaken its start.
     #[serde(rename = "later")]
     Later,
 }

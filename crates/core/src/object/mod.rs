@@ -13,6 +13,7 @@
 
 mod address;
 mod alarm;
+mod flights;
 mod letter;
 mod outbox;
 
@@ -20,10 +21,11 @@ use stepwell_protocol::{Place, Problem, Timestamp};
 
 pub use address::{Address, Kind, NoAddress};
 use alarm::Alarm;
+pub use flights::{ASKS_MAX, Flights};
 pub use letter::{Delivery, Envelope, LETTER_BYTES_MAX, LETTER_MESSAGES_MAX, Letter, Message, Receipt};
 pub use outbox::{
     ANSWER_MS, Arrival, DEAD_AFTER_MS, Discarded, IN_FLIGHT_BYTES_MAX, IN_FLIGHT_MAX, IN_FLIGHT_TO_ONE_MAX,
-    KNOWN_MAX, Letters, Outbox, SEND_AGAIN_MS_MAX, SENDS_MAX, Sending, Slip,
+    KNOWN_MAX, Letters, Outbox, SEND_AGAIN_MS_MAX, SENDS_MAX, Sending, Slip, pause_ms,
 };
 
 /// How long a dead instance stays unnoticed at the most while there is something to do, if nobody asks it anything.

@@ -10,11 +10,12 @@
 //!
 //! Invariant: while there is a letter that is not dead, the alarm is at most [`DEAD_MAN_MS`] away.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{collections::VecDeque, ops::Bound};
 
 use stepwell_protocol::{Timestamp, outbox::MessageHead};
 
 use super::{Address, DEAD_MAN_MS, Letter, Message};
+use crate::ordered::OrdMap;
 
 /// How many messages are under way at once.
 pub const IN_FLIGHT_MAX: usize = 16;
@@ -129,8 +130,8 @@ pub struct Sending {
 /// What an instance knows of its letters.
 #[derive(Clone, Debug)]
 pub struct Outbox {
-    letters: BTreeMap<u64, Known>,
-    peers: BTreeMap<Address, Peer>,
+    letters: OrdMap<u64, Known>,
+    peers: OrdMap<Address, Peer>,
     /// The peer that was served last: the others come first.
     last_served: Option<Address>,
     /// The number of the latest letter, once that was looked at.
@@ -175,7 +176,7 @@ struct Known {
 struct Peer {
     waiting: VecDeque<Waiting>,
     /// What is under way, by letter and place in it.
-    in_flight: BTreeMap<(u64, usize), Flight>,
+    in_flight: OrdMap<(u64, usize), Flight>,
     /// How often in a row it has not answered.
     failures: u32,
     /// It gets nothing before.
@@ -218,8 +219,8 @@ pub enum Arrival {
 impl Default for Outbox {
     fn default() -> Self {
         Self {
-            letters: BTreeMap::new(),
-            peers: BTreeMap::new(),
+            letters: OrdMap::new(),
+            peers: OrdMap::new(),
             last_served: None,
             last: None,
             seen: 0,
@@ -285,15 +286,16 @@ impl Outbox {
         for (index, to) in slip.to.into_iter().enumerate() {
             let not_before = Timestamp::default();
             let waiting = Waiting { letter: slip.id, index, early: 0, not_before, bytes: 0 };
-            self.peers.entry(to).or_default().waiting.push_back(waiting);
+            self.peers.get_or_default(to).waiting.push_back(waiting);
         }
     }
 
     /// Reads letters that are not known, as far as there is room for them.
     fn read_on<R: Letters>(&mut self, rows: &R, now: Timestamp) -> Result<(), R::Error> {
-        while let Some(after) = self.unread_after.filter(|_| self.next_lap <= now)
-            && self.known <= KNOWN_MAX / 2
-        {
+        // As many as there is room for, and not more than that of dead ones, which take none.
+        for _ in 0..KNOWN_MAX / READ_SLICE {
+            let may_read = self.next_lap <= now && self.known <= KNOWN_MAX / 2;
+            let Some(after) = self.unread_after.filter(|_| may_read) else { break };
             let slips = rows.letters(after, READ_SLICE)?;
             let is_last = slips.len() < READ_SLICE;
             // Whoever finds no room sets it anew.
@@ -407,7 +409,7 @@ impl Outbox {
                 self.put_back(to, Waiting { bytes, ..waiting });
                 break;
             }
-            let peer = self.peers.entry(to.clone()).or_default();
+            let peer = self.peers.get_or_default(to.clone());
             let until = now.plus_millis(ANSWER_MS);
             peer.in_flight.insert((letter, index), Flight { until, early, bytes });
             self.in_flight += 1;
@@ -426,7 +428,7 @@ impl Outbox {
     }
 
     fn put_back(&mut self, to: Address, waiting: Waiting) {
-        self.peers.entry(to).or_default().waiting.push_front(waiting);
+        self.peers.get_or_default(to).waiting.push_front(waiting);
     }
 
     /// A message is not under way any more.
@@ -442,10 +444,8 @@ impl Outbox {
     /// The next message that may go out: of the peer after the one that was served last.
     fn next(&mut self, now: Timestamp) -> Option<(Address, Waiting)> {
         let is_ready = |(_, peer): &(&Address, &Peer)| peer.ready(now).is_some();
-        let after = self.last_served.as_ref().and_then(|last| {
-            let after = (std::ops::Bound::Excluded(last), std::ops::Bound::Unbounded);
-            self.peers.range::<Address, _>(after).find(is_ready)
-        });
+        let beyond = |last| self.peers.range((Bound::Excluded(last), Bound::Unbounded)).find(is_ready);
+        let after = self.last_served.as_ref().and_then(beyond);
         let to = after.or_else(|| self.peers.iter().find(is_ready)).map(|(to, _)| to.clone())?;
         let peer = self.peers.get_mut(&to)?;
         let at = peer.ready(now)?;
@@ -520,7 +520,7 @@ impl Outbox {
         let not_before =
             if early > SENT_ON_MAX { now.plus_millis(pause_ms(early)) } else { Timestamp::default() };
         let waiting = Waiting { letter, index, early, not_before, bytes };
-        self.peers.entry(to).or_default().waiting.push_back(waiting);
+        self.peers.get_or_default(to).waiting.push_back(waiting);
     }
 
     /// A letter is dead, or has gone.
@@ -607,7 +607,7 @@ impl Peer {
 }
 
 /// How long until the next try, after so many.
-fn pause_ms(tries: u32) -> u64 {
+pub fn pause_ms(tries: u32) -> u64 {
     (SEND_AGAIN_MS << tries.saturating_sub(1).min(16)).min(SEND_AGAIN_MS_MAX)
 }
 

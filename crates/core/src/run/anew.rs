@@ -17,7 +17,7 @@ use super::{
 impl Run {
     /// When its present life began.
     pub fn life_began_at(&self) -> Timestamp {
-        self.life.map_or(self.created_at, |life| life.began_at)
+        self.life.map_or_else(|| self.starts_at.unwrap_or(self.created_at), |life| life.began_at)
     }
 
     /// Refuses a new life that would keep what is not there: the program knows another journal.

@@ -19,7 +19,7 @@ impl Run {
                 }
             }
             // Its row alone knows it.
-            Entry::SignalNoted(_) => {}
+            Entry::SignalNoted(_) | Entry::SignalForgotten(_) => {}
             Entry::Marked(mark) => self.mark = Some(*mark),
             Entry::OpenChanged(open) => self.open.clone_from(open),
             Entry::Troubled(trouble) => self.trouble = *trouble,
@@ -55,6 +55,7 @@ impl Run {
                     }
                 }
             }
+            Entry::TokenKeyUsed(key) => self.token_key = Some(key.clone()),
             Entry::Progressed(progress) => self.progress = Some(progress.clone()),
             Entry::ProgressForgotten => self.progress = None,
             Entry::FailingSince(seq) => self.failed_since = Some(*seq),

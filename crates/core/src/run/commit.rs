@@ -1,10 +1,11 @@
 //! What a program's report does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Invocation, Op, Outcome, Place, Problem, Record, Seq, Shape, Timestamp,
+    Code, Epoch, Event, Op, Outcome, Place, Problem, Record, Seq, Shape, Timestamp,
     program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Retry, Since, Then},
+    topic::{EVENT_BYTES_MAX, NewEvent, parts},
 };
 
 use super::{
@@ -13,6 +14,11 @@ use super::{
     children::check_invocation,
     decide::{check_op, leased, too_large},
     delay_ms,
+    tokens::TOKEN_KEY_LENGTH_MAX,
+};
+use crate::{
+    ordered::{OrdMap, OrdSet},
+    topic::check_wait,
 };
 
 impl Run {
@@ -52,9 +58,7 @@ impl Run {
     /// program does next, it will find out when the run is resumed.
     fn drain(&self, now: Timestamp, mut commit: Commit, hash: u64) -> Decision {
         // On record, a step that has not begun would look like one that was cut short.
-        commit
-            .commands
-            .retain(|command| !matches!(command, Command::StepBegun { .. } | Command::ChildInvoked { .. }));
+        commit.commands.retain(|command| !matches!(command, Command::StepBegun { .. }) && !is_sent(command));
         if commit.commands.is_empty() && !has_asides(&commit) {
             return Decision { reply: Reply::Stop, ..Decision::default() };
         }
@@ -103,7 +107,7 @@ impl Run {
         // It has gone another way than whoever reads the journal will: what follows from that must not be recorded.
         let erred = foreseen != commit.foresees;
         if erred {
-            commit.commands.retain(|command| !matches!(command, Command::ChildInvoked { .. }));
+            commit.commands.retain(|command| !is_sent(command));
         }
         let is_unheard = !commit.patches.is_empty() && (has_news || erred);
         let unheard = is_unheard.then(|| open_of(&commit.then).unwrap_or_default().to_vec());
@@ -121,14 +125,16 @@ impl Run {
             turn: commit.turn,
             erred,
         };
-        let (mut entries, invoked) = self.record(now, recorded_at, commit.commands, homes, mark);
+        let Decision { mut entries, invoked, emitted, .. } =
+            self.record(now, recorded_at, commit.commands, homes, mark);
         // Whoever is heard of is alive.
         if self.is_leased() {
             entries.push(leased(now));
         }
         // What is said beside has to be known as said, too: a copy that comes late must not take it back.
         let marks_aside = count == 0 && has_asides;
-        let Commit { patches, progress, attributes, failed_since, .. } = commit;
+        let Commit { patches, progress, attributes, failed_since, token_key, over, .. } = commit;
+        entries.extend(token_key.filter(|key| self.token_key.as_ref() != Some(key)).map(Entry::TokenKeyUsed));
         entries.extend(self.beside(now, unheard, patches, progress, attributes));
         let (effects, reply) = match then {
             // What the program has not seen may have answered some of what it says it waits for: a sleep that
@@ -141,7 +147,7 @@ impl Run {
             Then::Continue { open } => {
                 match open {
                     Some(open) => {
-                        entries.push(Entry::OpenChanged(self.merge_open(now, open)));
+                        entries.extend(self.waits_now(now, open));
                         entries.push(Entry::Marked(mark));
                     }
                     None if count == 0 => entries.push(Entry::Marked(mark)),
@@ -165,14 +171,15 @@ impl Run {
                 (late.effects, Reply::Stop)
             }
             Then::Suspend { open } => {
-                let open = self.merge_open(now, open);
-                entries.extend([Entry::Marked(mark), Entry::OpenChanged(open), Entry::Suspended]);
+                entries.push(Entry::Marked(mark));
+                entries.extend(self.waits_now(now, open));
+                entries.push(Entry::Suspended);
                 (vec![], Reply::Stop)
             }
             Then::Yield { open } => {
                 // As with the others: what it has not seen may have answered it.
                 if let Some(open) = open.filter(|_| !has_news) {
-                    entries.push(Entry::OpenChanged(self.merge_open(now, open)));
+                    entries.extend(self.waits_now(now, open));
                 }
                 entries.push(Entry::Marked(mark));
                 let mut again = self.go_on_later(now, through);
@@ -183,7 +190,7 @@ impl Run {
                 let anew = self.begin_anew(now, through, input, &keeps, keeps_bytes);
                 entries.push(Entry::Marked(mark));
                 entries.extend(anew.entries);
-                return self.within_its_row(now, Decision { entries, invoked, ..anew });
+                return self.within_its_row(now, Decision { entries, invoked, emitted, ..anew });
             }
             Then::Complete { output } => {
                 entries.extend([Entry::Marked(mark), Entry::Completed { output, at: now }]);
@@ -199,14 +206,19 @@ impl Run {
                 (vec![], Reply::Stop)
             }
         };
+        // If it has erred, the way that it has gone is not the run's.
+        if !erred {
+            self.give_up(over, &mut entries);
+        }
         // Only with something that is stored anyway: it is worth no row of its own.
         if unread < self.inbox.unread && entries.iter().any(Entry::is_stored) {
             entries.push(Entry::SignalsRead { unread });
         }
-        self.within_its_row(now, Decision { entries, effects, invoked, reply })
+        self.within_its_row(now, Decision { entries, effects, invoked, emitted, reply })
     }
 
-    /// What its commands become in the journal, and what of them has to be started elsewhere. The last one has the mark.
+    /// What its commands become in the journal, and what of them has to be started or sent elsewhere. The last one has the
+    /// mark.
     fn record(
         &self,
         now: Timestamp,
@@ -214,9 +226,10 @@ impl Run {
         commands: Vec<Command>,
         homes: Vec<Place>,
         mark: Mark,
-    ) -> (Vec<Entry>, Vec<(Seq, Box<Invocation>)>) {
+    ) -> Decision {
         let last = commands.len().saturating_sub(1);
         let (mut homes, mut invoked, mut children) = (homes.into_iter(), Vec::new(), self.children.count());
+        let mut emitted = Vec::new();
         let entries = commands.into_iter().enumerate().zip((self.head.0 + 1..).map(Seq));
         let entries = entries.map(|((index, command), seq)| {
             let event = if let Command::ChildInvoked { op, invocation } = command {
@@ -227,6 +240,10 @@ impl Run {
                     invoked.push((seq, invocation));
                 }
                 event
+            } else if let Command::Emitted { op, event } = command {
+                let recorded = event.recorded(op);
+                emitted.push(*event);
+                recorded
             } else {
                 self.event(now, command)
             };
@@ -234,7 +251,7 @@ impl Run {
             Entry::Recorded { record, mark: (index == last).then_some(mark) }
         });
         let entries = entries.collect();
-        (entries, invoked)
+        Decision { entries, invoked, emitted, ..Decision::default() }
     }
 
     /// What a program says beside its steps. `unheard` is what it waits for with a new patch, if that cannot be recorded
@@ -252,8 +269,11 @@ impl Run {
             // Until then, nothing may happen that the way before the patch waited for: the code does not know of it any
             // more.
             if let Some(open) = unheard {
-                let waits_on = |known: &&OpenOp| open.iter().any(|open| *open.op() == known.op);
-                entries.push(Entry::OpenChanged(self.open.iter().filter(waits_on).cloned().collect()));
+                let open: OrdSet<_> = open.iter().map(Open::op).collect();
+                let waits_on = |known: &&OpenOp| open.contains(&known.op);
+                let open: Vec<_> = self.open.iter().filter(waits_on).cloned().collect();
+                entries.extend(self.tokens_over(&open));
+                entries.push(Entry::OpenChanged(open));
             }
             entries.push(Entry::Patched(patches));
         }
@@ -325,16 +345,22 @@ impl Run {
                 let retry_at = now.plus_millis(wait_ms);
                 Event::StepRetrying { op, attempt, failure, retry_at, took_ms }
             }
-            Command::ChildInvoked { .. } => {
-                unreachable!("it becomes an event with the place that its child goes to")
+            Command::ChildInvoked { .. } | Command::Emitted { .. } => {
+                unreachable!("it becomes an event with what is sent elsewhere")
             }
         }
     }
 
+    /// What it waits for from here on, and which tokens nobody waits for any more.
+    fn waits_now(&self, now: Timestamp, open: Vec<Open>) -> impl Iterator<Item = Entry> {
+        let open = self.merge_open(now, open);
+        let over: Vec<_> = self.tokens_over(&open).collect();
+        over.into_iter().chain([Entry::OpenChanged(open)])
+    }
+
     /// What the program waits for, with times: a sleep or wait that is known keeps its own.
     fn merge_open(&self, now: Timestamp, open: Vec<Open>) -> Vec<OpenOp> {
-        let known: BTreeMap<_, _> =
-            self.open.iter().map(|open| (&open.op, (open.until, open.since))).collect();
+        let known: OrdMap<_, _> = self.open.iter().map(|open| (&open.op, (open.until, open.since))).collect();
         // Later than now: a cell that has looked for what is due does not look at that time again.
         let soonest = now.plus_millis(1);
         let until = |op: &Op, ms: u64| match known.get(op) {
@@ -342,16 +368,30 @@ impl Run {
             None => Some(now.plus_millis(ms).max(soonest)),
         };
         let since = |op: &Op| known.get(op).map_or(Some(now), |(_, since)| *since);
-        let plain =
-            |op: Op| OpenOp { op, until: None, since: None, signal: None, shape: Shape::Any, child: None };
+        let plain = |op: Op| OpenOp {
+            op,
+            until: None,
+            since: None,
+            signal: None,
+            shape: Shape::Any,
+            child: None,
+            asked: None,
+            event: None,
+        };
         open.into_iter()
             .map(|open| match open {
                 Open::Sleep { op, ms } => OpenOp { until: until(&op, ms), since: since(&op), ..plain(op) },
-                Open::Wait { op, signal, timeout_ms, shape } => OpenOp {
-                    until: timeout_ms.and_then(|ms| until(&op, ms)),
+                Open::Wait { op, signal, timeout_ms, shape, asked, event } => OpenOp {
+                    // The wait ends with its token.
+                    until: (timeout_ms.and_then(|ms| until(&op, ms)).into_iter())
+                        .chain(asked.as_ref().map(|asked| asked.expires_at.max(soonest)))
+                        .min(),
                     since: since(&op),
-                    signal: Some(signal),
+                    // Nobody waits for what cancels a run.
+                    signal: Some(signal).filter(|_| !event.as_ref().is_some_and(|event| event.cancels)),
+                    event,
                     shape: shape.bounded(),
+                    asked: asked.map(|asked| Box::new(asked.bounded())),
                     ..plain(op)
                 },
                 Open::SleepUntil { op, at } => {
@@ -384,10 +424,12 @@ impl Run {
             )
         } else if commit.attributes.values().any(|value| value.len() > Attributes::VALUE_LENGTH_MAX) {
             format!("The value of an attribute takes at most {} bytes.", Attributes::VALUE_LENGTH_MAX)
-        } else if self.attributes.keys().chain(commit.attributes.keys()).collect::<BTreeSet<_>>().len()
+        } else if self.attributes.keys().chain(commit.attributes.keys()).collect::<OrdSet<_>>().len()
             > Attributes::MAX
         {
             format!("A run has at most {} attributes.", Attributes::MAX)
+        } else if commit.token_key.as_ref().is_some_and(|key| key.len() > TOKEN_KEY_LENGTH_MAX) {
+            format!("The id of a key has at most {TOKEN_KEY_LENGTH_MAX} bytes.")
         } else {
             return Ok(());
         };
@@ -422,9 +464,17 @@ impl Run {
     }
 }
 
+/// Whether a command makes the run's cell write to others.
+fn is_sent(command: &Command) -> bool {
+    matches!(command, Command::ChildInvoked { .. } | Command::Emitted { .. })
+}
+
 /// Whether a program says something beside its steps.
 fn has_asides(commit: &Commit) -> bool {
-    !commit.patches.is_empty() || commit.progress.is_some() || !commit.attributes.is_empty()
+    !commit.patches.is_empty()
+        || commit.progress.is_some()
+        || !commit.attributes.is_empty()
+        || !commit.over.is_empty()
 }
 
 /// Refuses what could not be stored.
@@ -439,6 +489,10 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
             }
             Command::StepBegun { op } | Command::StepFailed { op, .. } => check_op(op)?,
             Command::ChildInvoked { op, invocation } => check_invocation(op, invocation)?,
+            Command::Emitted { op, event } => {
+                check_op(op)?;
+                check_event(event)?;
+            }
         }
     }
     if let Then::Complete { output } = &commit.then
@@ -460,15 +514,38 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
         let detail = "A run that waits for nothing would never wake again.";
         return Err(Problem::new(Code::InvalidRequest, detail));
     }
+    for open in open {
+        if let Open::Wait { event: Some(event), .. } = open {
+            check_wait(event)?;
+        }
+    }
     let mut signals = open.iter().filter_map(|open| match open {
         Open::Wait { signal, .. } => Some(signal),
         Open::Sleep { .. } | Open::SleepUntil { .. } | Open::Retry { .. } | Open::Child { .. } => None,
     });
+    if commit.over.len() > OPEN_MAX {
+        let detail =
+            format!("A commit names {} waits that are over; the most is {OPEN_MAX}.", commit.over.len());
+        return Err(Problem::new(Code::InvalidRequest, detail));
+    }
+    commit.over.iter().try_for_each(check_op)?;
     if signals.any(|signal| signal.len() > Op::NAME_LENGTH_MAX) {
         let detail = format!("The name of a signal takes at most {} bytes.", Op::NAME_LENGTH_MAX);
         return Err(Problem::new(Code::InvalidRequest, detail));
     }
     open.iter().try_for_each(|open| check_op(open.op()))
+}
+
+/// Refuses an event that its topic would refuse.
+fn check_event(event: &NewEvent) -> Result<(), Rejection> {
+    if event.data.size() > EVENT_BYTES_MAX {
+        return Err(too_large(&format!("The data of event '{}'", event.name), event.data.size()));
+    }
+    if parts(&event.name).is_none() || event.id.is_none() {
+        let detail = "An event that a run emits has an id and a name of two parts, such as 'order/paid'.";
+        return Err(Problem::new(Code::InvalidRequest, detail));
+    }
+    Ok(())
 }
 
 /// What a program says that it waits for, if it says anything about it.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::Seq;
 
 use super::Run;
+use crate::sorting::sort_by;
 
 /// The most parts of a journal that may be cut out of it.
 pub const CUTS_MAX: usize = 1_000;
@@ -40,7 +41,7 @@ impl Cut {
 
     /// The same cuts in order, with those that touch made one.
     pub fn joined(mut cuts: Vec<Self>) -> Vec<Self> {
-        cuts.sort_unstable_by_key(|cut| (cut.after, cut.through));
+        sort_by(&mut cuts, |a, b| (a.after, a.through).cmp(&(b.after, b.through)));
         let mut joined: Vec<Self> = Vec::with_capacity(cuts.len());
         for cut in cuts {
             match joined.last_mut() {

@@ -4,6 +4,7 @@ use stepwell_protocol::{
     Code, Epoch, Event, Failure, Op, OpKind, Parent, Problem, Record, RunId, Seq, Timestamp,
     program::{Dispatch, PAYLOAD_BYTES_MAX},
     schedule::Ticked,
+    topic::Triggered,
 };
 
 use super::{
@@ -41,6 +42,10 @@ pub struct Start {
     pub parent: Option<Parent>,
     /// What has started it, if a schedule has.
     pub ticked: Option<Ticked>,
+    /// It does not begin before; at once, if that is not said.
+    pub starts_at: Option<Timestamp>,
+    /// What has started it, if an event has.
+    pub triggered: Option<Triggered>,
     /// A slot, if one is free: its program is then called at once.
     pub slot: Option<Slot>,
 }
@@ -48,11 +53,13 @@ pub struct Start {
 impl Run {
     /// A new run, as it is before its first entry, and what to do about it.
     pub fn start(now: Timestamp, start: Start) -> (Self, Decision) {
+        let starts_at = start.starts_at.filter(|at| *at > now);
         let run = Self {
             id: start.id,
             workflow: start.workflow,
             seed: start.seed,
             created_at: now,
+            starts_at,
             epoch: Epoch(0),
             head: Seq(0),
             quarantined: false,
@@ -63,10 +70,11 @@ impl Run {
             children: Children::default(),
             parent: start.parent,
             ticked: start.ticked,
+            triggered: start.triggered,
             input_bytes: u32::try_from(start.input_bytes).unwrap_or(u32::MAX),
             dispatch: start.dispatch,
             timeout_ms: start.timeout_ms,
-            deadline: deadline(now, start.timeout_ms),
+            deadline: deadline(starts_at.unwrap_or(now), start.timeout_ms),
             retention_ms: start.retention_ms,
             deleting: false,
             emptied: false,
@@ -75,6 +83,7 @@ impl Run {
             cuts: Vec::new(),
             life: None,
             remains: None,
+            token_key: None,
             failed_since: None,
             progress: None,
             stamps: Stamps::default(),
@@ -107,8 +116,10 @@ impl Run {
             Input::Cancel => self.cancel(now),
             Input::Pause => self.pause(),
             Input::Resume { slot } => self.resume(now, slot),
-            Input::Restart { cuts, signals, keeps_progress, slot } => {
-                self.restart(now, cuts, signals, keeps_progress, slot)
+            Input::Restart { cuts, signals, dropped, keeps_progress, slot } => {
+                let mut decision = self.restart(now, cuts, signals, keeps_progress, slot)?;
+                decision.entries.extend(dropped.map(Entry::SignalForgotten));
+                Ok(decision)
             }
             Input::Wake { slot } => Ok(self.wake(now, slot)),
             Input::ActivationEnded { epoch, end } => Ok(self.activation_ended(now, epoch, &end)),
@@ -120,8 +131,13 @@ impl Run {
         }
     }
 
-    /// An activation is due: in this slot, or when there is one.
+    /// An activation is due: in this slot, or when there is one; but not before the run may begin.
     pub(super) fn activate(&self, now: Timestamp, slot: Option<Slot>) -> Decision {
+        // Once it has begun, a clock that is behind does not put it off again.
+        let starts_at = self.starts_at.filter(|_| self.epoch == Epoch(0));
+        if let Some(not_before) = starts_at.filter(|at| *at > now) {
+            return Decision { entries: vec![Entry::Queued { not_before }], ..Decision::default() };
+        }
         let (entry, effect) = match slot {
             Some(slot) if slot.alone || !self.wants_to_be_alone() => {
                 let epoch = self.epoch.next();
@@ -155,9 +171,11 @@ impl Run {
             return Err(self.ended("receive a signal"));
         }
         // The oldest wait gets the signal; the program's replay follows the same rule.
-        let answered = self.open.iter().position(|open| open.signal.as_deref() == Some(&signal.name));
-        // Only while it is asleep: a program at work may be past that wait already.
-        if let (Phase::Suspended, Some(index)) = (&self.phase, answered)
+        let answered = self.open.iter().position(|open| open.takes(&signal.name, signal.to));
+        // A program at work may be past that wait already, and another wait may get the signal; one that came by a token
+        // is for that wait only.
+        let is_for_it = matches!(self.phase, Phase::Suspended) || signal.to.is_some();
+        if let Some(index) = answered.filter(|_| is_for_it)
             && let Err(what) = self.open[index].shape.check(&signal.payload)
         {
             let detail = format!(
@@ -169,7 +187,7 @@ impl Run {
         }
         // An id is stored with the event.
         let nonce = signal.nonce.clone().filter(|_| signal.id.is_none());
-        let since = answered.and_then(|index| self.open[index].since);
+        let (since, to) = (answered.and_then(|index| self.open[index].since), signal.to);
         let record = self.next_record(now, signal.received(since));
         let mut decision =
             Decision { entries: vec![Entry::Recorded { record, mark: None }], ..Decision::default() };
@@ -177,9 +195,21 @@ impl Run {
         match (&self.phase, answered) {
             (Phase::Suspended, Some(index)) => {
                 let mut open = self.open.clone();
-                open.remove(index);
+                let taken = open.remove(index);
+                // What a token has completed is known by the id of its signal.
+                let is_over = taken.asked.is_some() && to.is_none();
+                decision.entries.extend(is_over.then(|| self.token_over(&taken.op)));
                 decision.entries.push(Entry::OpenChanged(open));
                 decision.extend(self.activate(now, slot));
+            }
+            // A wait for events is over with the first of them, whatever its program is doing.
+            (phase, Some(index)) if self.open[index].event.is_some() => {
+                let mut open = self.open.clone();
+                open.remove(index);
+                decision.entries.push(Entry::OpenChanged(open));
+                if matches!(phase, Phase::Running { .. }) {
+                    decision.effects.push(Effect::TellProgram);
+                }
             }
             (Phase::Running { .. }, _) => decision.effects.push(Effect::TellProgram),
             // Kept in the journal until somebody asks for it.
@@ -312,6 +342,7 @@ impl Run {
                 Entry::Recorded { record, mark: None }
             })
             .collect();
+        entries.extend(self.tokens_over(&open));
         entries.push(Entry::OpenChanged(open));
         (Decision { entries, ..Decision::default() }, true)
     }
@@ -469,6 +500,7 @@ impl Decision {
         self.entries.extend(other.entries);
         self.effects.extend(other.effects);
         self.invoked.extend(other.invoked);
+        self.emitted.extend(other.emitted);
     }
 }
 

@@ -14,8 +14,13 @@ pub enum Entry {
         /// On the last record of a commit: that commit.
         mark: Option<Mark>,
     },
-    /// The signal just recorded came with this nonce.
+    /// What a signal or a token is known by if it comes again: the signal just recorded came with this nonce, or nobody
+    /// waits for this token any more.
     SignalNoted(String),
+    /// That is not known any more: the signal was dropped, and its sender may send another one.
+    SignalForgotten(String),
+    /// It makes its wait tokens with the key of this id.
+    TokenKeyUsed(String),
     /// A commit without a record of its own was accepted.
     Marked(Mark),
     /// What it waits for has changed.
@@ -131,9 +136,11 @@ impl Entry {
     pub fn changes_row(&self) -> bool {
         match self {
             // A record and a nonce are rows of their own. A lease begins anew with whoever loads the row next.
-            Self::Recorded { .. } | Self::SignalNoted(_) | Self::SignalsRead { .. } | Self::Leased { .. } => {
-                false
-            }
+            Self::Recorded { .. }
+            | Self::SignalNoted(_)
+            | Self::SignalForgotten(_)
+            | Self::SignalsRead { .. }
+            | Self::Leased { .. } => false,
             Self::Marked(_)
             | Self::OpenChanged(_)
             | Self::Troubled(_)
@@ -141,6 +148,7 @@ impl Entry {
             | Self::Activated { .. }
             | Self::Suspended
             | Self::Patched(_)
+            | Self::TokenKeyUsed(_)
             | Self::Progressed(_)
             | Self::ProgressForgotten
             | Self::FailingSince(_)

@@ -7,14 +7,14 @@ use super::{Decision, Entry, Phase, Reply, Run};
 /// Runs that end within this time are deleted together, so that one alarm serves them all.
 pub const EXPIRY_ROUND_MS: u64 = 60_000;
 
-/// How long a run that Stepwell itself has started, a child or the run of a tick, is known by its key from its start on,
+/// How long a run that Stepwell itself has started, a child or the run of a tick or an event, is known by its key from its start on,
 /// however short it is kept: a start that is delivered once more must not make a second run. Longer than a message lives.
 pub const INVOCATION_KEPT_MS: u64 = 7 * 86_400_000;
 
 impl Run {
     /// Whether its row has to stay when it is deleted: only the row tells that its invocation has started a run.
     pub fn outlives_itself(&self, now: Timestamp) -> bool {
-        (self.parent.is_some() || self.ticked.is_some())
+        (self.parent.is_some() || self.ticked.is_some() || self.triggered.is_some())
             && now < self.created_at.plus_millis(INVOCATION_KEPT_MS)
     }
 

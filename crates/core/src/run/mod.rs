@@ -8,6 +8,8 @@
 //! Invariant: a run that has not ended has an activation, an activation due, a time to wake at, or a
 //! signal to wait for; or it is paused and says why.
 
+use std::collections::BTreeMap;
+
 mod anew;
 mod apply;
 mod children;
@@ -24,20 +26,20 @@ mod restart;
 mod retry;
 mod row;
 mod spent;
+mod tokens;
 mod trouble;
 mod why;
 
 #[cfg(test)]
 mod tests;
-
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Epoch, Invocation, Life, Op, Outcome, Parent, Place, Problem, RunId, Seq, Shape, Timestamp,
     program::{Commit, Dispatch, Progress},
     rest::{Act, LastError, Status},
     schedule::Ticked,
+    topic::{EventWait, NewEvent, Triggered},
+    wait_token::Asked,
 };
 
 pub(crate) use children::invocations;
@@ -106,6 +108,8 @@ pub struct Run {
     pub seed: u64,
     /// When it was accepted.
     pub created_at: Timestamp,
+    /// It does not begin before, if whoever started it has said so.
+    pub starts_at: Option<Timestamp>,
     /// The latest activation.
     pub epoch: Epoch,
     /// The last position of its journal.
@@ -127,6 +131,8 @@ pub struct Run {
     pub parent: Option<Parent>,
     /// What has started it, if a schedule has.
     pub ticked: Option<Ticked>,
+    /// What has started it, if an event has.
+    pub triggered: Option<Triggered>,
     /// How many bytes its input has: they are in the same row.
     pub input_bytes: u32,
     /// How its program is called.
@@ -151,6 +157,8 @@ pub struct Run {
     pub life: Option<Life>,
     /// Up to where earlier lives have left events behind that do not count and are still to be deleted.
     pub remains: Option<Seq>,
+    /// The id of the key that its wait tokens are made with, if it has made any.
+    pub token_key: Option<String>,
     /// If its workflow failed: the first position from which on steps failed and nothing was begun.
     pub failed_since: Option<Seq>,
     /// How far it has come, as its program says.
@@ -269,6 +277,12 @@ pub struct OpenOp {
     /// The child that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<OpenChild>,
+    /// What somebody with a token of this wait is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Box<Asked>>,
+    /// The events that a wait is for, if it is for events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<Box<EventWait>>,
 }
 
 /// What happens to a run.
@@ -333,6 +347,8 @@ pub enum Input {
         cuts: Vec<Cut>,
         /// The signals in them: they are received again.
         signals: Vec<Signal>,
+        /// What the answer to a token was known by that is not among them: somebody else may answer.
+        dropped: Option<String>,
         /// Whether what it has said of its progress still holds.
         keeps_progress: bool,
         /// Whether it could be activated at once.
@@ -419,6 +435,8 @@ pub struct Decision {
     /// What was invoked, by its position in the journal: its cell writes to where the children go, in the same
     /// transaction.
     pub invoked: Vec<(Seq, Box<Invocation>)>,
+    /// What was emitted: its cell writes to the topics, in the same transaction.
+    pub emitted: Vec<NewEvent>,
     /// What the caller is told.
     pub reply: Reply,
 }
@@ -462,6 +480,12 @@ impl Run {
     /// Whether its present activation has reported anything yet.
     pub fn has_reported(&self) -> bool {
         self.mark.is_some_and(|mark| mark.epoch == self.epoch)
+    }
+
+    /// Until when it waits to begin for the first time, if it does.
+    pub fn begins_at(&self) -> Option<Timestamp> {
+        let waits = matches!(self.phase, Phase::Pending { not_before } if Some(not_before) == self.starts_at);
+        self.starts_at.filter(|_| waits && self.epoch == Epoch(0))
     }
 
     /// When its cell must look at it again even if nothing happens. For a run at work that is a time in

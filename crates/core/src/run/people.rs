@@ -23,18 +23,20 @@ pub struct Signal {
     pub payload: Payload,
     /// Who has sent it; nobody in particular, if that is not said.
     pub by: Option<String>,
+    /// Which wait of its name it is for, if it came by a token; whichever comes first, if that is not said.
+    pub to: Option<u32>,
 }
 
 impl Signal {
     /// One without an id, from nobody in particular.
     pub fn new(name: impl Into<String>, payload: Payload) -> Self {
-        Self { name: name.into(), id: None, nonce: None, payload, by: None }
+        Self { name: name.into(), id: None, nonce: None, payload, by: None, to: None }
     }
 
     /// The signal that an event is about.
     pub fn of(event: &Event) -> Option<Self> {
-        if let Event::SignalReceived { name, id, payload, by, .. } = event.clone() {
-            Some(Self { name, id, nonce: None, payload, by })
+        if let Event::SignalReceived { name, id, payload, by, to, .. } = event.clone() {
+            Some(Self { name, id, nonce: None, payload, by, to })
         } else {
             None
         }
@@ -46,8 +48,8 @@ impl Signal {
     }
 
     pub(super) fn received(self, since: Option<Timestamp>) -> Event {
-        let Self { name, id, payload, by, nonce: _ } = self;
-        Event::SignalReceived { name, id, payload, by, since }
+        let Self { name, id, payload, by, to, nonce: _ } = self;
+        Event::SignalReceived { name, id, payload, by, since, to }
     }
 }
 

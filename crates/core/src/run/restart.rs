@@ -107,7 +107,9 @@ impl Run {
         decision.entries.push(Entry::OpenChanged(Vec::new()));
         decision.entries.push(Entry::Troubled(Trouble::default()));
         // It gets as much time as it had at first.
-        decision.entries.push(Entry::Reopened { deadline: deadline(now, self.timeout_ms) });
+        decision.entries.push(Entry::Reopened {
+            deadline: deadline(self.starts_at.unwrap_or(now).max(now), self.timeout_ms),
+        });
         decision.extend(self.activate(now, slot));
         self.check_row(&decision.entries)?;
         Ok(decision)

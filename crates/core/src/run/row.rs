@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Epoch, Life, Parent, Problem, RunId, Seq, Timestamp,
+    Epoch, Life, Parent, Problem, RunId, Seq, Timestamp, json,
     program::{Dispatch, Progress},
     rest::{Act, LastError},
     schedule::Ticked,
+    topic::Triggered,
 };
 
 use super::{
@@ -77,6 +78,8 @@ struct State {
     #[serde(with = "hex")]
     seed: u64,
     epoch: Epoch,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    starts_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "is_start")]
     began_at: Seq,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,6 +94,8 @@ struct State {
     parent: Option<Parent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ticked: Option<Ticked>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    triggered: Option<Triggered>,
     #[serde(default, skip_serializing_if = "is_zero")]
     input_bytes: u32,
     #[serde(default, skip_serializing_if = "is_none")]
@@ -118,6 +123,8 @@ struct State {
     life: Option<Life>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     remains: Option<Seq>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failed_since: Option<Seq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,6 +202,7 @@ impl Run {
         let state = State {
             seed: self.seed,
             epoch: self.epoch,
+            starts_at: self.starts_at,
             began_at: self.began_at,
             mark: self.mark,
             inbox: self.inbox,
@@ -202,6 +210,7 @@ impl Run {
             children: self.children.clone(),
             parent: self.parent.clone(),
             ticked: self.ticked.clone(),
+            triggered: self.triggered.clone(),
             input_bytes: self.input_bytes,
             trouble: self.trouble,
             dispatch: self.dispatch,
@@ -215,6 +224,7 @@ impl Run {
             cuts: self.cuts.clone(),
             life: self.life,
             remains: self.remains,
+            token_key: self.token_key.clone(),
             failed_since: self.failed_since,
             progress: self.progress.clone(),
             stamps: self.stamps,
@@ -248,8 +258,7 @@ impl Run {
         state: &str,
         tail: Tail,
     ) -> Result<Self, Corrupt> {
-        let state: State =
-            serde_json::from_str(state).map_err(|source| Corrupt { number: id.number, source })?;
+        let state: State = json::from_str(state).map_err(|source| Corrupt { number: id.number, source })?;
         let phase = match state.phase {
             StoredPhase::Pending { not_before } => Phase::Pending { not_before },
             StoredPhase::Running { since, session, alone } => {
@@ -271,6 +280,7 @@ impl Run {
             workflow,
             seed: state.seed,
             created_at,
+            starts_at: state.starts_at,
             epoch: state.epoch,
             head,
             quarantined: tail.quarantined,
@@ -281,6 +291,7 @@ impl Run {
             children,
             parent: state.parent,
             ticked: state.ticked,
+            triggered: state.triggered,
             input_bytes: state.input_bytes,
             trouble: state.trouble,
             dispatch: state.dispatch,
@@ -294,6 +305,7 @@ impl Run {
             cuts: state.cuts,
             life: state.life,
             remains: state.remains,
+            token_key: state.token_key,
             failed_since: state.failed_since,
             progress: state.progress,
             stamps: state.stamps,

@@ -69,7 +69,7 @@ impl Run {
 
 /// The rows of an entry besides the run's own.
 fn other_rows(entry: &Entry) -> u32 {
-    let is_one = matches!(entry, Entry::Reopened { .. } | Entry::SignalNoted(_));
+    let is_one = matches!(entry, Entry::Reopened { .. } | Entry::SignalNoted(_) | Entry::SignalForgotten(_));
     let of_record = entry.record().map_or(0, |record| {
         // The id of a signal is a row of its own.
         1 + u32::from(matches!(&record.event, Event::SignalReceived { id: Some(_), .. }))
@@ -87,6 +87,8 @@ fn is_word(entry: &Entry) -> bool {
         Entry::Leased { .. } => true,
         Entry::Recorded { .. }
         | Entry::SignalNoted(_)
+        | Entry::SignalForgotten(_)
+        | Entry::TokenKeyUsed(_)
         | Entry::SignalsRead { .. }
         | Entry::Marked(_)
         | Entry::OpenChanged(_)

@@ -8,7 +8,7 @@ use stepwell_protocol::{
 };
 
 use super::{End, Entry, PauseWhy, Phase, Run, Session, Trouble};
-use crate::{access::ROOT, cell::readable_again};
+use crate::{access::ROOT, cell::readable_again, schedule::civil::shown};
 
 /// How many names a warning shows.
 const WARNING_NAMES_MAX: usize = 8;
@@ -44,6 +44,7 @@ impl From<&Run> for RunView {
             status: run.status(),
             created_at: run.created_at,
             ended_at,
+            starts_at: run.begins_at().filter(|_| !run.quarantined),
             wakes_at: run.next_open().filter(|_| !run.quarantined),
             waits_for: run.open.iter().filter_map(|open| open.signal.clone()).collect(),
             output: None,
@@ -86,11 +87,22 @@ impl Run {
         let waits_for: Vec<_> = self
             .open
             .iter()
-            .map(|open| WaitsFor {
-                kind: open.op.kind.as_str().into(),
-                name: open.op.name.clone(),
-                until: open.until,
-                expects: (!open.shape.is_any()).then(|| open.shape.describe()),
+            .map(|open| {
+                let event = open.event.as_deref();
+                let kind = match event {
+                    Some(event) if event.cancels => "cancel_on",
+                    Some(_) => "event",
+                    None if open.asked.is_some() => "token",
+                    None => open.op.kind.as_str(),
+                };
+                WaitsFor {
+                    kind: kind.into(),
+                    name: event.map_or(&open.op.name, |event| &event.on).clone(),
+                    since: open.since,
+                    until: open.until,
+                    expects: (!open.shape.is_any()).then(|| open.shape.describe()),
+                    when: event.and_then(|event| event.when.clone()),
+                }
             })
             .collect();
         let next_wake = match self.phase {
@@ -133,6 +145,9 @@ impl Run {
             return problem.detail;
         }
         match &self.phase {
+            Phase::Pending { not_before } if *not_before > now && self.begins_at().is_some() => {
+                format!("It starts at {}.", shown(*not_before))
+            }
             Phase::Pending { not_before } if *not_before > now => {
                 "Its program stopped without a result; it is called again after a pause.".into()
             }
@@ -151,7 +166,14 @@ impl Run {
             }
             Phase::Suspended => {
                 let of = |kind| self.open.iter().filter(|open| open.op.kind == kind).count();
-                let (signals, sleeps, retries) = (of(OpKind::Wait), of(OpKind::Sleep), of(OpKind::Step));
+                let tokens = self.open.iter().filter(|open| open.asked.is_some());
+                let tokens: Vec<_> = tokens.map(|open| format!("for token '{}'", open.op.name)).collect();
+                let events: Vec<_> = self.open.iter().filter_map(|open| open.event.as_deref()).collect();
+                let signals = of(OpKind::Wait).saturating_sub(tokens.len() + events.len());
+                let events = events.into_iter().filter(|event| !event.cancels);
+                let tokens =
+                    tokens.into_iter().chain(events.map(|event| format!("for event '{}'", event.on)));
+                let (sleeps, retries) = (of(OpKind::Sleep), of(OpKind::Step));
                 let children: Vec<_> = self.open.iter().filter(|open| open.child.is_some()).collect();
                 let children = match children.as_slice() {
                     [] => None,
@@ -166,7 +188,8 @@ impl Run {
                     (retries, "for the next attempt of a step"),
                 ];
                 let parts = parts.iter().filter(|(n, _)| *n > 0).map(|(_, what)| (*what).to_owned());
-                let parts: Vec<_> = parts.chain(children).collect();
+                let shown = tokens.take(WARNING_NAMES_MAX);
+                let parts: Vec<_> = shown.chain(parts).chain(children).collect();
                 let waits = format!("It waits {}.", parts.join(" or "));
                 match self.last_error.as_ref().filter(|_| retries > 0) {
                     Some(last) => format!("{waits} Step '{}' failed: {}", last.step, last.message),

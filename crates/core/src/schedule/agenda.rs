@@ -3,22 +3,27 @@
 //!
 //! A schedule for which something is under way is not due. One that could not be served is due later than its row says.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use stepwell_protocol::Timestamp;
+
+use crate::ordered::{OrdMap, OrdSet};
 
 /// The schedules of a station, by when they are due.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agenda {
     /// All of them, and when each is due.
-    schedules: BTreeMap<String, Option<Timestamp>>,
-    due: BTreeSet<(Timestamp, String)>,
+    schedules: OrdMap<String, Option<Timestamp>>,
+    due: OrdSet<(Timestamp, String)>,
 }
 
 impl Agenda {
     /// How many schedules there are.
     pub fn count(&self) -> usize {
         self.schedules.len()
+    }
+
+    /// Whether there is a schedule of this id.
+    pub fn has(&self, id: &str) -> bool {
+        self.schedules.contains_key(id)
     }
 
     /// A schedule is due then, or not before somebody says so.

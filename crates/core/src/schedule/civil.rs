@@ -3,6 +3,8 @@
 //! A wall clock's time is a number of seconds since it showed 1970-01-01 00:00:00. What it means elsewhere is a matter
 //! of [`super::zone`].
 
+use stepwell_protocol::Timestamp;
+
 /// The seconds of a day.
 pub const DAY_S: i64 = 86_400;
 
@@ -90,6 +92,14 @@ impl Date {
     }
 }
 
+/// An instant as people read it, in UTC and to the second.
+pub fn shown(at: Timestamp) -> String {
+    let civil = Civil(i64::try_from(at.as_millis() / 1_000).unwrap_or(i64::MAX));
+    let (Date { year, month, day }, second) = (civil.date(), civil.second());
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
+}
+
 /// How many days a month has.
 pub fn days_of_month(year: i64, month: u32) -> u32 {
     match month {
@@ -116,6 +126,17 @@ mod tests {
             date = if next.day > days_of_month(date.year, date.month) { first } else { next };
         }
         assert_eq!(date, Date { year: 2300, month: 1, day: 1 });
+    }
+
+    #[test]
+    fn an_instant_is_shown_in_utc() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (1_794_733_445_999, "2026-11-15T09:04:05Z"),
+            (253_402_300_799_999, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(shown(Timestamp::from_millis(ms)), text);
+        }
     }
 
     #[test]

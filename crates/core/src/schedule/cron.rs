@@ -5,7 +5,7 @@
 
 use super::{
     BadSpec,
-    civil::{Civil, Date, days_of_month},
+    civil::{Civil, DAY_S, Date, days_of_month},
 };
 
 /// The longest expression.
@@ -140,6 +140,21 @@ impl Cron {
             && has(self.hours, second / 3_600)
             && has(self.minutes, second / 60 % 60)
             && (!self.has_seconds || has(self.seconds, second % 60))
+    }
+
+    /// How many seconds, from a full minute, hour or day on, are all among its times if one of them is.
+    pub fn span_s(&self) -> i64 {
+        const ALL_60: u64 = (1 << 60) - 1;
+        const ALL_24: u64 = (1 << 24) - 1;
+        if self.has_seconds && self.seconds != ALL_60 {
+            1
+        } else if self.minutes != ALL_60 {
+            60
+        } else if self.hours != ALL_24 {
+            3_600
+        } else {
+            DAY_S
+        }
     }
 
     /// Its first time that is not before this one; nothing, if there is none within 50 years.

@@ -1,6 +1,6 @@
 //! The one loop of a station of schedules: decide, commit, order. Synchronous, like a cell's.
 
-use std::{collections::BTreeMap, fmt, rc::Rc};
+use std::{fmt, rc::Rc};
 
 use stepwell_protocol::{
     Code, Place, Problem, RunId, Timestamp,
@@ -9,12 +9,15 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Order, Rows, Schedule, StartEnd, TickStart, Zones,
+    Effort, LOOK_MS, Order, Rows, Schedule, StartEnd, TickStart, Zones,
     agenda::Agenda,
+    asks::{Asked, Flight, Trouble},
+    find::{Unreadable, find, no_schedule, read},
     row::{Job, World},
 };
 use crate::{
-    object::{DEAD_MAN_MS, Fault, Hosted, Machine, Object, Receipt},
+    object::{DEAD_MAN_MS, Fault, Flights, Hosted, Machine, Object, Receipt},
+    ordered::{OrdMap, OrdSet},
     pools::Pool,
 };
 
@@ -27,23 +30,11 @@ pub const LIST_MAX: usize = 100;
 /// How many ticks are shown ahead.
 pub const NEXT_MAX: usize = 10;
 
-/// How many cells are asked for something at once.
-pub const IN_FLIGHT_MAX: usize = 16;
-
-/// How many are asked before the alarm has to go on with it: see [`crate::cell::CALLS_MAX`].
-pub const STARTS_MAX: u32 = 32;
-
-/// How long an answer takes at the most: after that the same is asked again.
-pub const ANSWER_MS: u64 = 30_000;
-
 /// How many schedules are looked at in one turn.
 const SLICE: usize = 128;
 
-/// How long until a cell is asked again that could not start a run; twice as long each time.
-const ASK_AGAIN_MS: u64 = 250;
-
-/// The longest such pause.
-const ASK_AGAIN_MS_MAX: u64 = 60_000;
+/// How long a cell may be silent about a tick until its schedule goes on without an answer.
+const SILENCE_MS: u64 = 600_000;
 
 /// How long until runs are cancelled again whose ends were not heard of.
 const CANCEL_AGAIN_MS: u64 = 5_000;
@@ -51,39 +42,33 @@ const CANCEL_AGAIN_MS: u64 = 5_000;
 /// How long until a row is read again that could not be.
 const UNREADABLE_MS: u64 = 3_600_000;
 
-/// Something that a cell is asked.
-#[derive(Clone, Debug)]
-struct Flight {
-    number: u64,
-    tick: TickId,
-    /// Until when an answer may come.
-    until: Timestamp,
-}
-
-/// Why a tick has not started a run yet.
-#[derive(Clone, Debug, Default)]
-struct Trouble {
-    /// How often in a row.
-    times: u32,
-    problem: Option<Problem>,
-}
-
 /// The schedules of a station, put together with its storage's rows.
 #[derive(Clone)]
 pub struct Schedules {
-    object: Object<Order>,
+    pub(super) object: Object<Order>,
     /// What its cells call this station by.
-    station: String,
+    pub(super) station: String,
     zones: Rc<dyn Zones>,
-    pool: Pool,
+    pub(super) pool: Pool,
     /// Nothing until the rows were read, and again when one could not be written.
-    agenda: Option<Agenda>,
-    /// What is under way, one thing for each schedule at the most.
-    flights: BTreeMap<String, Flight>,
-    troubles: BTreeMap<String, Trouble>,
-    /// How many cells were asked since the last request or alarm.
-    asked: u32,
-    last_flight: u64,
+    pub(super) agenda: Option<Agenda>,
+    /// All that cells are asked.
+    pub(super) asking: Flights<Asked>,
+    /// The ticks among it, one for each schedule at the most.
+    pub(super) flights: OrdMap<String, Flight>,
+    /// Ticks whose cells have sent them on. No row says so: an instance that does not know asks the same cell, and gets
+    /// the same answer.
+    pub(super) moved: OrdMap<String, (TickId, Place)>,
+    /// Schedules that wait for cells which have to answer first.
+    pub(super) held: OrdMap<Place, OrdSet<String>>,
+    pub(super) troubles: OrdMap<String, Trouble>,
+    /// Schedules whose next tick this instance has stored, and has asked no cell for. The ticks of all others may have
+    /// started runs: an instance before this one may have asked, or an answer may have been lost.
+    pub(super) untouched: OrdSet<String>,
+    /// When runs of schedules were last asked whether they have ended.
+    pub(super) looks: OrdMap<String, Timestamp>,
+    /// What it may still spend on looking for ticks until the next request or alarm.
+    effort: Effort,
 }
 
 impl fmt::Debug for Schedules {
@@ -100,7 +85,8 @@ impl Hosted for Schedules {
     }
 
     fn begin(&mut self) {
-        self.asked = 0;
+        self.asking.begin();
+        self.effort = Effort::default();
     }
 }
 
@@ -127,10 +113,14 @@ impl Schedules {
             zones,
             pool,
             agenda: None,
-            flights: BTreeMap::new(),
-            troubles: BTreeMap::new(),
-            asked: 0,
-            last_flight: 0,
+            asking: Flights::default(),
+            flights: OrdMap::new(),
+            moved: OrdMap::new(),
+            held: OrdMap::new(),
+            troubles: OrdMap::new(),
+            untouched: OrdSet::new(),
+            looks: OrdMap::new(),
+            effort: Effort::default(),
         }
     }
 
@@ -144,24 +134,26 @@ impl Schedules {
         spec: ScheduleSpec,
     ) -> Result<(ScheduleView, bool), Fault<R::Error>> {
         let now = self.now(clock);
-        let known = rows.get(id).map_err(Fault::Storage)?;
+        // Whoever sets one that cannot be read makes it anew.
+        let known = read(rows, id)?.ok().flatten();
         let is_new = known.is_none();
         let schedule = match known {
-            Some(known) if known.spec == spec => known,
+            Some(known) if known.spec == spec && known.retired_at().is_none() => known,
             Some(known) => {
                 let changed = known.changed(self.world(), now, spec, by.to_owned()).map_err(Problem::from)?;
-                self.store(rows, now, &changed)?;
+                self.store(rows, now, Some(&known), &changed)?;
                 changed
             }
             None => {
-                if self.agenda(rows)?.count() >= SCHEDULES_MAX {
+                let agenda = self.agenda(rows)?;
+                if agenda.count() >= SCHEDULES_MAX && !agenda.has(id) {
                     let detail =
                         format!("There are {SCHEDULES_MAX} schedules already. Delete those that are over.");
                     return Err(Problem::new(Code::TooMany, detail).into());
                 }
                 let new = Schedule::new(self.world(), now, id.to_owned(), spec, by.to_owned());
                 let new = new.map_err(Problem::from)?;
-                self.store(rows, now, &new)?;
+                self.store(rows, now, None, &new)?;
                 new
             }
         };
@@ -182,17 +174,38 @@ impl Schedules {
     ) -> Result<ScheduleList, Fault<R::Error>> {
         let limit = limit.clamp(1, LIST_MAX);
         let page = rows.page(after, limit).map_err(Fault::Storage)?;
-        let next = page.last().filter(|_| page.len() == limit).map(|last| last.id.clone());
-        Ok(ScheduleList { schedules: page.iter().map(|schedule| self.view(schedule)).collect(), next })
+        let next = page.last().filter(|_| page.len() == limit).map(|(id, _)| id.clone());
+        let mut list = ScheduleList { next, ..ScheduleList::default() };
+        for (id, schedule) in page {
+            match schedule {
+                Some(schedule) => list.schedules.push(self.view(&schedule)),
+                None => list.unreadable.push(id),
+            }
+        }
+        Ok(list)
     }
 
     /// Deletes a schedule. Its runs go on.
     pub fn delete<R: Rows>(&mut self, rows: &R, clock: Timestamp, id: &str) -> Result<(), Fault<R::Error>> {
         self.now(clock);
-        find(rows, id)?;
+        // One that cannot be read is gone if somebody says so: if the code declares it, the next deploy makes it anew.
+        let Ok(known) = read(rows, id)? else { return self.forget(rows, id) };
+        let declared = known.ok_or_else(no_schedule)?.declared;
+        if declared.is_some_and(|declared| declared.retired_at.is_none()) {
+            let detail = "The schedule is declared in code. Pause it, or remove it from the code.";
+            return Err(Problem::new(Code::WrongStatus, detail).into());
+        }
+        self.forget(rows, id)
+    }
+
+    fn forget<R: Rows>(&mut self, rows: &R, id: &str) -> Result<(), Fault<R::Error>> {
         let deleted = rows.delete(id);
+        self.asking.forget(|asked| asked.schedule() == id);
         self.flights.remove(id);
+        self.moved.remove(id);
         self.troubles.remove(id);
+        self.untouched.remove(id);
+        self.looks.remove(id);
         match &mut self.agenda {
             Some(agenda) if deleted.is_ok() => agenda.remove(id),
             Some(_) | None => self.agenda = None,
@@ -218,7 +231,14 @@ impl Schedules {
         clock: Timestamp,
         id: &str,
     ) -> Result<ScheduleView, Fault<R::Error>> {
-        self.change(rows, clock, id, |schedule, world, now| Ok(schedule.resumed(world, now)?))
+        // Its cell was not asked meanwhile.
+        if let Some(trouble) = self.troubles.get_mut(id) {
+            trouble.since = None;
+        }
+        let may_pass_over = self.untouched.contains(id);
+        self.change(rows, clock, id, |schedule, world, now| {
+            Ok(schedule.resumed(world, now, may_pass_over)?)
+        })
     }
 
     /// Starts a run of a schedule now, whether it is paused or not. The mark is that of the request: the same one starts
@@ -266,8 +286,14 @@ impl Schedules {
     ) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
         let Ticked { schedule: id, tick, .. } = &asked.ticked;
+        let is_failed = end == StartEnd::Failed;
+        let landed = if is_failed {
+            self.asking.failed(now, asked.flight)
+        } else {
+            self.asking.answered(asked.flight)
+        };
         // The answer to a question that was given up comes too late: the same is asked again.
-        if self.flights.get(id).is_none_or(|flight| flight.number != asked.flight) {
+        if landed.is_none() || self.flights.get(id).is_none_or(|flight| flight.number != asked.flight) {
             return Ok(());
         }
         self.flights.remove(id);
@@ -292,14 +318,26 @@ impl Schedules {
         let problem = match end {
             StartEnd::Started(run) if schedule.awaits(tick) => {
                 self.troubles.remove(id);
-                return self.store(rows, now, &schedule.started(self.world(), now, tick, run));
+                let after = schedule.started(self.world(), now, tick, run);
+                return self.store(rows, now, Some(&schedule), &after);
             }
             StartEnd::Refused(problem) if schedule.awaits(tick) => {
-                self.troubles.insert(id.to_owned(), Trouble { times: 0, problem: Some(problem) });
-                return self.store(rows, now, &schedule.refused(self.world(), now, tick));
+                self.troubles.insert(id.to_owned(), Trouble { problem: Some(problem), ..Trouble::default() });
+                let after = schedule.refused(self.world(), now, tick);
+                return self.store(rows, now, Some(&schedule), &after);
+            }
+            StartEnd::Never if schedule.awaits(tick) => {
+                self.troubles.remove(id);
+                let after = schedule.given_up(self.world(), now, tick);
+                return self.store(rows, now, Some(&schedule), &after);
+            }
+            StartEnd::Moved(to) if schedule.awaits(tick) => {
+                self.moved.insert(id.to_owned(), (tick.clone(), to));
+                self.be_due(id, now);
+                return Ok(());
             }
             // Its run has ended already, and that was heard first.
-            StartEnd::Started(_) | StartEnd::Refused(_) => {
+            StartEnd::Started(_) | StartEnd::Refused(_) | StartEnd::Never | StartEnd::Moved(_) => {
                 self.set_due(&schedule);
                 return Ok(());
             }
@@ -308,17 +346,6 @@ impl Schedules {
         };
         self.ask_later(now, id, problem);
         Ok(())
-    }
-
-    /// A cell could not be asked, or has said no for now.
-    fn ask_later(&mut self, now: Timestamp, id: &str, problem: Option<Problem>) {
-        let trouble = self.troubles.entry(id.to_owned()).or_default();
-        let pause_ms = (ASK_AGAIN_MS << trouble.times.min(16)).min(ASK_AGAIN_MS_MAX);
-        trouble.times = trouble.times.saturating_add(1);
-        trouble.problem = problem.or_else(|| trouble.problem.take());
-        if let Some(agenda) = &mut self.agenda {
-            agenda.set(id, Some(now.plus_millis(pause_ms)));
-        }
     }
 
     /// A cell says that the run of a tick has ended. Takes effect once, however often it comes.
@@ -331,44 +358,27 @@ impl Schedules {
         how: Status,
     ) -> Result<Receipt, Fault<R::Error>> {
         let now = self.now(clock);
-        let Some(mut schedule) = rows.get(&ticked.schedule).map_err(Fault::Storage)? else {
+        let Some(before) = rows.get(&ticked.schedule).map_err(Fault::Storage)? else {
             return Ok(self.gone(now));
         };
+        let mut schedule = before.clone();
         // Its end may be heard of before its start is.
         if schedule.awaits(&ticked.tick) {
             schedule = schedule.started(self.world(), now, &ticked.tick, run.clone());
-            if self.flights.get(&ticked.schedule).is_some_and(|flight| flight.tick == ticked.tick) {
+            if let Some(flight) = self.flights.get(&ticked.schedule)
+                && flight.tick == ticked.tick
+            {
+                self.asking.forget(|asked| *asked == Asked::Tick(ticked.schedule.clone()));
                 self.flights.remove(&ticked.schedule);
             }
             self.troubles.remove(&ticked.schedule);
         } else if !schedule.running.contains(run) {
             return Ok(self.gone(now));
         }
-        self.store(rows, now, &schedule.ended(now, run, how))?;
+        self.store(rows, now, Some(&before), &schedule.ended(now, run, how))?;
         let gone_on = self.go_on(rows, now);
         self.arm(now);
         gone_on.map(|()| Receipt::Taken)
-    }
-
-    /// A run that had to be cancelled is over, or nobody knows it any more. That it has ended may be heard of later, or
-    /// never: whoever knew of it may be gone.
-    pub fn run_gone<R: Rows>(
-        &mut self,
-        rows: &R,
-        clock: Timestamp,
-        id: &str,
-        run: &RunId,
-    ) -> Result<(), Fault<R::Error>> {
-        let now = self.now(clock);
-        let Some(schedule) =
-            rows.get(id).map_err(Fault::Storage)?.filter(|found| found.running.contains(run))
-        else {
-            return Ok(());
-        };
-        self.store(rows, now, &schedule.ended(now, run, Status::Cancelled))?;
-        let gone_on = self.go_on(rows, now);
-        self.arm(now);
-        gone_on
     }
 
     /// Nobody waits for this any more; or this instance was superseded, and does not know. The answer lets the sender
@@ -388,29 +398,52 @@ impl Schedules {
     ) -> Result<ScheduleView, Fault<R::Error>> {
         let now = self.now(clock);
         let before = find(rows, id)?;
+        before.check_active()?;
         let after = change(&before, self.world(), now)?;
         if after != before {
-            self.store(rows, now, &after)?;
-            // What is stored is stored, whatever comes after it.
-            if self.go_on(rows, now).is_err() {
-                self.agenda = None;
-            }
-            self.arm(now);
+            self.store(rows, now, Some(&before), &after)?;
+            self.go_on_after(rows, now);
         }
         Ok(self.view(&after))
     }
 
-    fn store<R: Rows>(
+    /// Goes on after a change: what is stored is stored, whatever comes after it.
+    pub(super) fn go_on_after<R: Rows>(&mut self, rows: &R, now: Timestamp) {
+        if self.go_on(rows, now).is_err() {
+            self.lose_agenda();
+        }
+        self.arm(now);
+    }
+
+    /// Memory may say something else than the rows.
+    pub(super) fn lose_agenda(&mut self) {
+        self.agenda = None;
+    }
+
+    /// A schedule was stored.
+    pub(super) fn stored(&mut self, schedule: &Schedule) {
+        self.set_due(schedule);
+    }
+
+    pub(super) fn store<R: Rows>(
         &mut self,
         rows: &R,
         now: Timestamp,
-        schedule: &Schedule,
+        before: Option<&Schedule>,
+        after: &Schedule,
     ) -> Result<(), Fault<R::Error>> {
-        if let Err(error) = rows.put(schedule) {
+        if let Err(error) = rows.put(after) {
             self.agenda = None;
+            self.untouched.remove(&after.id);
             return Err(Fault::Storage(error));
         }
-        self.set_due(schedule);
+        if before.is_none_or(|before| before.next != after.next) {
+            self.untouched.insert(after.id.clone());
+            if let Some(trouble) = self.troubles.get_mut(&after.id) {
+                (trouble.times, trouble.since) = (0, None);
+            }
+        }
+        self.set_due(after);
         self.arm(now);
         Ok(())
     }
@@ -424,11 +457,12 @@ impl Schedules {
     }
 
     /// Serves those that are due, as many as may be at once.
-    fn go_on<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+    pub(super) fn go_on<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
         self.give_up_late(now);
         self.agenda(rows)?;
+        self.wake_held(now);
         for _ in 0..SLICE {
-            if !self.may_ask() {
+            if !self.asking.may_ask() || self.effort.is_spent() {
                 break;
             }
             let Some(id) = self.agenda.as_mut().and_then(|agenda| agenda.take(now)) else { break };
@@ -440,31 +474,36 @@ impl Schedules {
         Ok(())
     }
 
-    fn may_ask(&self) -> bool {
-        self.flights.len() < IN_FLIGHT_MAX && self.asked < STARTS_MAX
-    }
-
     fn serve<R: Rows>(&mut self, rows: &R, now: Timestamp, id: &str) -> Result<(), Fault<R::Error>> {
-        let schedule = match rows.get(id) {
+        let schedule = match read(rows, id)? {
             Ok(Some(schedule)) => schedule,
             Ok(None) => return Ok(()),
-            Err(error) if R::is_unreadable(&error) => {
+            Err(Unreadable) => {
                 self.object.order(Order::Report(id.to_owned()));
                 self.be_due(id, now.plus_millis(UNREADABLE_MS));
                 return Ok(());
             }
-            Err(error) => return Err(Fault::Storage(error)),
         };
-        match schedule.job(self.world(), now) {
-            Job::Start { tick, to } => self.ask(now, &schedule, tick, to),
+        let job = schedule.job(self.world(), now, self.may_pass_over(now, id));
+        // Whoever cancels runs finds out whether they have ended.
+        if !matches!(job, Job::Cancel(_)) {
+            self.look(now, &schedule);
+        }
+        match job {
+            Job::Start { tick, to } => self.ask(now, &schedule, tick, &to, false),
+            Job::GiveUp { tick, to } => self.ask(now, &schedule, tick, &to, true),
             Job::Cancel(runs) => {
-                self.asked = self.asked.saturating_add(u32::try_from(runs.len()).unwrap_or(u32::MAX));
                 for run in runs {
-                    self.object.order(Order::Cancel { schedule: id.to_owned(), run });
+                    if self.ask_run(now, id, &run) {
+                        self.object.order(Order::Cancel { schedule: id.to_owned(), run });
+                    }
                 }
                 self.be_due(id, now.plus_millis(CANCEL_AGAIN_MS));
             }
-            Job::Store(changed) => self.store(rows, now, &changed)?,
+            Job::Store(changed) => self.store(rows, now, Some(&schedule), &changed)?,
+            // They are asked already.
+            Job::Look(_) => self.be_due(id, now.plus_millis(LOOK_MS)),
+            Job::Forget => self.forget(rows, id)?,
             Job::Wait => {
                 // Never at once again: it would be looked at without end.
                 let at = schedule.due_at().map(|at| at.max(now.plus_millis(DEAD_MAN_MS)));
@@ -476,49 +515,29 @@ impl Schedules {
         Ok(())
     }
 
-    fn be_due(&mut self, id: &str, at: Timestamp) {
+    /// Whether the tick of a schedule's row may be passed over without a word of its cell. A cell that has been silent for
+    /// long holds up no schedule for longer.
+    fn may_pass_over(&self, now: Timestamp, id: &str) -> bool {
+        let since = self.troubles.get(id).and_then(|trouble| trouble.since);
+        self.untouched.contains(id) || since.is_some_and(|since| since.plus_millis(SILENCE_MS) <= now)
+    }
+
+    pub(super) fn be_due(&mut self, id: &str, at: Timestamp) {
         if let Some(agenda) = &mut self.agenda {
             agenda.set(id, Some(at));
         }
     }
 
-    fn ask(&mut self, now: Timestamp, schedule: &Schedule, tick: TickId, to: Place) {
-        self.last_flight += 1;
-        self.asked += 1;
-        let number = self.last_flight;
-        let until = now.plus_millis(ANSWER_MS);
-        self.flights.insert(schedule.id.clone(), Flight { number, tick: tick.clone(), until });
-        let tells = schedule.wants_to_hear().then(|| self.station.clone());
-        self.object.order(Order::Start(Box::new(TickStart {
-            flight: number,
-            to,
-            ticked: Ticked { schedule: schedule.id.clone(), tick, tells },
-            workflow: schedule.spec.workflow.clone(),
-            input: schedule.spec.input.clone(),
-            tags: schedule.spec.tags.clone(),
-        })));
-    }
-
-    /// Gives up on answers that have not come: the same is asked again.
-    fn give_up_late(&mut self, now: Timestamp) {
-        let late = self.flights.iter().filter(|(_, flight)| flight.until <= now);
-        let late: Vec<_> = late.map(|(id, _)| id.clone()).collect();
-        for id in late {
-            self.flights.remove(&id);
-            self.ask_later(now, &id, None);
-        }
-    }
-
     /// When the alarm has to fire: while something is under way it is the dead man's switch as well.
     fn next_look(&self, now: Timestamp) -> Option<Timestamp> {
-        let dead_man = (!self.flights.is_empty()).then(|| now.plus_millis(DEAD_MAN_MS));
+        let dead_man = (!self.asking.is_empty()).then(|| now.plus_millis(DEAD_MAN_MS));
         let first = self.agenda.as_ref().map_or(Some(now), Agenda::first);
         // All that may be under way is: the next answer goes on with the rest.
-        let first = first.filter(|at| *at > now || self.flights.len() < IN_FLIGHT_MAX);
+        let first = first.filter(|at| *at > now || !self.asking.is_full());
         [dead_man, first].into_iter().flatten().min()
     }
 
-    fn arm(&mut self, now: Timestamp) {
+    pub(super) fn arm(&mut self, now: Timestamp) {
         if let Some(at) = self.next_look(now) {
             self.object.arm_by(now, at);
         }
@@ -536,20 +555,12 @@ impl Schedules {
         Ok(self.agenda.get_or_insert_default())
     }
 
-    fn world(&self) -> World<'_> {
-        World { zones: self.zones.as_ref(), pool: &self.pool }
+    pub(super) fn world(&self) -> World<'_> {
+        World { zones: self.zones.as_ref(), effort: &self.effort, pool: &self.pool }
     }
 
     fn view(&self, schedule: &Schedule) -> ScheduleView {
         let trouble = self.troubles.get(&schedule.id);
         schedule.view(trouble.and_then(|trouble| trouble.problem.clone()))
     }
-}
-
-fn find<R: Rows>(rows: &R, id: &str) -> Result<Schedule, Fault<R::Error>> {
-    let found = rows.get(id).map_err(Fault::Storage)?;
-    found.ok_or_else(|| {
-        let detail = "There is no schedule of this id. `GET /api/schedules` lists them.";
-        Problem::new(Code::ScheduleNotFound, detail).into()
-    })
 }

@@ -12,23 +12,35 @@
 //! skipped or missed, or if its schedule was paused.
 
 mod agenda;
+mod asks;
+mod backfill;
 pub mod civil;
 pub mod cron;
+mod delay;
 mod drive;
+mod find;
 mod host;
+mod layers;
+mod looks;
 mod next;
 mod row;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod view;
 mod zone;
 
 use stepwell_protocol::{Code, Problem};
 
-pub use drive::{ANSWER_MS, IN_FLIGHT_MAX, LIST_MAX, NEXT_MAX, SCHEDULES_MAX, STARTS_MAX, Schedules};
-pub use host::{Order, Rows, StartEnd, TickStart};
-pub use next::{Next, PASSED_MAX};
-pub use row::{MINUTE_MS, RUNNING_MAX, Schedule, TRIGGERS_MAX, Upcoming};
+pub use delay::starts_at;
+pub use drive::{LIST_MAX, NEXT_MAX, SCHEDULES_MAX, Schedules};
+pub use host::{Order, Rows, Seen, StartEnd, TickStart};
+pub use layers::{Heard, zone_of};
+pub use next::{Effort, Next, PASSED_MAX};
+pub use row::{
+    BACKFILL_MS_MAX, BACKFILL_TICKS_MAX, LOOK_MS, MINUTE_MS, RETIRED_MS, RUNNING_MAX, Schedule, TRIGGERS_MAX,
+    Upcoming,
+};
 pub use spec::Plan;
 pub use zone::{NoZone, UTC, Zones};
 
@@ -46,12 +58,4 @@ impl From<BadSpec> for Problem {
 /// By what a cell knows the run of a tick. No workflow's name is empty, so no caller's key looks like it.
 pub fn tick_key(ticked: &stepwell_protocol::schedule::Ticked) -> String {
     format!("\ntick\n{}\n{}", ticked.schedule, ticked.tick)
-}
-
-/// Spreads texts evenly, and for ever in the same way: FNV-1a, and its bits mixed.
-fn spread(text: &str) -> u64 {
-    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
-    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    mixed ^ (mixed >> 33)
 }

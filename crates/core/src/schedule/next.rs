@@ -5,6 +5,8 @@
 //!
 //! Invariant: ticks only go forward, and two of them are never at the same instant.
 
+use std::cell::Cell;
+
 use stepwell_protocol::Timestamp;
 
 use super::{
@@ -15,7 +17,36 @@ use super::{
 };
 
 /// How many ticks that are left out are passed over at once.
-pub const PASSED_MAX: usize = 500;
+pub const PASSED_MAX: u32 = 500;
+
+/// What a turn may spend on looking for ticks: about 2,000 of them, each of which asks the rules of its zone ten times.
+const EFFORT_MAX: u32 = 8_000;
+
+/// What one tick takes, and so many exclusions take as much again as a quarter of that.
+const TICK_EFFORT: u32 = 4;
+const EXCEPT_PER_EFFORT: usize = 10;
+
+/// What is left of what a turn may spend on looking for ticks. Whoever has spent it still finds the next tick, or that
+/// there is none up to some later instant; then it is for the next turn to go on.
+#[derive(Clone, Debug)]
+pub struct Effort(Cell<u32>);
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self(Cell::new(EFFORT_MAX))
+    }
+}
+
+impl Effort {
+    /// Whether there is none left.
+    pub fn is_spent(&self) -> bool {
+        self.0.get() == 0
+    }
+
+    fn spend(&self, effort: u32) {
+        self.0.set(self.0.get().saturating_sub(effort));
+    }
+}
 
 /// When a schedule ticks next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +61,9 @@ pub enum Next {
 
 impl Plan {
     /// Its first tick after an instant.
-    pub fn next_after(&self, zones: &dyn Zones, after: Timestamp) -> Result<Next, NoZone> {
+    pub fn next_after(&self, zones: &dyn Zones, effort: &Effort, after: Timestamp) -> Result<Next, NoZone> {
         let clock = Clock::new(zones, &self.zone)?;
+        let exclusions = u32::try_from(self.except.len() / EXCEPT_PER_EFFORT).unwrap_or(u32::MAX);
         // The first tick may be at the very start.
         let before_start =
             self.starts_at.map(|start| start.as_millis().checked_sub(1).map(Timestamp::from_millis));
@@ -40,6 +72,7 @@ impl Plan {
             Some(None) | None => after,
         };
         for _ in 0..PASSED_MAX {
+            effort.spend(TICK_EFFORT.saturating_add(exclusions));
             let Some(tick) = self.candidate_after(clock, after)? else { return Ok(Next::Never) };
             if tick == Timestamp::MAX || self.ends_at.is_some_and(|end| tick > end) {
                 return Ok(Next::Never);
@@ -47,6 +80,9 @@ impl Plan {
             match self.left_out_until(clock, tick)? {
                 None => return Ok(Next::At(tick)),
                 Some(until) => after = until,
+            }
+            if effort.is_spent() {
+                break;
             }
         }
         Ok(Next::NotUpTo(after))
@@ -86,7 +122,22 @@ impl Plan {
                     let last = Timestamp::from_millis(next_day.as_millis().saturating_sub(1));
                     return Ok(Some(last.max(tick)));
                 }
-                Except::Clock(cron) if cron.includes(shown) => return Ok(Some(tick)),
+                Except::Clock(cron) if cron.includes(shown) => {
+                    let span_s = cron.span_s();
+                    if span_s == 1 {
+                        return Ok(Some(tick));
+                    }
+                    let end = Civil((shown.0.div_euclid(span_s) + 1) * span_s);
+                    let until = clock.first_at(end)?.as_millis().saturating_sub(1);
+                    // A clock that is put back meanwhile shows other times as well.
+                    let left_ms = u64::try_from(end.0 - shown.0).unwrap_or_default().saturating_mul(1_000);
+                    let is_straight = until.saturating_sub(tick.as_millis()) < left_ms;
+                    return Ok(Some(if is_straight {
+                        tick.max(Timestamp::from_millis(until))
+                    } else {
+                        tick
+                    }));
+                }
                 Except::Day(_) | Except::Clock(_) => {}
             }
         }

@@ -5,12 +5,13 @@ use stepwell_protocol::{
     Code, Place, Problem, RunId, Timestamp,
     rest::Status,
     schedule::{
-        Backfill, CatchUp, LastTick, Overlap, PausedSchedule, ScheduleSpec, ScheduleView, TickCounts, TickId,
+        Backfill, CatchUp, DeclaredSchedule, LastTick, Overlap, PausedSchedule, ScheduleSpec, TickCounts,
+        TickId,
     },
 };
 
-use super::{BadSpec, Next, NoZone, Plan, Zones, spread};
-use crate::pools::Pool;
+use super::{BadSpec, Effort, Next, NoZone, PASSED_MAX, Plan, Zones};
+use crate::pools::{Pool, spread};
 
 /// How late a tick is that has been missed. Whatever is less late is only slow.
 pub const MINUTE_MS: u64 = 60_000;
@@ -21,8 +22,26 @@ const PASSES_MAX: usize = 1_000;
 /// The most runs that a schedule knows of at once: beyond that, it does not ask to be told of their ends.
 pub const RUNNING_MAX: usize = 100;
 
+/// For how long nothing is heard of a run before it is asked whether it has ended.
+pub const LOOK_MS: u64 = 600_000;
+
+/// How many runs of a schedule are asked that at once.
+const LOOKS_MAX: usize = 16;
+
+/// How long a schedule is kept that was retired: 30 days.
+pub const RETIRED_MS: u64 = 30 * 86_400_000;
+
 /// The most ticks that are triggered and have not started a run, and how many are remembered that have.
 pub const TRIGGERS_MAX: usize = 16;
+
+/// The longest range of a backfill: a year.
+pub const BACKFILL_MS_MAX: u64 = 366 * 86_400_000;
+
+/// The most ticks that a backfill starts.
+pub const BACKFILL_TICKS_MAX: u32 = 10_000;
+
+/// As how many ticks it counts that a backfill has passed over many that are left out.
+pub(super) const LOOK_TICKS: u32 = 100;
 
 /// A schedule as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +56,9 @@ pub struct Schedule {
     pub changed_at: Timestamp,
     /// Who has changed it last.
     pub changed_by: String,
+    /// What the code declares, if it is declared in code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared: Option<DeclaredSchedule>,
     /// Why it does not tick, if it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PausedSchedule>,
@@ -52,9 +74,14 @@ pub struct Schedule {
     /// A range of ticks that is started again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<Again>,
-    /// How many such ranges there were.
+    /// The number of the latest such range. They are counted from when the schedule was made: the cells still know the runs
+    /// of one that had the same id and was deleted.
     #[serde(default)]
     pub ranges: u64,
+    /// Until when its ticks are left out, if that was decided while one of them may have been under way: whether that has a
+    /// run is found out first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<Timestamp>,
     /// The runs that have not ended, as far as it has to know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub running: Vec<RunId>,
@@ -85,7 +112,7 @@ pub enum Upcoming {
 }
 
 impl Upcoming {
-    fn at(&self) -> Timestamp {
+    pub(super) fn at(&self) -> Timestamp {
         match self {
             Self::Tick { at, .. } | Self::Look { at } => *at,
         }
@@ -112,6 +139,13 @@ pub struct Again {
     pub range: Backfill,
     /// What is next.
     pub next: Upcoming,
+    /// How many more ticks it may start.
+    #[serde(default = "all_ticks")]
+    pub left: u32,
+}
+
+fn all_ticks() -> u32 {
+    BACKFILL_TICKS_MAX
 }
 
 /// What a schedule goes by.
@@ -119,6 +153,8 @@ pub struct Again {
 pub struct World<'a> {
     /// The rules of time zones.
     pub zones: &'a dyn Zones,
+    /// What may be spent on looking for ticks.
+    pub effort: &'a Effort,
     /// The cells that runs go to.
     pub pool: &'a Pool,
 }
@@ -133,10 +169,21 @@ pub enum Job {
         /// The cell.
         to: Place,
     },
+    /// Let a cell say whether a tick has started a run, and never start it if it has not: it is to be passed over.
+    GiveUp {
+        /// Which.
+        tick: TickId,
+        /// The cell.
+        to: Place,
+    },
     /// Cancel its runs: a tick waits for their ends.
     Cancel(Vec<RunId>),
     /// Store what it is by now.
     Store(Box<Schedule>),
+    /// Ask whether these runs have ended: nothing was heard of them for long.
+    Look(Vec<RunId>),
+    /// Delete it: it was retired long ago.
+    Forget,
     /// Nothing before it is due again.
     Wait,
 }
@@ -151,51 +198,43 @@ impl Schedule {
         by: String,
     ) -> Result<Self, BadSpec> {
         let plan = Plan::read(&spec, world.zones)?;
-        let mut new = Self {
+        let mut new = Self::blank(now, id, spec, by);
+        new.next = new.upcoming(world, &plan, now).map_err(|error| BadSpec(error.to_string()))?;
+        match new.next {
+            None => {
+                let detail =
+                    format!("'{}' never comes: its time is over, or all of it is left out.", new.spec.when);
+                Err(BadSpec(detail))
+            }
+            Some(Upcoming::Look { .. }) if !world.effort.is_spent() => {
+                let detail =
+                    format!("`except` leaves out {PASSED_MAX} ticks of '{}' in a row.", new.spec.when);
+                Err(BadSpec(detail))
+            }
+            Some(_) => Ok(new),
+        }
+    }
+
+    /// One that never ticks.
+    pub(super) fn blank(now: Timestamp, id: String, spec: ScheduleSpec, by: String) -> Self {
+        Self {
             id,
             spec,
             created_at: now,
             changed_at: now,
             changed_by: by,
+            declared: None,
             paused: None,
             next: None,
             triggered: Vec::new(),
             marks: Vec::new(),
             again: None,
-            ranges: 0,
+            ranges: now.as_millis(),
+            left_out: None,
             running: Vec::new(),
             last: None,
             counts: TickCounts::default(),
-        };
-        new.next = new.upcoming(world, &plan, now).map_err(|error| BadSpec(error.to_string()))?;
-        if new.next.is_none() {
-            let detail =
-                format!("'{}' never comes: its time is over, or all of it is left out.", new.spec.when);
-            return Err(BadSpec(detail));
         }
-        Ok(new)
-    }
-
-    /// The same with something else to do. A tick that is due stays: it may be under way.
-    pub fn changed(
-        &self,
-        world: World<'_>,
-        now: Timestamp,
-        spec: ScheduleSpec,
-        by: String,
-    ) -> Result<Self, BadSpec> {
-        let new = Self::new(world, now, self.id.clone(), spec, by)?;
-        let is_due = self.tick_due_at().is_some_and(|at| at <= now) && self.paused.is_none();
-        let next = if is_due { self.next.clone() } else { new.next.clone() };
-        let running = if new.tracks() { self.running.clone() } else { Vec::new() };
-        Ok(Self {
-            spec: new.spec,
-            changed_at: now,
-            changed_by: new.changed_by,
-            next,
-            running,
-            ..self.clone()
-        })
     }
 
     /// By how much its runs start later than it ticks.
@@ -215,19 +254,35 @@ impl Schedule {
 
     /// When something has to be done for it; nothing, if somebody else has to do something first.
     pub fn due_at(&self) -> Option<Timestamp> {
+        if let Some(retired_at) = self.retired_at() {
+            return Some(retired_at.plus_millis(RETIRED_MS));
+        }
         let triggered = self.triggered.first().map(|triggered| triggered.at);
-        let again = self.again.as_ref().filter(|_| !self.is_held()).map(|_| self.changed_at);
+        let again = self.running_again().map(|_| self.changed_at);
         let waits = match self.spec.overlap {
             Overlap::Allow | Overlap::Skip | Overlap::Cancel => false,
             Overlap::QueueOne | Overlap::QueueAll => self.is_held(),
         };
-        let next = self.tick_due_at().filter(|_| self.paused.is_none() && !waits);
+        let next = self.tick_due_at().filter(|_| self.paused.is_none());
+        // A tick that waits for a run to end is looked after when that takes long: nobody may ever say that it has.
+        let next = if waits { next.zip(self.look_at()).map(|(next, look)| next.max(look)) } else { next };
         [triggered, again, next].into_iter().flatten().min()
+    }
+
+    /// From when on its runs are asked whether they have ended, if it has to know that.
+    pub fn look_at(&self) -> Option<Timestamp> {
+        let last = self.last.as_ref().filter(|_| !self.running.is_empty())?;
+        Some(last.at.plus_millis(LOOK_MS))
     }
 
     /// Whether a run has to end before the next one starts.
     fn is_held(&self) -> bool {
         self.spec.overlap != Overlap::Allow && !self.running.is_empty()
+    }
+
+    /// The range that is started again, unless that has to wait.
+    pub(super) fn running_again(&self) -> Option<&Again> {
+        self.again.as_ref().filter(|_| !self.is_held() && self.paused.is_none())
     }
 
     /// When the run of its next tick starts, whether it is paused or not.
@@ -238,9 +293,19 @@ impl Schedule {
         })
     }
 
+    /// Whether a tick is due, and may be under way.
+    pub(super) fn is_tick_due(&self, now: Timestamp) -> bool {
+        self.tick_due_at().is_some_and(|at| at <= now) && self.paused.is_none()
+    }
+
     /// What is next after an instant.
-    fn upcoming(&self, world: World<'_>, plan: &Plan, after: Timestamp) -> Result<Option<Upcoming>, NoZone> {
-        Ok(match plan.next_after(world.zones, after)? {
+    pub(super) fn upcoming(
+        &self,
+        world: World<'_>,
+        plan: &Plan,
+        after: Timestamp,
+    ) -> Result<Option<Upcoming>, NoZone> {
+        Ok(match plan.next_after(world.zones, world.effort, after)? {
             Next::At(at) => Some(Upcoming::Tick { at, to: self.home(world, &TickId::At(at)) }),
             Next::NotUpTo(at) => Some(Upcoming::Look { at }),
             Next::Never => None,
@@ -252,33 +317,51 @@ impl Schedule {
         world.pool.any(spread(&format!("{}\n{tick}", self.id)))
     }
 
-    fn plan(&self, world: World<'_>) -> Result<Plan, BadSpec> {
+    pub(super) fn plan(&self, world: World<'_>) -> Result<Plan, BadSpec> {
         Plan::read(&self.spec, world.zones)
     }
 
-    /// What has to be done for it now.
-    pub fn job(&self, world: World<'_>, now: Timestamp) -> Job {
+    /// What has to be done for it now. Its tick is untouched if certainly no cell was ever asked for its run.
+    pub fn job(&self, world: World<'_>, now: Timestamp, untouched: bool) -> Job {
+        if let Some(retired_at) = self.retired_at() {
+            return if retired_at.plus_millis(RETIRED_MS) <= now { Job::Forget } else { Job::Wait };
+        }
         if let Some(Triggered { mark, to, .. }) = self.triggered.first() {
             return Job::Start { tick: TickId::Triggered(mark.clone()), to: to.clone() };
         }
-        let is_due = self.paused.is_none() && self.tick_due_at().is_some_and(|at| at <= now);
-        let job = if is_due { self.next_job(world, now) } else { Ok(Job::Wait) };
+        let is_due = self.is_tick_due(now);
+        let job = if is_due { self.next_job(world, now, untouched) } else { Ok(Job::Wait) };
         let job = match job {
             Ok(Job::Wait) => self.job_again(world),
+            other => other,
+        };
+        let job = match job {
+            Ok(Job::Wait) if is_due && self.is_held() && self.look_at().is_some_and(|at| at <= now) => {
+                Ok(Job::Look(self.looked_at()))
+            }
             other => other,
         };
         // The rules of its zone are gone, or its text was written by a later release.
         job.unwrap_or_else(|bad| Job::Store(Box::new(self.stopped(now, bad.0))))
     }
 
+    /// The runs that are asked at once whether they have ended: those that were started first.
+    pub fn looked_at(&self) -> Vec<RunId> {
+        self.running.iter().take(LOOKS_MAX).cloned().collect()
+    }
+
     /// About the tick that is due.
-    fn next_job(&self, world: World<'_>, now: Timestamp) -> Result<Job, BadSpec> {
+    fn next_job(&self, world: World<'_>, now: Timestamp, untouched: bool) -> Result<Job, BadSpec> {
         let plan = self.plan(world)?;
         let no_zone = |error: NoZone| BadSpec(error.to_string());
         let mut this = self.clone();
         for _ in 0..PASSES_MAX {
             let Some(next) = this.next.clone() else { break };
             if this.tick_due_at().is_none_or(|due_at| due_at > now) {
+                break;
+            }
+            // The next turn goes on from what is stored.
+            if world.effort.is_spent() && this != *self {
                 break;
             }
             let (at, to) = match next {
@@ -289,7 +372,21 @@ impl Schedule {
                 Upcoming::Tick { at, to } => (at, to),
             };
             let after = this.upcoming(world, &plan, at).map_err(no_zone)?;
+            // What is passed over here has no run: the tick of the row may have one, those after it were never asked for.
+            let give_up = (!untouched && this.next == self.next)
+                .then(|| Job::GiveUp { tick: TickId::At(at), to: to.clone() });
+            if let Some(until) = this.left_out {
+                if let Some(give_up) = give_up {
+                    return Ok(give_up);
+                }
+                this.left_out = None;
+                this.next = this.upcoming(world, &plan, until.max(at)).map_err(no_zone)?;
+                continue;
+            }
             if this.is_missed(at, after.as_ref(), now) {
+                if let Some(give_up) = give_up {
+                    return Ok(give_up);
+                }
                 this.counts.missed = this.counts.missed.saturating_add(1);
                 this.next = after;
                 continue;
@@ -308,6 +405,9 @@ impl Schedule {
                     Overlap::Allow | Overlap::QueueOne | Overlap::QueueAll | Overlap::Cancel => break,
                 }
             }
+            if let Some(give_up) = give_up {
+                return Ok(give_up);
+            }
             this.counts.skipped = this.counts.skipped.saturating_add(1);
             this.next = after;
         }
@@ -323,34 +423,6 @@ impl Schedule {
         let is_late = starts_at.plus_millis(MINUTE_MS) < now;
         let waits = self.spec.overlap == Overlap::QueueAll;
         is_late && is_due(after, self.slot_ms(), now) && self.spec.catch_up == CatchUp::Last && !waits
-    }
-
-    /// About the range that is started again.
-    fn job_again(&self, world: World<'_>) -> Result<Job, BadSpec> {
-        let Some(again) = self.again.as_ref().filter(|_| !self.is_held()) else { return Ok(Job::Wait) };
-        match &again.next {
-            Upcoming::Tick { at, to } => {
-                Ok(Job::Start { tick: TickId::Again(again.number, *at), to: to.clone() })
-            }
-            Upcoming::Look { at } => {
-                let mut this = self.clone();
-                this.again = this.again_after(world, again, *at)?;
-                Ok(Job::Store(Box::new(this)))
-            }
-        }
-    }
-
-    /// What is left of a range after an instant.
-    fn again_after(
-        &self,
-        world: World<'_>,
-        again: &Again,
-        after: Timestamp,
-    ) -> Result<Option<Again>, BadSpec> {
-        let plan = self.plan(world)?;
-        let next = self.upcoming(world, &plan, after).map_err(|error| BadSpec(error.to_string()))?;
-        let next = next.filter(|next| next.at() <= again.range.to);
-        Ok(next.map(|next| Again { next, ..again.clone() }))
     }
 
     /// Whether a tick has neither started a run nor been given up.
@@ -370,7 +442,8 @@ impl Schedule {
         let mut this = self.clone();
         let passed = match tick {
             TickId::At(at) => this.plan(world).and_then(|plan| {
-                this.next = this.upcoming(world, &plan, *at).map_err(|error| BadSpec(error.to_string()))?;
+                let after = this.left_out.take().map_or(*at, |until| until.max(*at));
+                this.next = this.upcoming(world, &plan, after).map_err(|error| BadSpec(error.to_string()))?;
                 Ok(())
             }),
             TickId::Triggered(mark) => {
@@ -381,7 +454,7 @@ impl Schedule {
                 Ok(())
             }
             TickId::Again(_, at) => match this.again.take() {
-                Some(again) => this.again_after(world, &again, *at).map(|left| this.again = left),
+                Some(again) => this.again_after(world, &again, *at, 1).map(|left| this.again = left),
                 None => Ok(()),
             },
         };
@@ -405,6 +478,19 @@ impl Schedule {
         if hears {
             this.running.push(run);
         }
+        this
+    }
+
+    /// A tick that it awaits has no run, and never will.
+    #[must_use]
+    pub fn given_up(&self, world: World<'_>, now: Timestamp, tick: &TickId) -> Self {
+        let mut this = self.past(world, now, tick);
+        if self.left_out.is_some() {
+            return this;
+        }
+        let is_missed = matches!(tick, TickId::At(at) if self.is_missed(*at, this.next.as_ref(), now));
+        let count = if is_missed { &mut this.counts.missed } else { &mut this.counts.skipped };
+        *count = count.saturating_add(1);
         this
     }
 
@@ -435,7 +521,7 @@ impl Schedule {
     }
 
     /// Paused by Stepwell itself.
-    fn stopped(&self, now: Timestamp, why: String) -> Self {
+    pub(super) fn stopped(&self, now: Timestamp, why: String) -> Self {
         let paused = PausedSchedule { at: now, by: format!("schedule:{}", self.id), why: Some(why) };
         Self { paused: Some(paused), again: None, ..self.clone() }
     }
@@ -449,8 +535,8 @@ impl Schedule {
         Self { paused: Some(PausedSchedule { at: now, by, why: None }), ..self.clone() }
     }
 
-    /// Ticking again. What would have been due meanwhile is left out.
-    pub fn resumed(&self, world: World<'_>, now: Timestamp) -> Result<Self, BadSpec> {
+    /// Ticking again. What would have been due meanwhile is left out, but for a tick that may have a run.
+    pub fn resumed(&self, world: World<'_>, now: Timestamp, untouched: bool) -> Result<Self, BadSpec> {
         if self.paused.is_none() {
             return Ok(self.clone());
         }
@@ -458,7 +544,12 @@ impl Schedule {
         let mut this = Self { paused: None, ..self.clone() };
         this.counts.failures = 0;
         if this.tick_due_at().is_some_and(|at| at <= now) {
-            this.next = this.upcoming(world, &plan, now).map_err(|error| BadSpec(error.to_string()))?;
+            if untouched || !matches!(this.next, Some(Upcoming::Tick { .. })) {
+                this.next = this.upcoming(world, &plan, now).map_err(|error| BadSpec(error.to_string()))?;
+                this.left_out = None;
+            } else {
+                this.left_out = Some(now);
+            }
         }
         Ok(this)
     }
@@ -479,82 +570,6 @@ impl Schedule {
         let mut this = self.clone();
         this.triggered.push(Triggered { mark, at: now, to });
         Ok(this)
-    }
-
-    /// With a range of ticks to be started again.
-    pub fn backfilled(&self, world: World<'_>, now: Timestamp, range: Backfill) -> Result<Self, Problem> {
-        if self.again.is_some() {
-            let detail = "A backfill of this schedule is under way. Wait until it is done.";
-            return Err(Problem::new(Code::WrongStatus, detail));
-        }
-        if range.to < range.from || range.to > now {
-            let detail = "A backfill goes from an instant to a later one that is not in the future.";
-            return Err(Problem::new(Code::InvalidRequest, detail));
-        }
-        let mut this = Self { ranges: self.ranges + 1, changed_at: now, ..self.clone() };
-        let empty = Again { number: this.ranges, range, next: Upcoming::Look { at: range.from } };
-        let before = Timestamp::from_millis(range.from.as_millis().saturating_sub(1));
-        this.again = this.again_after(world, &empty, before)?;
-        if this.again.is_none() {
-            let detail = "The schedule does not tick in this range.";
-            return Err(Problem::new(Code::InvalidRequest, detail));
-        }
-        Ok(this)
-    }
-
-    /// Its next ticks after an instant, at most so many.
-    pub fn next_ticks(
-        &self,
-        world: World<'_>,
-        now: Timestamp,
-        count: usize,
-    ) -> Result<Vec<Timestamp>, BadSpec> {
-        let plan = self.plan(world)?;
-        let (mut ticks, mut after) = (Vec::new(), now);
-        if let Some(Upcoming::Tick { at, .. }) = &self.next
-            && *at <= now
-            && self.paused.is_none()
-        {
-            ticks.push(*at);
-        }
-        // Some of the looks may find nothing.
-        for _ in 0..count.saturating_mul(2) {
-            if ticks.len() >= count {
-                break;
-            }
-            match plan.next_after(world.zones, after).map_err(|error| BadSpec(error.to_string()))? {
-                Next::At(at) => {
-                    ticks.push(at);
-                    after = at;
-                }
-                Next::NotUpTo(at) => after = at,
-                Next::Never => break,
-            }
-        }
-        Ok(ticks)
-    }
-
-    /// As people see it.
-    pub fn view(&self, problem: Option<Problem>) -> ScheduleView {
-        let next_tick = match &self.next {
-            Some(Upcoming::Tick { at, .. }) if self.paused.is_none() => Some(*at),
-            Some(Upcoming::Tick { .. } | Upcoming::Look { .. }) | None => None,
-        };
-        ScheduleView {
-            id: self.id.clone(),
-            spec: self.spec.clone(),
-            created_at: self.created_at,
-            changed_at: self.changed_at,
-            changed_by: self.changed_by.clone(),
-            paused: self.paused.clone(),
-            next_tick,
-            next_start: next_tick.map(|at| at.plus_millis(self.slot_ms())),
-            running: self.running.clone(),
-            last: self.last.clone(),
-            counts: self.counts,
-            backfill: self.again.as_ref().map(|again| again.range),
-            problem,
-        }
     }
 }
 

@@ -257,7 +257,7 @@ fn read_time(word: &str) -> Option<(u32, u32, u32)> {
 }
 
 /// `2026-12-01t09:00:00z`, `2026-12-01t09:00+01:00`, `2026-12-01 09:00`.
-fn read_moment(text: &str) -> Option<Moment> {
+pub(super) fn read_moment(text: &str) -> Option<Moment> {
     let date = Date::parse(text.get(..10)?)?;
     let rest = text.get(10..)?.strip_prefix(['t', ' '])?;
     let (time, offset_s) = if let Some(time) = rest.strip_suffix('z') {

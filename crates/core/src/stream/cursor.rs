@@ -1,9 +1,11 @@
 //! Where a reader is, as a text that means nothing to it.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{Place, Seq};
+
+use crate::ordered::OrdMap;
 
 /// Where a reader of one run is: `12.40.1837…`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,7 +104,7 @@ impl FromStr for CellCursor {
 /// Where a reader of a whole pool is: where it is in each cell, by generation and number. Written
 /// `1-0:1837…,1-1:1837…`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PoolCursor(BTreeMap<(u32, u32), CellCursor>);
+pub struct PoolCursor(OrdMap<(u32, u32), CellCursor>);
 
 impl PoolCursor {
     /// Where the reader is in one cell, if it has been there.

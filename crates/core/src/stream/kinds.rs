@@ -1,14 +1,16 @@
 //! Which kinds of events a reader wants.
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::stream::{Kind, NotAKind};
 
+use crate::ordered::OrdSet;
+
 /// The kinds that a reader wants: all, or those that it names. Written `step,log`; all is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Kinds(BTreeSet<Kind>);
+pub struct Kinds(OrdSet<Kind>);
 
 impl Kinds {
     /// Whether it wants events of a kind.

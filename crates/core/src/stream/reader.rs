@@ -9,7 +9,7 @@ use stepwell_protocol::{
 };
 
 use super::{CellCursor, Change, Cursor, Kinds, Only, ToldPage, ToldRow, Walk, Walked, time_of};
-use crate::run::Run;
+use crate::{run::Run, sorting::sort};
 
 /// How much is sent to a reader that says nothing, in bytes. A socket takes whatever it is given, and what its other
 /// end does not take would lie in memory; so a reader is asked now and then whether it follows.
@@ -193,7 +193,7 @@ impl Reader {
         let mut latest = vec![(run.stamps.status, Kind::Status)];
         latest.extend(run.progress.as_ref().map(|_| (run.stamps.progress, Kind::Progress)));
         latest.retain(|(stamp, _)| *stamp >= self.cursor.states);
-        latest.sort_unstable();
+        sort(&mut latest);
         for (stamp, kind) in latest {
             self.cursor.states = stamp + 1;
             if kind == Kind::Progress {

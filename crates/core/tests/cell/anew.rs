@@ -196,8 +196,14 @@ fn a_run_that_sleeps_over_the_death_of_its_cell_is_tidied_up_when_it_wakes() {
     bench.next();
     let op = Op { kind: OpKind::Wait, name: "s".into(), occurrence: 0 };
     let shape = stepwell_protocol::Shape::Any;
-    let open =
-        vec![stepwell_protocol::program::Open::Wait { op, signal: "s".into(), timeout_ms: None, shape }];
+    let open = vec![stepwell_protocol::program::Open::Wait {
+        op,
+        signal: "s".into(),
+        timeout_ms: None,
+        shape,
+        asked: None,
+        event: None,
+    }];
     bench.commit(vec![], Then::Suspend { open });
     bench.cell = Cell::new(1);
     bench.alarm();

@@ -1,9 +1,9 @@
 //! Letters that are refused, that nobody answers, and that the storage does not take.
 
 use stepwell_core::{
-    cell::{Action, Cell, Rows as _, child_key},
+    cell::{Action, Cell, Rows as _, StoredKey, child_key},
     object::{DEAD_AFTER_MS, Delivery, Fault, Letters as _, Receipt, SEND_AGAIN_MS_MAX, Sending},
-    run::{End, Phase, Run},
+    run::{End, INVOCATION_KEPT_MS, Phase, Run},
 };
 use stepwell_protocol::{Code, Event, Invocation, Place, Problem, Seq, program::Then};
 
@@ -292,6 +292,42 @@ fn a_child_that_a_full_cell_has_sent_on_is_never_started_there() {
     assert_eq!((two.letters(), two.runs()), (0, 1 + 6));
     assert!(two.rows[1].runs() > 0, "the others find room there");
     assert_eq!(two.arrive(&Sending { to: first.home.clone(), ..first }), moved);
+}
+
+/// How many keys a cell has sent on.
+fn sent_on(two: &Two, cell: usize) -> usize {
+    let keys = two.rows[cell].keys.borrow();
+    keys.values().filter(|key| matches!(key, StoredKey::Moved(_))).count()
+}
+
+#[test]
+fn a_full_cell_forgets_the_children_that_it_has_sent_on_a_week_after_their_end() {
+    let (mut two, parent, sends) = beside_a_full_cell(6);
+    let late = sends.iter().find(|sending| cell_of(sending) == 1).expect("one goes there").clone();
+    two.post(sends, 0);
+    let before = sent_on(&two, 1);
+    assert!(before > 0 && sent_on(&two, 0) == 0);
+    // For as long as they are at work, somebody may want to cancel them.
+    two.alarm(1, 100 * INVOCATION_KEPT_MS);
+    assert_eq!(sent_on(&two, 1), before);
+    let clock = two.clock();
+    two.cells[0].act(&two.rows[0], clock, &parent.id, "me", Action::Cancel).expect("it can be");
+    let sends = two.alarm(0, 1);
+    two.post(sends, 0);
+    for invoked in 1..=6 {
+        let (_, child) = two.child(&parent.id, invoked).expect("it is there");
+        assert!(matches!(child.phase, Phase::Ended { how: End::Cancelled, .. }), "{invoked}");
+    }
+    assert_eq!((two.letters(), two.rows[1].unbound.borrow().len()), (0, before));
+    // A copy of a start that comes late starts nothing, and an instance that is made anew forgets nothing.
+    two.crash(1);
+    two.alarm(1, INVOCATION_KEPT_MS - 60_000);
+    assert_eq!(two.arrive(&late), Receipt::Moved { to: place(0) });
+    assert_eq!(sent_on(&two, 1), before);
+    two.alarm(1, 60_000);
+    assert_eq!((sent_on(&two, 1), two.rows[1].unbound.borrow().len()), (0, 0));
+    let keys = two.rows[0].keys.borrow().len();
+    assert_eq!((keys, two.runs()), (6, 1 + 6), "the children are kept, and so are their keys");
 }
 
 #[test]

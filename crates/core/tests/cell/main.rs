@@ -3,8 +3,11 @@
 mod anew;
 mod children;
 mod counts;
+mod delayed;
 mod dispatch;
+mod events;
 mod fences;
+mod given_up;
 mod growth;
 mod letters;
 mod lost;
@@ -20,6 +23,8 @@ mod silence;
 mod streams;
 mod taken_back;
 mod ticks;
+mod tokens;
+mod triggered;
 mod unreadable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,6 +62,8 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
         by: None,
         parent: None,
         ticked: None,
+        starts_at: None,
+        triggered: None,
     }
 }
 
@@ -71,8 +78,14 @@ fn the_late_end_of_an_earlier_call_does_not_orphan_the_present_one() {
     let run = cell.start(&rows, at(0), new_run(None)).expect("it is accepted").run;
     // Its first program waits for a signal, which comes before that program's call is seen to be over.
     let op = Op { kind: OpKind::Wait, name: "s".into(), occurrence: 0 };
-    let open =
-        vec![Open::Wait { op, signal: "s".into(), timeout_ms: None, shape: stepwell_protocol::Shape::Any }];
+    let open = vec![Open::Wait {
+        op,
+        signal: "s".into(),
+        timeout_ms: None,
+        shape: stepwell_protocol::Shape::Any,
+        asked: None,
+        event: None,
+    }];
     let commit = said(Seq(0), vec![], Then::Suspend { open });
     let answer = cell.commit(&rows, at(10), 1, Epoch(1), commit, 1).expect("it is accepted");
     assert_eq!(answer, Answer::Stop);

@@ -38,7 +38,7 @@ pub struct Memory {
     pub scanned: Slot<usize>,
     /// How many events it looked at to find others.
     pub looked_at: Slot<usize>,
-    keys: RefCell<BTreeMap<String, StoredKey>>,
+    pub keys: RefCell<BTreeMap<String, StoredKey>>,
     signals: RefCell<BTreeSet<(u64, String)>>,
     last_number: Slot<u64>,
     /// How many bytes each event has.
@@ -63,6 +63,8 @@ pub struct Memory {
     pub refusals: Slot<usize>,
     /// Whether it takes no change of a letter.
     pub refuses_letters: Slot<bool>,
+    /// Keys that have gone to another cell, and when they are forgotten.
+    pub unbound: RefCell<BTreeMap<String, Timestamp>>,
     /// Letters, and whether they are dead.
     pub letters: RefCell<BTreeMap<u64, (Letter, bool)>>,
 }
@@ -84,6 +86,11 @@ const PAGE_SIZE: usize = 2;
 
 impl Memory {
     /// A run that is there.
+    /// The journal of a run.
+    pub fn journal(&self, number: u64) -> Vec<Record> {
+        self.rows.borrow().get(&number).map(|stored| stored.journal.clone()).unwrap_or_default()
+    }
+
     pub fn get(&self, number: u64) -> Run {
         self.run(number).expect("it can be read").expect("it was inserted")
     }
@@ -291,6 +298,8 @@ impl Rows for Memory {
                 }
             } else if let Entry::SignalNoted(nonce) = entry {
                 self.signals.borrow_mut().insert((run.id.number, nonce.clone()));
+            } else if let Entry::SignalForgotten(id) = entry {
+                self.signals.borrow_mut().remove(&(run.id.number, id.clone()));
             } else if let Entry::BegunAnew { input, .. } = entry {
                 stored.input = input.clone();
             }
@@ -312,6 +321,33 @@ impl Rows for Memory {
 
     fn reserve(&self, key: &str, to: &Place) -> Result<(), Failed> {
         self.keys.borrow_mut().insert(key.to_owned(), StoredKey::Moved(to.clone()));
+        Ok(())
+    }
+
+    fn give_up(&self, key: &str, until: Timestamp) -> Result<(), Failed> {
+        self.keys.borrow_mut().insert(key.to_owned(), StoredKey::GivenUp);
+        self.unbind(key, until)
+    }
+
+    fn unbind(&self, key: &str, until: Timestamp) -> Result<(), Failed> {
+        self.unbound.borrow_mut().entry(key.to_owned()).or_insert(until);
+        Ok(())
+    }
+
+    fn first_unbound(&self) -> Result<Option<Timestamp>, Failed> {
+        Ok(self.unbound.borrow().values().min().copied())
+    }
+
+    fn forget_unbound(&self, now: Timestamp, limit: usize) -> Result<(), Failed> {
+        let mut unbound = self.unbound.borrow_mut();
+        let over: Vec<_> = unbound.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
+        for key in over.into_iter().take(limit) {
+            unbound.remove(&key);
+            let mut keys = self.keys.borrow_mut();
+            if matches!(keys.get(&key), Some(StoredKey::Moved(_) | StoredKey::GivenUp)) {
+                keys.remove(&key);
+            }
+        }
         Ok(())
     }
 

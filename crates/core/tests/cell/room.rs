@@ -61,8 +61,14 @@ fn the_runs_of_a_full_cell_go_on() {
     let run = start(&mut cell, &rows, None).expect("there is room");
     rows.bytes.set(LIMIT);
     let op = Op { kind: OpKind::Wait, name: "s".into(), occurrence: 0 };
-    let open =
-        vec![Open::Wait { op, signal: "s".into(), timeout_ms: None, shape: stepwell_protocol::Shape::Any }];
+    let open = vec![Open::Wait {
+        op,
+        signal: "s".into(),
+        timeout_ms: None,
+        shape: stepwell_protocol::Shape::Any,
+        asked: None,
+        event: None,
+    }];
     cell.commit(&rows, at(1), 1, Epoch(1), said(Seq(0), vec![], Then::Suspend { open }), 1)
         .expect("a commit is accepted");
     let new = cell.signal(&rows, at(2), &run, Signal::new("s", Payload::null())).expect("a signal is kept");

@@ -178,3 +178,19 @@ fn rules_are_remembered_until_something_changes() {
     two.obey(&limited(Limits::default()));
     assert!(two.cells[cell].wants_rules(clock), "an answer from before the change does not count");
 }
+
+#[test]
+fn whoever_brings_a_link_is_held_to_the_limits_of_the_namespace() {
+    let (mut two, ..) = waiting(invocation());
+    let clock = two.clock();
+    let cell = &mut two.cells[0];
+    assert_eq!(cell.admit_link(clock, None, 1_000_000), Ok(()), "a cell that was told of no rules has none");
+    let limits = Limits { requests_per_second: Some(2), payload_bytes_max: Some(100), ..Limits::default() };
+    two.obey(&limited(limits));
+    let cell = &mut two.cells[0];
+    let refused = |result: Result<(), stepwell_protocol::Problem>| result.err().map(|problem| problem.code);
+    assert_eq!(refused(cell.admit_link(clock, Some("own"), 101)), Some(Code::PayloadTooLarge));
+    let taken = (0..100).filter(|_| cell.admit_link(clock, None, 100).is_ok()).count();
+    assert!((1..10).contains(&taken), "{taken} requests at once");
+    assert_eq!(refused(cell.admit_link(clock, None, 0)), Some(Code::LimitReached));
+}

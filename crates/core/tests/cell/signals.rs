@@ -16,7 +16,14 @@ use crate::{Memory, at, memory::Failed, new_run, said, step};
 fn waiting(cell: &mut Cell, rows: &Memory) -> RunId {
     let run = cell.start(rows, at(0), new_run(None)).expect("it is accepted").run;
     let op = Op { kind: OpKind::Wait, name: "go".into(), occurrence: 0 };
-    let open = vec![Open::Wait { op, signal: "go".into(), timeout_ms: None, shape: Shape::Any }];
+    let open = vec![Open::Wait {
+        op,
+        signal: "go".into(),
+        timeout_ms: None,
+        shape: Shape::Any,
+        asked: None,
+        event: None,
+    }];
     cell.commit(rows, at(1), run.id.number, Epoch(1), said(Seq(0), vec![], Then::Suspend { open }), 1)
         .expect("in turn");
     run.id

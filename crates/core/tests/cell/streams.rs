@@ -188,8 +188,14 @@ fn a_later_activation_counts_anew_and_an_earlier_one_is_refused() {
     let (rows, mut cell, id) = begun();
     publish(&mut cell, &rows, 10, published(0, &["a"]));
     let op = Op { kind: OpKind::Wait, name: "s".into(), occurrence: 0 };
-    let open =
-        vec![Open::Wait { op, signal: "s".into(), timeout_ms: None, shape: stepwell_protocol::Shape::Any }];
+    let open = vec![Open::Wait {
+        op,
+        signal: "s".into(),
+        timeout_ms: None,
+        shape: stepwell_protocol::Shape::Any,
+        asked: None,
+        event: None,
+    }];
     cell.commit(&rows, at(11), 1, Epoch(1), said(Seq(0), vec![], Then::Suspend { open }), 1)
         .expect("in turn");
     cell.signal(&rows, at(12), &id, Signal::new("s", Payload::null())).expect("it is kept");

@@ -1,7 +1,7 @@
 //! Runs that schedules start, and what their cell tells a schedule of their ends.
 
 use stepwell_core::{
-    cell::{Cell, Chance, TickRun},
+    cell::{Cell, Chance, StoredKey, TickRun},
     object::{Address, Delivery, Hosted as _, Machine as _, Message, Receipt},
     run::{CallEnd, INVOCATION_KEPT_MS},
 };
@@ -21,6 +21,8 @@ fn tick(tells: bool, at_ms: u64, input: u32) -> TickRun {
         workflow: "report".into(),
         input: Payload::encode(&input).expect("JSON"),
         tags: vec!["daily".into()],
+        given_up: false,
+        spare: None,
         dispatch: Dispatch::Direct,
         timeout_ms: None,
         retention_ms: Some(1_000),
@@ -30,7 +32,9 @@ fn tick(tells: bool, at_ms: u64, input: u32) -> TickRun {
 
 fn start(cell: &mut Cell, rows: &Memory, ms: u64, drawn: u64, tick: TickRun) -> RunId {
     let chance = Chance { suffix: RunId::suffix_from(drawn), seed: drawn };
-    cell.start_tick(rows, at(ms), place(0), chance, tick).expect("it is accepted")
+    let receipt = cell.start_tick(rows, at(ms), place(0), chance, tick).expect("it is accepted");
+    let Receipt::Started { run } = receipt else { panic!("{receipt:?}") };
+    run
 }
 
 fn end(cell: &mut Cell, rows: &Memory, ms: u64, number: u64) {
@@ -51,6 +55,26 @@ fn a_tick_that_comes_twice_starts_one_run_whatever_it_is_started_with() {
     assert_eq!(
         (run.started_by.as_deref(), run.tags.as_slice()),
         (Some("schedule:nightly"), &["daily".into()][..])
+    );
+}
+
+#[test]
+fn a_tick_that_was_given_up_starts_no_run_when_its_question_comes_late() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(4));
+    let chance = || Chance { suffix: RunId::suffix_from(1), seed: 1 };
+    let give_up = TickRun { given_up: true, ..tick(false, 9, 1) };
+    let answer = cell.start_tick(&rows, at(0), place(0), chance(), give_up);
+    assert_eq!(answer.expect("it is answered"), Receipt::Gone);
+    let late = cell.start_tick(&rows, at(1), place(0), chance(), tick(false, 9, 1));
+    assert_eq!(late.expect("it is answered"), Receipt::Gone);
+    assert_eq!(rows.keys.borrow().values().next(), Some(&StoredKey::GivenUp));
+    assert!(rows.keys.borrow().len() == 1 && rows.unbound.borrow().len() == 1);
+    // One that has a run keeps it.
+    let run = start(&mut cell, &rows, 2, 2, tick(false, 10, 1));
+    let give_up = TickRun { given_up: true, ..tick(false, 10, 1) };
+    assert_eq!(
+        cell.start_tick(&rows, at(3), place(0), chance(), give_up).expect("it is answered"),
+        Receipt::Started { run }
     );
 }
 
@@ -87,4 +111,23 @@ fn a_schedule_is_told_of_an_end_if_it_wants_to_hear_of_it() {
         cell.alarm(&rows, at(60)).expect("the rows can be read");
         assert!(cell.take_orders().send.is_empty(), "it has arrived");
     }
+}
+
+#[test]
+fn a_tick_of_a_full_cell_goes_to_another_one_for_good() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(4).with_storage(100));
+    rows.bytes.set(90);
+    let chance = || Chance { suffix: RunId::suffix_from(1), seed: 1 };
+    let with_spare = TickRun { spare: Some(place(1)), ..tick(false, 9, 1) };
+    let moved = Receipt::Moved { to: place(1) };
+    assert_eq!(cell.start_tick(&rows, at(0), place(0), chance(), with_spare).expect("it is answered"), moved);
+    // Whatever comes later, also when there is room again: only the other one starts it, or gives it up.
+    let mut fresh = Cell::new(4);
+    for given_up in [false, true] {
+        let later = TickRun { given_up, ..tick(false, 9, 1) };
+        assert_eq!(fresh.start_tick(&rows, at(1), place(0), chance(), later).expect("it is answered"), moved);
+    }
+    assert_eq!(rows.unbound.borrow().len(), 1, "it is forgotten in a week");
+    fresh.alarm(&rows, at(INVOCATION_KEPT_MS)).expect("the rows can be read");
+    assert_eq!(rows.keys.borrow().len(), 0);
 }

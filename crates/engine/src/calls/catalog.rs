@@ -1,7 +1,7 @@
 //! What Workers and cells ask of a catalog.
 
 use serde::{Deserialize, Serialize};
-use stepwell_core::{access::Credential, object::Address, token::Vouched};
+use stepwell_core::{access::Credential, catalog::LetterNote, object::Address, token::Vouched};
 use stepwell_protocol::{
     access::{Issuer, Limits, NewKey, RunSettings},
     manifest::Manifest,
@@ -34,6 +34,15 @@ pub enum Request {
     Check,
     /// Say who the caller is, as the audit log names them, if they may.
     Actor,
+    /// The same for whoever sends events, if the limits of the namespace leave room for them.
+    SendEvents {
+        /// How many.
+        events: usize,
+        /// The bytes of what they say.
+        bytes: usize,
+        /// The most that one of them says.
+        largest: usize,
+    },
     /// Say which workflows the caller may see; nothing, if it may see all.
     SeenWorkflows,
     /// Say what a credential grants, to a cell that will remember it.
@@ -132,6 +141,8 @@ pub enum Request {
         /// What.
         limits: Limits,
     },
+    /// Write down what somebody is about to do to a letter.
+    NoteLetter(LetterNote),
     /// Show the audit log.
     Audit {
         /// Below this number.
@@ -144,6 +155,11 @@ pub enum Request {
     /// Put a station into the register, before it stores anything.
     Register {
         /// It, as its namespace knows it: `schedules/3`.
+        station: String,
+    },
+    /// Say whether a station is in the register.
+    HasStation {
+        /// It, as its namespace knows it: `topic/order`.
         station: String,
     },
     /// List the deployment's namespaces.

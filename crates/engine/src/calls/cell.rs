@@ -1,12 +1,13 @@
 //! What a Worker asks of a cell: the body of the one internal request.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stepwell_core::{
-    cell::{Action, TickRun},
+    cell::{Action, TickRun, TokenAnswer, TriggeredRun},
     object::Message,
+    ordered::OrdMap,
     stream::{Cursor, Kinds, Only},
 };
 use stepwell_protocol::{
@@ -15,6 +16,8 @@ use stepwell_protocol::{
     outbox::{LetterCounts, MessageHead},
     program::Dispatch,
     rest::{BulkAction, Counts, Filter, RunView},
+    topic::{EventView, Waiter},
+    wait_token::{NewToken, WaitToken},
 };
 
 use super::queue::Ask;
@@ -156,6 +159,27 @@ pub enum Operation {
         /// What comes with it.
         payload: Payload,
     },
+    /// Make a wait token of a run.
+    NewToken {
+        /// Its number.
+        number: u64,
+        /// The random part of its id.
+        suffix: String,
+        /// Of which wait, and for how long.
+        new: NewToken,
+    },
+    /// Show how the wait of a token stands.
+    ShowToken {
+        /// The token, which whoever asks has verified.
+        token: WaitToken,
+    },
+    /// Complete the wait of a token.
+    CompleteToken {
+        /// The token, which whoever asks has verified.
+        token: WaitToken,
+        /// What somebody answers.
+        answer: TokenAnswer,
+    },
     /// Do something to a run.
     Act {
         /// Its number.
@@ -203,6 +227,18 @@ pub enum Operation {
         /// It.
         run: Box<TickRun>,
     },
+    /// Start the run of an event.
+    Triggered {
+        /// It.
+        run: Box<TriggeredRun>,
+    },
+    /// Give an event to runs that wait for it.
+    Meet {
+        /// The event.
+        event: Box<EventView>,
+        /// The waits.
+        waits: Vec<Waiter>,
+    },
     /// Take what another cell has written.
     Receive {
         /// What it says.
@@ -241,6 +277,9 @@ pub struct Start {
     pub retention_is_default: bool,
     /// What people call it by.
     pub tags: Vec<String>,
+    /// It does not begin before; at once, if that is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts_at: Option<Timestamp>,
     /// Whether a repeat is refused while the first request with its key waits for the end.
     #[serde(default)]
     pub is_strict: bool,
@@ -323,7 +362,7 @@ pub struct Moved {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CountedRuns {
     /// How many runs of each workflow are in which status.
-    pub workflows: BTreeMap<String, Counts>,
+    pub workflows: OrdMap<String, Counts>,
     /// Whether all were counted. If not, the next request goes on.
     pub is_all: bool,
     /// How many letters have not arrived.
@@ -379,6 +418,7 @@ impl Operation {
             | Self::Why { number, suffix }
             | Self::History { number, suffix, .. }
             | Self::Signal { number, suffix, .. }
+            | Self::NewToken { number, suffix, .. }
             | Self::Act { number, suffix, .. }
             | Self::Follow { follow: Follow::Run { number, suffix, .. } } => Some((*number, suffix)),
             Self::Touch
@@ -390,6 +430,8 @@ impl Operation {
             | Self::List { .. }
             | Self::Count
             | Self::ActOnAll { .. }
+            | Self::ShowToken { .. }
+            | Self::CompleteToken { .. }
             | Self::Follow { follow: Follow::Cell { .. } }
             | Self::ForgetKeys { .. }
             | Self::ShowOutbox { .. }
@@ -397,6 +439,8 @@ impl Operation {
             | Self::Discard { .. }
             | Self::Receive { .. }
             | Self::Tick { .. }
+            | Self::Triggered { .. }
+            | Self::Meet { .. }
             | Self::Consume { .. } => None,
         }
     }
@@ -417,6 +461,9 @@ impl Operation {
             | Self::Why { .. }
             | Self::History { .. }
             | Self::Signal { .. }
+            | Self::NewToken { .. }
+            | Self::ShowToken { .. }
+            | Self::CompleteToken { .. }
             | Self::Act { .. }
             | Self::Follow { .. }
             | Self::ForgetKeys { .. }
@@ -425,13 +472,22 @@ impl Operation {
             | Self::Discard { .. }
             | Self::Receive { .. }
             | Self::Tick { .. }
+            | Self::Triggered { .. }
+            | Self::Meet { .. }
             | Self::Consume { .. } => false,
         }
     }
 
     /// Whether it may be what a cell stores first.
     pub fn may_be_first(&self) -> bool {
-        matches!(self, Self::Start(_) | Self::Reserve { .. } | Self::Receive { .. } | Self::Tick { .. })
+        matches!(
+            self,
+            Self::Start(_)
+                | Self::Reserve { .. }
+                | Self::Receive { .. }
+                | Self::Tick { .. }
+                | Self::Triggered { .. }
+        )
     }
 
     /// The workflow that it names.

@@ -7,3 +7,4 @@ pub mod catalog;
 pub mod cell;
 pub mod queue;
 pub mod schedules;
+pub mod topics;

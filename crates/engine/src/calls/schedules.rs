@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use stepwell_core::object::{Address, Message};
-use stepwell_protocol::schedule::{Backfill, ScheduleSpec};
+use stepwell_protocol::{
+    manifest::ScheduleDescription,
+    schedule::{Backfill, ScheduleSpec},
+};
 use wasm_bindgen::JsValue;
 use worker::Env;
 
@@ -76,6 +79,13 @@ pub enum Request {
     Next {
         /// Its id.
         id: String,
+    },
+    /// The code declares these, and no others.
+    Declare {
+        /// Which of the catalog's words this is: a later one takes its place.
+        revision: u64,
+        /// All of them.
+        schedules: Vec<ScheduleDescription>,
     },
     /// A cell has written.
     Receive {

@@ -35,7 +35,7 @@ impl Host {
             async move {
                 let request = Request::Delete { life, pool: DEFAULT_POOL.to_owned(), cells };
                 match in_time(ask(&host.env, &Call::new(&name, request))).await {
-                    Ok((200, body)) => match serde_json::from_str::<Option<Deletion>>(&body) {
+                    Ok((200, body)) => match stepwell_protocol::json::from_str::<Option<Deletion>>(&body) {
                         Ok(None) => host.record(Input::NamespaceGone { name, life }),
                         // It is asked again.
                         Ok(Some(_)) => {}

@@ -20,10 +20,11 @@ use futures::{
     stream::{self, StreamExt as _},
 };
 use stepwell_core::{
-    catalog::{Desk, Input, Order, Relation, Station, Word},
+    access::APP,
+    catalog::{Change, Desk, Input, Order, Relation, Station, Word},
     object::Address,
 };
-use stepwell_protocol::Place;
+use stepwell_protocol::{Place, json, manifest::ScheduleDescription};
 use wasm_bindgen::prelude::*;
 use worker::Delay;
 
@@ -31,6 +32,7 @@ use crate::{
     calls::{
         catalog::{Call, Request, ask},
         cell::{Call as CellCall, Operation},
+        schedules,
     },
     keyring::Keyring,
     object::{self, Answering, Kind, Loaded},
@@ -86,6 +88,8 @@ struct Telling {
     namespaces: Vec<Relation>,
     /// Namespaces that are to be deleted.
     deleted: Vec<(String, u64)>,
+    /// The schedules that the code declares, and their revision.
+    declared: Option<(u64, Vec<ScheduleDescription>)>,
 }
 
 impl Kind for Catalog {
@@ -101,12 +105,13 @@ impl Kind for Catalog {
                 Order::Distrust(relations) => telling.namespaces = relations,
                 Order::Touch(stations) => host.touch(stations),
                 Order::Delete(names) => telling.deleted = names,
+                Order::Declare { revision, schedules } => telling.declared = Some((revision, schedules)),
                 Order::Empty(batch) => host.empty_batch(batch),
                 Order::Clear { life } => host.clear(life),
             }
         }
-        let Telling { cells, namespaces, deleted } = &telling;
-        if cells.is_empty() && namespaces.is_empty() && deleted.is_empty() {
+        let Telling { cells, namespaces, deleted, declared } = &telling;
+        if cells.is_empty() && namespaces.is_empty() && deleted.is_empty() && declared.is_none() {
             return;
         }
         let (done, heard) = oneshot::channel();
@@ -120,7 +125,7 @@ impl Kind for Catalog {
     }
 
     fn answer(host: Rc<Host>, call: &str) -> Answering {
-        let call = serde_json::from_str(call);
+        let call = json::from_str(call);
         Box::pin(async move { host.answer(call).await })
     }
 
@@ -139,11 +144,32 @@ impl Host {
     }
 
     /// Tells everybody at once: nobody waits for one that does not answer.
-    async fn tell(self: Rc<Self>, Telling { cells, namespaces, deleted }: Telling) {
+    async fn tell(self: Rc<Self>, Telling { cells, namespaces, deleted, declared }: Telling) {
         let told = stream::iter(namespaces).map(|relation| self.clone().distrust(relation));
         let distrusted = told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>();
         let deleting = self.clone().delete_namespaces(deleted);
-        futures::join!(self.clone().tell_cells(cells), distrusted, deleting);
+        let declaring = self.clone().declare(declared);
+        futures::join!(self.clone().tell_cells(cells), distrusted, deleting, declaring);
+    }
+
+    /// Tells the station of schedules what the code declares.
+    async fn declare(self: Rc<Self>, declared: Option<(u64, Vec<ScheduleDescription>)>) {
+        let Some((revision, schedules)) = declared else { return };
+        let call =
+            schedules::Call { by: APP.into(), request: schedules::Request::Declare { revision, schedules } };
+        match in_time(schedules::ask(&self.env, DEFAULT_NAMESPACE, &call)).await {
+            Ok((200, _)) => self.record(Input::Declared(Change::Heard { revision })),
+            // The alarm tries again.
+            Ok((status, body)) => {
+                worker::console_error!(
+                    "stepwell: the declared schedules are not in effect yet: {status} {body}"
+                );
+            }
+            Err(thrown) => {
+                let why = runtime::message(&thrown);
+                worker::console_error!("stepwell: the declared schedules are not in effect yet: {why}");
+            }
+        }
     }
 
     /// Tells the catalog of a namespace that an issuer's word counts no more.

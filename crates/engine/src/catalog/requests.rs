@@ -1,19 +1,21 @@
 //! What a catalog does for its callers: the Workers that serve HTTP, and the cells of its namespace.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::rc::Rc;
 
 use stepwell_core::{
     access::{APP, Credential, ROOT, not_good},
     catalog::{
         Catalog as Machine, Change, Deletion, Desk, Input, Key, Namespace, NotAStation, namespace_deleting,
-        no_such_namespace,
+        no_such_namespace, schedules::SCHEDULES_MAX,
     },
     object::{Fault as MachineFault, Hosted as _},
+    ordered::OrdSet,
     token::Vouched,
 };
 use stepwell_protocol::{
     Code, Problem, Timestamp,
     access::{AuditPage, IssuerList, KeyList, NamespaceList, NewKey, SessionList},
+    json,
     manifest::{Manifest, PausedWorkflow},
 };
 use wasm_bindgen::JsValue;
@@ -24,6 +26,7 @@ use crate::{
     calls::catalog::{Call, Left, Request, ask},
     object::{Answered, Fault, StoreError},
     settings::DEFAULT_NAMESPACE,
+    zones,
 };
 
 /// How many stations are counted at the most for whoever asks how far a deletion is.
@@ -69,6 +72,9 @@ impl Host {
                 }
                 Some(Access { credential, vouched, need }) => {
                     let grant = desk.admit(store, now, &credential, vouched.as_ref(), &need)?;
+                    if let Request::SendEvents { events, bytes, largest } = request {
+                        desk.take_events(now, &grant, events, bytes, largest)?;
+                    }
                     let ends_at = match vouched {
                         Some(vouched) => Some(vouched.expires_at),
                         None => desk.catalog(store)?.maker_ends_at(&credential.id),
@@ -101,7 +107,7 @@ impl Host {
         if status != 200 {
             let unreadable =
                 || Problem::new(Code::Internal, "The deployment's catalog did not answer. Try again.");
-            return Err(serde_json::from_str(&body).unwrap_or_else(|_| unreadable()).into());
+            return Err(json::from_str(&body).unwrap_or_else(|_| unreadable()).into());
         }
         // Word of its deletion may have overtaken the answer.
         if self.ends.get() != before {
@@ -153,7 +159,7 @@ struct Asked<'a> {
     /// When what the caller has brought stops being good: keys that it makes do not outlive it.
     maker_ends_at: Option<Timestamp>,
     /// The workflows that the caller may see; nothing, if it may see all.
-    seen_workflows: Option<BTreeSet<String>>,
+    seen_workflows: Option<OrdSet<String>>,
 }
 
 impl Asked<'_> {
@@ -161,7 +167,7 @@ impl Asked<'_> {
     fn answer(mut self, request: Request) -> Said<Answered> {
         match request {
             Request::Check => Ok(Answered::new(200, &())),
-            Request::Actor => Ok(Answered::new(200, &self.actor)),
+            Request::Actor | Request::SendEvents { .. } => Ok(Answered::new(200, &self.actor)),
             Request::SeenWorkflows => Ok(Answered::new(200, &self.seen_workflows)),
             Request::Confirm { credential, vouched, cell } => {
                 // Most keys that nobody made stop here: a catalog that has nothing stores nothing.
@@ -233,10 +239,19 @@ impl Asked<'_> {
                 self.drive(Input::SetLimits(limits))?;
                 self.show_settings()
             }
+            Request::NoteLetter(note) => {
+                self.drive(Input::NoteLetter(note))?;
+                Ok(Answered::new(200, &()))
+            }
             Request::Audit { below, limit } => self.audit(below, limit),
             Request::Touch => {
                 self.desk.touch(self.store, self.clock)?;
                 Ok(Answered::new(200, &()))
+            }
+            Request::HasStation { station } => {
+                let station = station.parse().ok();
+                let has = station.map(|station| self.desk.has_station(self.store, &station)).transpose()?;
+                Ok(Answered::new(200, &has.unwrap_or_default()))
             }
             Request::Register { station } => {
                 let station = station
@@ -309,9 +324,13 @@ impl Asked<'_> {
 
     fn sync(mut self, manifest: Box<Manifest>, is_explicit: bool, dry_run: bool) -> Said<Answered> {
         let now = self.desk.now(self.clock);
-        let plan = self.catalog()?.declared().preview(now, &manifest, is_explicit, dry_run)?;
+        // Zones of more schedules than there may be are nobody's business: the count is refused.
+        let is_small = manifest.schedules.len() <= SCHEDULES_MAX;
+        let unknown_zones = if is_small { zones::unknown(&manifest) } else { Vec::new() };
+        let declared = self.catalog()?.declared();
+        let plan = declared.preview(now, &manifest, is_explicit, dry_run, &unknown_zones)?;
         if !dry_run {
-            self.drive(Input::Declared(Change::Sync { manifest, is_explicit }))?;
+            self.drive(Input::Declared(Change::Sync { manifest, is_explicit, unknown_zones }))?;
         }
         Ok(Answered::new(200, &plan))
     }

@@ -6,7 +6,7 @@ use stepwell_core::{
     catalog::{Line, Log, Numbers, Row, Rows, STATION, Trim},
     object::Address,
 };
-use stepwell_protocol::access::AuditRecord;
+use stepwell_protocol::{access::AuditRecord, json};
 
 use crate::{
     object::{StoreError, Tables, number},
@@ -70,14 +70,16 @@ impl Store {
         if let Some(known) = self.has_schema.get() {
             return Ok(known);
         }
-        let query = "SELECT name FROM sqlite_master WHERE name IN ('things', 'syncs')";
+        let query = "SELECT name FROM sqlite_master WHERE name IN ('things', 'syncs', 'letters')";
         let tables = self.tables.rows(query, &[])?;
         let tables: Vec<_> = tables.iter().map(|row| row.text(0, "name")).collect::<Result<_, _>>()?;
         let has = |table: &str| tables.iter().any(|name| name == table);
         let has_schema = has("things");
         // A release before this one has made the tables.
-        if has_schema && !has("syncs") {
-            self.tables.execute(statements(Log::Syncs).table, &[])?;
+        for (log, table) in [(Log::Syncs, "syncs"), (Log::Letters, "letters")] {
+            if has_schema && !has(table) {
+                self.tables.execute(statements(log).table, &[])?;
+            }
         }
         self.has_schema.set(Some(has_schema));
         Ok(has_schema)
@@ -124,6 +126,7 @@ fn statements(log: Log) -> Statements {
         Log::SignIns => statements!("sign_ins"),
         Log::Registry => statements!("registry"),
         Log::Syncs => statements!("syncs"),
+        Log::Letters => statements!("letters"),
     }
 }
 
@@ -168,6 +171,14 @@ impl Rows for Store {
         rows.iter().map(|row| row.text(0, "name")).collect()
     }
 
+    fn has_station(&self, name: &str) -> Result<bool, StoreError> {
+        if !self.has_schema()? {
+            return Ok(false);
+        }
+        let query = "SELECT 1 FROM things WHERE kind = ? AND name = ?";
+        Ok(!self.tables.rows(query, &[STATION.into(), name.into()])?.is_empty())
+    }
+
     fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), StoreError> {
         self.tables.transaction(|| {
             for Row { kind, name, value } in rows {
@@ -206,12 +217,15 @@ impl Rows for Store {
         let query = "SELECT seq, line FROM changes WHERE seq < ? UNION ALL
            SELECT seq, line FROM sign_ins WHERE seq < ? UNION ALL
            SELECT seq, line FROM syncs WHERE seq < ? UNION ALL
+           SELECT seq, line FROM letters WHERE seq < ? UNION ALL
            SELECT seq, line FROM registry WHERE seq < ? ORDER BY seq DESC LIMIT ?";
         let of_registry = if with_registry { below } else { 0 };
-        let bindings = [number(below), number(below), number(below), number(of_registry), limit.into()];
+        let below = number(below);
+        let bindings =
+            [below.clone(), below.clone(), below.clone(), below, number(of_registry), limit.into()];
         let rows = self.tables.rows(query, &bindings)?;
         let line = |row: &crate::object::Row| {
-            serde_json::from_str(&row.text(1, "line")?).map_err(|_| StoreError::Unreadable("line"))
+            json::from_str(&row.text(1, "line")?).map_err(|_| StoreError::Unreadable("line"))
         };
         rows.iter().map(line).collect()
     }

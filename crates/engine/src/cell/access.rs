@@ -9,7 +9,7 @@ use stepwell_core::{
     cell::{Admission, no_such_run},
     object::Hosted as _,
 };
-use stepwell_protocol::{Code, Place, Problem, RunId, access::Limits};
+use stepwell_protocol::{Code, Place, Problem, RunId, access::Limits, json};
 
 use super::Host;
 use crate::{
@@ -135,9 +135,9 @@ impl Host {
             unreachable_catalog()
         })?;
         if status == 200 {
-            return Ok(serde_json::from_str(&body).map_err(|_| unreachable_catalog())?);
+            return Ok(json::from_str(&body).map_err(|_| unreachable_catalog())?);
         }
-        Err(serde_json::from_str(&body).unwrap_or_else(|_| unreachable_catalog()).into())
+        Err(json::from_str(&body).unwrap_or_else(|_| unreachable_catalog()).into())
     }
 
     /// Asks the catalog for the life of the namespace, before the first thing is stored here: what comes late, from a

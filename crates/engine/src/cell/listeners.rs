@@ -1,9 +1,8 @@
 //! Who in this instance waits for what: programs for news, callers for the end. Only in memory: whoever
 //! waits is gone when the instance is.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use futures::channel::oneshot;
+use stepwell_core::ordered::{OrdMap, OrdSet};
 use stepwell_protocol::rest::RunView;
 
 /// Who waits for what.
@@ -11,10 +10,10 @@ use stepwell_protocol::rest::RunView;
 pub struct Listeners {
     programs: Ears<()>,
     /// Programs that were told while they did not listen: not all news is in the journal.
-    missed: BTreeSet<u64>,
+    missed: OrdSet<u64>,
     ends: Ears<RunView>,
     /// Runs whose first start still waits for their end.
-    starts: BTreeSet<u64>,
+    starts: OrdSet<u64>,
 }
 
 impl Listeners {
@@ -68,11 +67,11 @@ impl Listeners {
 }
 
 /// Whoever listens, by the run's number.
-type Ears<T> = BTreeMap<u64, Vec<oneshot::Sender<T>>>;
+type Ears<T> = OrdMap<u64, Vec<oneshot::Sender<T>>>;
 
 fn listen<T>(who: &mut Ears<T>, number: u64) -> oneshot::Receiver<T> {
     let (sender, receiver) = oneshot::channel();
-    let waiting = who.entry(number).or_default();
+    let waiting = who.get_or_default(number);
     waiting.retain(|other| !other.is_canceled());
     waiting.push(sender);
     receiver

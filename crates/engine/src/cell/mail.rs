@@ -5,11 +5,11 @@ use std::{pin::pin, rc::Rc, time::Duration};
 use futures::future::{Either, select};
 use stepwell_core::{
     access::ROOT,
-    cell::{Chance, TickRun},
+    cell::{Chance, TickRun, TriggeredRun},
     object::{ANSWER_MS, Delivery, Kind, Message, Receipt, Sending},
 };
 use stepwell_protocol::{
-    Place, Problem, RunId,
+    Place, Problem, RunId, json,
     outbox::{DiscardedLetter, Redelivery},
 };
 use wasm_bindgen::JsValue;
@@ -19,7 +19,7 @@ use super::{Host, session::BREATH_EVERY};
 use crate::{
     calls::{
         cell::{Call, Operation},
-        schedules,
+        schedules, topics,
     },
     object::{self, Answered, Fault},
     runtime,
@@ -60,11 +60,11 @@ impl Host {
             Either::Right(_) => Err(JsValue::from_str("no answer")),
         };
         match answer {
-            Ok((200, body)) => match serde_json::from_str::<Receipt>(&body) {
+            Ok((200, body)) => match json::from_str::<Receipt>(&body) {
                 Ok(receipt) => Delivery::Arrived(receipt),
                 Err(_) => Delivery::Failed,
             },
-            Ok((_, body)) => match serde_json::from_str::<Problem>(&body) {
+            Ok((_, body)) => match json::from_str::<Problem>(&body) {
                 Ok(problem) => {
                     worker::console_warn!("stepwell: {} refuses a message: {}", sending.to, problem.detail);
                     Delivery::refused(problem)
@@ -96,7 +96,11 @@ impl Host {
                     schedules::Call { by: ROOT.into(), request: schedules::Request::Receive { message } };
                 object::ask(&self.env, to, &call).await
             }
-            Kind::Catalog => Err(JsValue::from_str("nobody writes to a catalog")),
+            Kind::Topic => {
+                let call = topics::Call { by: ROOT.into(), request: topics::Request::Receive { message } };
+                object::ask(&self.env, to, &call).await
+            }
+            Kind::Catalog => Err(JsValue::from_str("nobody writes to this object")),
         }
     }
 
@@ -121,9 +125,23 @@ impl Host {
     ) -> Result<Answered, Fault> {
         self.learn_rules(namespace, &place).await?;
         self.prepare(namespace, &place)?;
-        let run =
+        let receipt =
             self.turn(|machine, store, now| Ok(machine.start_tick(store, now, place, chance(), run)?))?;
-        Ok(Answered::new(200, &run))
+        Ok(Answered::new(200, &receipt))
+    }
+
+    /// An event has met a trigger.
+    pub(super) async fn start_triggered(
+        self: &Rc<Self>,
+        namespace: &str,
+        place: Place,
+        run: TriggeredRun,
+    ) -> Result<Answered, Fault> {
+        self.learn_rules(namespace, &place).await?;
+        self.prepare(namespace, &place)?;
+        let receipt = self
+            .turn(|machine, store, now| Ok(machine.start_triggered(store, now, place, chance(), run)?))?;
+        Ok(Answered::new(200, &receipt))
     }
 
     /// Another cell has written.
@@ -135,6 +153,9 @@ impl Host {
     ) -> Result<Answered, Fault> {
         if matches!(message, Message::Start { .. }) {
             self.learn_rules(namespace, &place).await?;
+        }
+        // A cancel that comes before its start is stored, too.
+        if matches!(message, Message::Start { .. } | Message::Cancel { .. }) {
             self.prepare(namespace, &place)?;
         }
         let receipt =

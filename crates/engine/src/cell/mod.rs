@@ -15,11 +15,11 @@ mod requests;
 mod session;
 mod store;
 mod streams;
+mod tokens;
 mod told;
 
 use std::{
     cell::{OnceCell, RefCell},
-    collections::{BTreeMap, BTreeSet},
     panic::{RefUnwindSafe, UnwindSafe},
     rc::Rc,
 };
@@ -29,8 +29,9 @@ use js_sys::Promise;
 use stepwell_core::{
     cell::{Cell as Machine, Order},
     object::Sending,
+    ordered::{OrdMap, OrdSet},
 };
-use stepwell_protocol::Epoch;
+use stepwell_protocol::{Epoch, json};
 use wasm_bindgen::prelude::*;
 use worker::{Env, worker_sys::DurableObjectState};
 
@@ -69,10 +70,10 @@ struct Runs {
     listeners: RefCell<Listeners>,
     readers: Readers,
     /// The calls of programs that are under way: each one ends when it is told to.
-    calls: RefCell<BTreeMap<(u64, Epoch), oneshot::Sender<()>>>,
+    calls: RefCell<OrdMap<(u64, Epoch), oneshot::Sender<()>>>,
     /// Calls whose journal could not be read: whatever becomes of them is not their program's fault. What the machine
     /// could not store, it knows itself.
-    blameless: RefCell<BTreeSet<(u64, Epoch)>>,
+    blameless: RefCell<OrdSet<(u64, Epoch)>>,
     /// Whether the number of cells is the one that this cell began with, once that was looked at.
     cells_are_right: std::cell::Cell<bool>,
     /// Commits since the runtime has last looked at its sockets, and what takes as long as some of them.
@@ -182,7 +183,7 @@ impl Kind for Runs {
     }
 
     fn answer(host: Rc<Host>, call: &str) -> Answering {
-        host.answering(serde_json::from_str(call))
+        host.answering(json::from_str(call))
     }
 
     fn end(host: &Rc<Host>) {

@@ -8,8 +8,9 @@ use futures::{
 };
 use stepwell_core::{run::CallEnd, window::SILENCE_MS};
 use stepwell_protocol::{
-    Epoch,
+    Epoch, RunId,
     program::{Activation, RawPage},
+    wait_token::Issuer,
 };
 use wasm_bindgen::JsValue;
 
@@ -19,7 +20,7 @@ use crate::{
     object::{Fault, StoreError},
     program::{activate, end_of, why},
     runtime,
-    settings::APP_BINDING,
+    settings::{APP_BINDING, Deployment},
 };
 
 impl Host {
@@ -56,7 +57,7 @@ impl Host {
     }
 
     /// The machine has given up on a call: nobody waits for its end any more. The call itself goes on where the program
-    /// is: the runtime cancels none, even if its promise is disposed (`tests/workerd/tests/sessions.rs`).
+    /// is: the runtime cancels none, even if its promise is disposed (`tests/workerd/tests/suite/sessions.rs`).
     pub(super) fn give_up(&self, number: u64, epoch: Epoch) {
         if let Some(call) = self.calls.borrow_mut().remove(&(number, epoch)) {
             // It may have ended at this very moment.
@@ -90,16 +91,26 @@ impl Host {
 
     /// Says of an activation that this cell has made it.
     pub(super) fn signed(&self, activation: Activation<RawPage>) -> Result<Activation<RawPage>, Fault> {
-        // A cell that has a run to call knows its namespace, and never changes it.
-        let namespace = match self.namespace.get() {
-            Some(known) => known,
-            None => {
-                let read = self.store.namespace()?;
-                self.namespace.get_or_init(|| read)
-            }
-        };
+        let namespace = self.own_namespace()?;
         let signature = Keyring::of(&self.env).sign(&activation, namespace, runtime::clock());
-        Ok(Activation { signature, ..activation })
+        let used = activation.tokens.as_ref().map(|tokens| tokens.key.as_str());
+        let tokens = self.issuer(namespace, &activation.run, used).map(Box::new);
+        Ok(Activation { signature, tokens, ..activation })
+    }
+
+    /// A cell that has a run to call knows its namespace, and never changes it.
+    fn own_namespace(&self) -> Result<&str, Fault> {
+        if let Some(known) = self.namespace.get() {
+            return Ok(known);
+        }
+        let read = self.store.namespace()?;
+        Ok(self.namespace.get_or_init(|| read))
+    }
+
+    /// What makes the wait tokens of a run, if the engine knows its public address.
+    pub(super) fn issuer(&self, namespace: &str, run: &RunId, used: Option<&str>) -> Option<Issuer> {
+        let deployment = Deployment::known(&self.env).ok()?;
+        Keyring::of(&self.env).issuer(deployment.url.as_deref()?, namespace, run, used)
     }
 
     fn activate(&self, workflow: &str, activation: &str, session: &JsValue) -> Result<JsValue, Fault> {

@@ -105,7 +105,7 @@ impl Host {
         turn: u32,
         text: &Payload,
     ) -> Result<Answer, Fault> {
-        let commit: Commit = text.decode().map_err(|error| {
+        let commit: Commit = text.read().map_err(|error| {
             Problem::new(Code::InvalidRequest, format!("The commit cannot be read: {error}."))
         })?;
         let (commit, hash) = (Commit { turn, ..commit }, hash(text.text()));

@@ -83,6 +83,7 @@ impl Host {
                 retention_ms,
                 retention_is_default,
                 tags,
+                starts_at,
                 is_strict,
                 wait_ms,
             }) => {
@@ -109,6 +110,8 @@ impl Host {
                     by: grant.map(|grant| grant.actor.clone()),
                     parent: None,
                     ticked: None,
+                    starts_at,
+                    triggered: None,
                 };
                 self.start_run(&namespace, new, is_strict, wait_ms).await
             }
@@ -145,7 +148,18 @@ impl Host {
             Operation::Signal { number, suffix, name, id, nonce, payload } => {
                 let to = RunId { place, number, suffix };
                 let by = grant.map(|grant| grant.actor.clone());
-                self.signal(&to, Signal { name, id, nonce, payload, by })
+                self.signal(&to, Signal { name, id, nonce, payload, by, to: None })
+            }
+            Operation::NewToken { number, suffix, new } => {
+                self.new_token(&namespace, &RunId { place, number, suffix }, new)
+            }
+            Operation::ShowToken { token } => {
+                self.admit_link(&namespace, &token, 0).await?;
+                self.show_token(&token)
+            }
+            Operation::CompleteToken { token, answer } => {
+                self.admit_link(&namespace, &token, answer.size()).await?;
+                self.complete_token(&token, answer)
             }
             Operation::Act { number, suffix, action } => {
                 self.act_as(grant.as_deref(), &RunId { place, number, suffix }, action)
@@ -161,6 +175,9 @@ impl Host {
             Operation::Discard { letter } => self.discard(&place, letter),
             Operation::Receive { message } => self.receive(&namespace, place, message).await,
             Operation::Tick { run } => self.start_tick(&namespace, place, *run).await,
+            Operation::Triggered { run } => self.start_triggered(&namespace, place, *run).await,
+            Operation::Meet { event, waits } => self
+                .turn(|machine, store, now| Ok(Answered::new(200, &machine.meet(store, now, &event, waits)))),
             Operation::Consume { ask } => self.answer_consumer(ask).await,
         }
     }
@@ -188,7 +205,7 @@ impl Host {
             ByKey::Get { wait_ms } => self.show(&id, wait_ms).await?,
             ByKey::Signal { name, id: known_as, nonce, payload } => {
                 let by = grant.map(|grant| grant.actor.clone());
-                return self.signal(&id, Signal { name, id: known_as, nonce, payload, by });
+                return self.signal(&id, Signal { name, id: known_as, nonce, payload, by, to: None });
             }
             ByKey::Act { action } => self.act_as(grant, &id, action)?,
             ByKey::Again { fingerprint, is_strict, wait_ms } => {

@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, rc::Rc, time::Duration};
 
 use stepwell_promises as promises;
 use stepwell_protocol::{
-    Code, Epoch, Problem, Seq,
+    Code, Epoch, Problem, Seq, json,
     program::{Answer, Beat, Commit},
     stream::Published,
 };
@@ -112,7 +112,7 @@ impl Host {
         epoch: Epoch,
         argument: &str,
     ) -> (Result<Answer, Fault>, Option<(Seq, usize)>) {
-        let commit: Commit = match serde_json::from_str(argument) {
+        let commit: Commit = match json::from_str(argument) {
             Ok(commit) => commit,
             Err(error) => {
                 let detail = format!("The commit cannot be read: {error}.");
@@ -127,14 +127,14 @@ impl Host {
     }
 
     fn beat(self: &Rc<Self>, number: u64, epoch: Epoch, argument: &str) -> Result<Answer, Fault> {
-        let beat: Beat = serde_json::from_str(argument).map_err(|error| {
+        let beat: Beat = json::from_str(argument).map_err(|error| {
             Problem::new(Code::InvalidRequest, format!("The beat cannot be read: {error}."))
         })?;
         self.turn(|machine, store, now| Ok(machine.beat(store, now, number, epoch, beat)?))
     }
 
     fn publish(self: &Rc<Self>, number: u64, epoch: Epoch, argument: &str) -> Result<Answer, Fault> {
-        let published: Published = serde_json::from_str(argument).map_err(|error| {
+        let published: Published = json::from_str(argument).map_err(|error| {
             Problem::new(Code::InvalidRequest, format!("What is published cannot be read: {error}."))
         })?;
         self.turn(|machine, store, now| Ok(machine.told(store, now, number, epoch, published)?))

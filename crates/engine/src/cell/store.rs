@@ -8,6 +8,7 @@ mod letters;
 pub(super) mod list;
 mod quarantine;
 mod removal;
+mod unbound;
 mod update;
 
 use std::cell::Cell as Slot;
@@ -19,7 +20,7 @@ use stepwell_core::{
     stream::{ToldMark, ToldPage, ToldRow, Walked},
 };
 use stepwell_protocol::{
-    Event, Payload, Place, Record, RunId, Seq, Timestamp,
+    Event, Payload, Place, Record, RunId, Seq, Timestamp, json,
     program::RawPage,
     rest::{RunView, Status},
 };
@@ -62,6 +63,8 @@ pub struct Store {
     pub(super) has_told: Slot<Option<bool>>,
     /// Whether there is a table of letters, if that is known.
     has_outbox: Slot<Option<bool>>,
+    /// Whether there is a table of keys that are to be forgotten, if that is known.
+    has_unbound: Slot<Option<bool>>,
 }
 
 impl Store {
@@ -72,6 +75,7 @@ impl Store {
             has_schema: Slot::new(None),
             has_told: Slot::new(None),
             has_outbox: Slot::new(None),
+            has_unbound: Slot::new(None),
         }
     }
 
@@ -213,6 +217,9 @@ impl Store {
                 self.insert_record(run.id.number, record, trailer.as_ref())?;
             } else if let Entry::SignalNoted(nonce) = entry {
                 self.insert_signal(run.id.number, nonce)?;
+            } else if let Entry::SignalForgotten(id) = entry {
+                let values = [number(run.id.number), id.as_str().into()];
+                self.tables.execute("DELETE FROM signals WHERE run = ? AND id = ?", &values)?;
             } else if let Entry::Completed { output, .. } = entry {
                 (result, ended) = (Some(output.text().to_owned()), true);
             } else if let Entry::Failed { failure, .. } = entry {
@@ -257,7 +264,7 @@ impl Store {
 
     /// What a signal is known by if it comes again.
     fn insert_signal(&self, run: u64, id: &str) -> Result<(), StoreError> {
-        self.tables.execute("INSERT INTO signals VALUES(?, ?)", &[number(run), id.into()])
+        self.tables.execute("INSERT OR IGNORE INTO signals VALUES(?, ?)", &[number(run), id.into()])
     }
 
     fn write_attribute(
@@ -412,6 +419,7 @@ impl Rows for Store {
             .map(|row| {
                 let (number, fingerprint) = (row.number(0, "run")?, row.text(1, "fingerprint")?);
                 Ok(match number {
+                    MOVED if fingerprint.is_empty() => StoredKey::GivenUp,
                     MOVED => StoredKey::Moved(place(&fingerprint)?),
                     number => StoredKey::Run(StoredRun { number, fingerprint }),
                 })
@@ -422,6 +430,22 @@ impl Rows for Store {
     fn reserve(&self, key: &str, to: &Place) -> Result<(), StoreError> {
         let values = [key.into(), number(MOVED), to.to_string().into()];
         self.tables.execute("INSERT OR REPLACE INTO keys VALUES(?, ?, ?)", &values)
+    }
+
+    fn give_up(&self, key: &str, until: Timestamp) -> Result<(), StoreError> {
+        self.give_up_key(key, until)
+    }
+
+    fn unbind(&self, key: &str, until: Timestamp) -> Result<(), StoreError> {
+        self.unbind_key(key, until)
+    }
+
+    fn first_unbound(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.first_unbound_key()
+    }
+
+    fn forget_unbound(&self, now: Timestamp, limit: usize) -> Result<(), StoreError> {
+        self.forget_unbound_keys(now, limit)
     }
 
     fn weight(&self, run: u64) -> Result<u64, StoreError> {
@@ -550,7 +574,10 @@ fn statements(entries: &[Entry]) -> usize {
         } else {
             usize::from(matches!(
                 entry,
-                Entry::Reopened { .. } | Entry::Attributed { .. } | Entry::SignalNoted(_)
+                Entry::Reopened { .. }
+                    | Entry::Attributed { .. }
+                    | Entry::SignalNoted(_)
+                    | Entry::SignalForgotten(_)
             ))
         }
     });
@@ -562,7 +589,7 @@ pub(super) fn json<T: serde::Serialize>(value: &T) -> String {
 }
 
 pub(super) fn parse<T: DeserializeOwned>(text: &str, what: &'static str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|_| StoreError::Unreadable(what))
+    json::from_str(text).map_err(|_| StoreError::Unreadable(what))
 }
 
 fn payload(text: String, what: &'static str) -> Result<Payload, StoreError> {

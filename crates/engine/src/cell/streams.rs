@@ -4,17 +4,18 @@
 //! Nothing is sent from within a turn: readers are marked, and served a moment later, so that a commit is not slower
 //! because somebody follows.
 
-use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use js_sys::{Array, Promise};
 use serde::{Deserialize, Serialize};
 use stepwell_core::{
     access::Bucket,
+    ordered::OrdSet,
     stream::{Batch, CellCursor, CellReader, EVENT_BYTES_MAX, Reader},
     token::STREAM_MS_MAX,
 };
 use stepwell_protocol::{
-    Code, Payload, Problem, RunId, Timestamp,
+    Code, Payload, Problem, RunId, Timestamp, json,
     stream::{Kind, StreamEvent},
 };
 use wasm_bindgen::{JsCast, JsValue};
@@ -79,7 +80,7 @@ pub struct Readers {
 
 #[derive(Default)]
 struct Marked {
-    runs: BTreeSet<u64>,
+    runs: OrdSet<u64>,
     cell: bool,
     /// Whether somebody serves them.
     is_served: bool,
@@ -101,7 +102,7 @@ impl Host {
     async fn follow(self: &Rc<Self>, url: &str) -> Result<JsValue, Fault> {
         let query = url.split_once('?').map_or("", |(_, query)| query);
         let asked = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "follow");
-        let call: Option<Call> = asked.and_then(|(_, text)| serde_json::from_str(&text).ok());
+        let call: Option<Call> = asked.and_then(|(_, text)| json::from_str(&text).ok());
         let unknown = || Problem::new(Code::Internal, "Worker and cell do not speak the same protocol.");
         let call = call.ok_or_else(unknown)?;
         let place = call.place();
@@ -366,7 +367,7 @@ fn key_tag(id: &str) -> String {
 fn beside(socket: &Socket) -> Result<Beside, Fault> {
     let unreadable = || Fault::Store(StoreError::Unreadable("reader"));
     let text = socket.attachment()?.as_string().ok_or_else(unreadable)?;
-    serde_json::from_str(&text).map_err(|_| unreadable())
+    json::from_str(&text).map_err(|_| unreadable())
 }
 
 /// The same, unless the key's time is over: then the socket is closed.

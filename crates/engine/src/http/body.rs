@@ -3,7 +3,7 @@
 
 use js_sys::Uint8Array;
 use serde::de::DeserializeOwned;
-use stepwell_protocol::{Code, text::is_hidden};
+use stepwell_protocol::{Code, json, text::is_hidden};
 use wasm_bindgen::JsCast as _;
 use worker::Request;
 
@@ -75,7 +75,7 @@ pub fn read<T: DeserializeOwned>(body: &str) -> Result<T, Refusal> {
     if body.bytes().find(|byte| !SPACE.contains(byte)) != Some(b'{') {
         return Err(Refusal::new(Code::InvalidRequest, "The body cannot be read: it is not a JSON object."));
     }
-    serde_json::from_str(body).map_err(|error| {
+    json::from_str(body).map_err(|error| {
         let mistake = cut(&error.to_string(), MISTAKE_LENGTH_MAX);
         Refusal::new(Code::InvalidRequest, format!("The body cannot be read: {mistake}."))
     })

@@ -4,14 +4,16 @@
 use stepwell_protocol::routes::Route;
 
 use super::{
-    audit, by_key, described, error::Refusal, front::Front, issuers, keys, list, manifest, namespaces,
-    outbox, overview, pauses, request::Incoming, response::Response, runs, schedules, sessions, settings,
-    starts, streams,
+    audit, by_key, described, error::Refusal, events, front::Front, issuers, keys, list, manifest,
+    namespaces, outbox, overview, pauses, request::Incoming, response::Response, runs, schedules, sessions,
+    settings, starts, streams, wait_tokens, webhooks,
 };
+use crate::calls::topics::{Request, WebhookAsk};
 
 /// Answers a request by its route.
+#[expect(clippy::too_many_lines, reason = "one arm for each route")]
 pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Response, Refusal> {
-    let Incoming { mut names, query, headers, body } = request;
+    let Incoming { mut names, query, headers, sent, body } = request;
     let mut name = |wanted: &str| names.take(wanted);
     match route {
         Route::ListWorkflows => overview::workflows(front).await,
@@ -32,6 +34,9 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::RetryRun => runs::retry(front, &name("id")).await,
         Route::RestartRun => runs::restart(front, &name("id"), &body).await,
         Route::SendSignal => runs::signal(front, &name("id"), name("name"), &headers, body).await,
+        Route::CreateToken => wait_tokens::create(front, &name("id"), &body).await,
+        Route::ShowToken => wait_tokens::show(front, &name("token")).await,
+        Route::CompleteToken => wait_tokens::complete(front, &name("token"), &body).await,
         Route::ShowRunByKey => by_key::show(front, &name("workflow"), &name("key"), &headers).await,
         Route::CancelRunByKey => by_key::cancel(front, &name("workflow"), &name("key")).await,
         Route::SendSignalByKey => {
@@ -67,6 +72,41 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::TriggerSchedule => schedules::trigger(front, name("schedule"), &headers).await,
         Route::BackfillSchedule => schedules::backfill(front, name("schedule"), &body).await,
         Route::NextTicks => schedules::next(front, name("schedule")).await,
+        Route::SendEvents => events::send(front, &body).await,
+        Route::ListEvents => events::list(front, &query).await,
+        Route::ShowEvent => events::show(front, &name("topic"), name("event")).await,
+        Route::ListTriggers => events::list_triggers(front, &query).await,
+        Route::PutTrigger => events::put_trigger(front, &name("topic"), name("trigger"), &body).await,
+        Route::ShowTrigger => {
+            events::trigger(front, &name("topic"), Request::GetTrigger { id: name("trigger") }).await
+        }
+        Route::DeleteTrigger => {
+            events::trigger(front, &name("topic"), Request::DeleteTrigger { id: name("trigger") }).await
+        }
+        Route::PauseTrigger => {
+            events::trigger(front, &name("topic"), Request::PauseTrigger { id: name("trigger") }).await
+        }
+        Route::ResumeTrigger => {
+            events::trigger(front, &name("topic"), Request::ResumeTrigger { id: name("trigger") }).await
+        }
+        Route::ListWebhooks => webhooks::list(front, &query).await,
+        Route::ShowWebhook => webhooks::ask(front, &name("topic"), name("webhook"), WebhookAsk::Get).await,
+        Route::PutWebhook => webhooks::put(front, &name("topic"), name("webhook"), &body).await,
+        Route::DeleteWebhook => {
+            webhooks::ask(front, &name("topic"), name("webhook"), WebhookAsk::Delete).await
+        }
+        Route::ListDeliveries => {
+            webhooks::ask(front, &name("topic"), name("webhook"), WebhookAsk::Deliveries).await
+        }
+        Route::ShowDelivery => {
+            webhooks::show(front, &name("topic"), name("webhook"), &name("delivery")).await
+        }
+        Route::RedeliverWebhook => {
+            webhooks::redeliver(front, &name("topic"), name("webhook"), &name("delivery")).await
+        }
+        Route::ReceiveWebhook => {
+            webhooks::receive(front, &name("namespace"), &name("topic"), &name("hook"), sent, body).await
+        }
         Route::Audit => audit::show(front, &query).await,
         Route::ListNamespaces => namespaces::list(front).await,
         Route::CreateNamespace => namespaces::create(front, &body).await,

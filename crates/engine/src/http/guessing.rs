@@ -17,6 +17,7 @@ const ADDRESS_HEADER: &str = "cf-connecting-ip";
 
 thread_local! {
     static GUESSES: RefCell<Guesses> = const { RefCell::new(Guesses::new()) };
+    static TOKENS: RefCell<Guesses> = const { RefCell::new(Guesses::new()) };
 }
 
 /// Refuses an address that has failed too often, whatever it brings this time.
@@ -45,6 +46,17 @@ pub fn failed(request: &Request) {
     if let Some(address) = address(request) {
         GUESSES.with_borrow_mut(|guesses| guesses.failed(runtime::clock(), &address));
     }
+}
+
+/// Counts a token that is not good, apart from keys: old links keep nobody from using a key.
+pub fn bad_token(request: &Request) -> Result<(), Refusal> {
+    let Some(address) = address(request) else { return Ok(()) };
+    let tried = TOKENS.with_borrow_mut(|tokens| tokens.tried(runtime::clock(), &address));
+    tried.map_err(|seconds| {
+        let detail =
+            "Too many requests from your address had an invalid token. Wait, then follow a valid link.";
+        Refusal(Problem::new(Code::LimitReached, detail).after(seconds))
+    })
 }
 
 fn address(request: &Request) -> Option<String> {

@@ -1,12 +1,11 @@
 //! Lists of runs, over all cells: newest first, in a stable order, with a cursor for each cell.
 
-use std::collections::BTreeMap;
-
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
+use stepwell_core::{ordered::OrdMap, sorting::sort_by};
 use stepwell_protocol::{
-    Code, Place, Timestamp,
+    Code, Place, Timestamp, json,
     program::Attributes,
     rest::{Filter, RunList, RunView, Status},
 };
@@ -23,7 +22,7 @@ const LIMIT_MAX: u32 = 200;
 /// Below which number each cell goes on, by its generation and number, `2-17`; a cell that is not in it is at
 /// its end. Cursors from before pools could grow have the number alone.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Cursor(BTreeMap<String, u64>);
+pub(super) struct Cursor(OrdMap<String, u64>);
 
 impl Cursor {
     pub(super) fn below(&self, place: &Place) -> Option<u64> {
@@ -67,7 +66,7 @@ pub async fn list(front: &Front, query: &str) -> Result<Response, Refusal> {
 struct Merged {
     runs: Vec<(Key, RunView)>,
     /// Where each cell goes on after all that it gave.
-    next: BTreeMap<(u32, u32), u64>,
+    next: OrdMap<(u32, u32), u64>,
     /// The latest place in the order at which a cell has stopped looking: it may have runs that come after this,
     /// but before what others gave.
     horizon: Option<Key>,
@@ -93,14 +92,14 @@ impl Merged {
 
     /// The newest of all; the others are left to the pages after it.
     fn page(mut self, limit: usize) -> RunList {
-        self.runs.sort_by(|(a, _), (b, _)| b.cmp(a));
+        sort_by(&mut self.runs, |(a, _), (b, _)| b.cmp(a));
         let horizon = self.horizon.as_ref();
         let certain = self.runs.iter().take_while(|(key, _)| horizon.is_none_or(|at| key >= at)).count();
         let rest = self.runs.split_off(certain.min(limit));
         for (_, run) in &rest {
             // The newest that was left out is where its cell goes on.
             let Place { generation, cell, .. } = run.id.place;
-            let next = self.next.entry((generation, cell)).or_default();
+            let next = self.next.get_or_default((generation, cell));
             *next = (*next).max(run.id.number + 1);
         }
         let cursor = (!self.next.is_empty()).then(|| {
@@ -147,7 +146,8 @@ pub(super) fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal
             }
             "cursor" => {
                 let bytes = URL_SAFE_NO_PAD.decode(&value).ok();
-                let read = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+                let read = text.and_then(|text| json::from_str(&text).ok());
                 cursor = Some(read.ok_or_else(|| wrong("the `cursor` of the page before"))?);
             }
             other => {

@@ -14,6 +14,7 @@ mod cors;
 mod described;
 mod dispatch;
 mod error;
+mod events;
 mod front;
 mod generations;
 mod guessing;
@@ -40,13 +41,16 @@ mod starts;
 mod streams;
 mod token;
 mod verdicts;
+mod wait_page;
+mod wait_tokens;
+mod webhooks;
 mod workflows;
 
 use std::rc::Rc;
 
 use stepwell_protocol::{
     Code,
-    routes::{self, Route},
+    routes::{self, Route, has_dot_segment},
 };
 use worker::{Env, Request, Url};
 
@@ -56,7 +60,7 @@ use self::{
     request::{Headers, Incoming, Names},
     response::Response,
 };
-pub use self::{front::Front, generations::has_cell, manifest::pull};
+pub use self::{front::Front, generations::has_cell, manifest::pull, request::DELAY};
 use crate::settings::Deployment;
 
 /// The longest address, without scheme and host, in bytes.
@@ -67,6 +71,8 @@ struct Address {
     method: String,
     url: Url,
     route: Option<Route>,
+    /// Whether a part of the path was `.` or `..`: it was written for another address than the one that is read.
+    is_detour: bool,
 }
 
 impl Address {
@@ -77,7 +83,8 @@ impl Address {
         let method =
             if method == worker::Method::Get { request.inner().method() } else { method.to_string() };
         let route = Route::find(&method, url.path());
-        Ok(Self { method, url, route })
+        let is_detour = has_dot_segment(path_of(&request.inner().url()));
+        Ok(Self { method, url, route, is_detour })
     }
 
     /// The answer to whatever is no route.
@@ -104,7 +111,7 @@ pub async fn serve(request: Request, env: Env) -> worker::Result<worker::Respons
             cors = Cors::of(&request, &deployment);
             match cors.preflight(&request, &address.method, address.url.path()) {
                 Some(preflight) => preflight,
-                None => respond(request, &address, env).await,
+                None => respond_as_asked(request, &address, env).await,
             }
         }
         Err(refusal) => refusal.into_response(),
@@ -112,11 +119,32 @@ pub async fn serve(request: Request, env: Env) -> worker::Result<worker::Respons
     response.finish(cors.headers())
 }
 
+/// The path of an address, as it is written.
+fn path_of(address: &str) -> &str {
+    let address = address.split(['?', '#']).next().unwrap_or_default();
+    address.split_once("://").map_or(address, |(_, rest)| rest)
+}
+
 /// What a request is about, if this deployment answers any.
 fn admit(request: &Request, env: &Env) -> Result<(Address, Rc<Deployment>), Refusal> {
     let address = Address::of(request)?;
     let deployment = ready::check(request, &address.url, env)?;
     Ok((address, deployment))
+}
+
+/// The answer: as a page where a person asks with a wait token, and its head alone where nobody asks for more.
+async fn respond_as_asked(request: Request, address: &Address, env: Env) -> Response {
+    let wants_page = wait_tokens::is_token_route(address.route) && accepts_html(&request);
+    let response = respond(request, address, env).await;
+    let response = match address.route {
+        Some(route) if wants_page => wait_page::page(route, response),
+        Some(_) | None => response,
+    };
+    if address.method == "HEAD" { response.head() } else { response }
+}
+
+fn accepts_html(request: &Request) -> bool {
+    request.headers().get("accept").ok().flatten().is_some_and(|accepted| accepted.contains("text/html"))
 }
 
 async fn respond(request: Request, address: &Address, env: Env) -> Response {
@@ -127,13 +155,16 @@ async fn respond(request: Request, address: &Address, env: Env) -> Response {
     let answered = match (allowed, address.route) {
         (Err(refusal), _) => refusal.into_response(),
         (Ok(()), None) => address.no_route(),
+        (Ok(()), Some(_)) if address.is_detour => {
+            let detail = "No part of an address is `.` or `..`, also not as `%2e`.";
+            Refusal::new(Code::InvalidRequest, detail).into_response()
+        }
         (Ok(()), Some(route)) => {
             let response = match receive(request, address, route).await {
                 Ok(incoming) => dispatch::answer(route, &front, incoming).await,
                 Err(refusal) => Err(refusal),
             };
-            let response = response.unwrap_or_else(Refusal::into_response);
-            if address.method == "HEAD" { response.head() } else { response }
+            response.unwrap_or_else(Refusal::into_response)
         }
     };
     front.vouched(answered).await
@@ -145,6 +176,12 @@ type Identified = (Front, Result<(), Refusal>);
 
 async fn identify(request: &Request, address: &Address, env: Env) -> Result<Identified, Refusal> {
     let route = address.route;
+    if wait_tokens::is_token_route(route) {
+        wait_tokens::check(request, &address.url, &env)?;
+    }
+    if route == Some(Route::ReceiveWebhook) {
+        webhooks::check(request, &address.url, &env)?;
+    }
     let caller = auth::caller(request, &env, route).await?;
     let is_good = async {
         known_namespaces::check(&env, &caller).await?;
@@ -186,12 +223,13 @@ async fn receive(
         let detail = "The request's headers hold characters that HTTP forbids.";
         return Err(Refusal::new(Code::InvalidRequest, detail));
     };
+    let sent = if route == Route::ReceiveWebhook { webhooks::headers(&request) } else { Vec::new() };
     let body = if entry.method.has_body() {
         body::receive(&mut request, route.body_bytes_max()).await?
     } else {
         String::new()
     };
-    Ok(Incoming { names, query, headers, body })
+    Ok(Incoming { names, query, headers, sent, body })
 }
 
 /// Answers a call of a Worker that is bound to this one: the same as a request, without a key. Gives a status and a
@@ -210,7 +248,7 @@ pub async fn call(
             Refusal::new(Code::InvalidRequest, "An argument holds characters that HTTP forbids.")
         })?;
         body::check_length(body.len(), route.body_bytes_max())?;
-        dispatch::answer(route, front, Incoming { names, query, headers, body }).await
+        dispatch::answer(route, front, Incoming { names, query, headers, sent: Vec::new(), body }).await
     };
     let response = answered.await.unwrap_or_else(Refusal::into_response);
     (response.status, response.into_text())

@@ -1,18 +1,26 @@
 //! The routes of messages that have not arrived, over all cells: the oldest letter first, with a cursor for each cell.
 
-use std::{collections::BTreeMap, pin::pin, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use futures::future::{Either, join_all, select};
 use serde::{Deserialize, Serialize};
+use stepwell_core::{
+    catalog::{LetterDeed, LetterNote},
+    ordered::OrdMap,
+    sorting::sort_by,
+};
 use stepwell_protocol::{
-    Code, Place, Timestamp,
+    Code, Place, Timestamp, json,
     outbox::{OutboxList, OutboxMessage},
 };
 use worker::Delay;
 
 use super::{body::shown, error::Refusal, front::Front, request::pairs, response::Response};
-use crate::calls::cell::{ListedLetter, ListedLetters, Operation};
+use crate::calls::{
+    catalog::Request,
+    cell::{ListedLetter, ListedLetters, Operation},
+};
 
 /// How many letters a page has, unless it says otherwise.
 const LIMIT_DEFAULT: u32 = 50;
@@ -33,7 +41,7 @@ struct Asked {
 /// After which letter each cell goes on, by its generation and number, `2-17`; a cell that is not in it is at its end.
 #[derive(Serialize, Deserialize)]
 struct Cursor {
-    letters: BTreeMap<String, u64>,
+    letters: OrdMap<String, u64>,
 }
 
 /// `GET /api/outbox`
@@ -73,13 +81,27 @@ async fn ask(front: &Front, place: &Place, operation: Operation) -> Result<Optio
 /// `POST /api/outbox/{letter}/redeliver`
 pub async fn redeliver(front: &Front, letter: &str) -> Result<Response, Refusal> {
     let (place, letter) = find(front, letter)?;
+    note(front, &place, letter, LetterDeed::Redeliver).await?;
     front.ask(&place, Operation::Redeliver { letter }).await
 }
 
 /// `DELETE /api/outbox/{letter}`
 pub async fn discard(front: &Front, letter: &str) -> Result<Response, Refusal> {
     let (place, letter) = find(front, letter)?;
+    note(front, &place, letter, LetterDeed::Discard).await?;
     front.ask(&place, Operation::Discard { letter }).await
+}
+
+/// Writes into the audit log what is about to be done to a letter: before it is, so that nothing is done unseen. What the
+/// cell is going to refuse is not written.
+async fn note(front: &Front, place: &Place, letter: u64, deed: LetterDeed) -> Result<(), Refusal> {
+    let Some(after) = letter.checked_sub(1) else { return Ok(()) };
+    let show = Operation::ShowOutbox { only_dead: false, after, limit: 1 };
+    let ListedLetters { letters, .. } = front.ask_json(place, show).await?;
+    let fits = |found: &ListedLetter| found.number == letter && (found.dead || deed == LetterDeed::Redeliver);
+    let Some(found) = letters.into_iter().find(fits) else { return Ok(()) };
+    let note = LetterNote { letter: format!("{place}-{letter}"), deed, heads: found.heads };
+    front.ask_catalog(Request::NoteLetter(note)).await
 }
 
 /// The cell of a letter, and its number there.
@@ -105,7 +127,7 @@ fn name_of(generation: u32, cell: u32) -> String {
 struct Merged {
     letters: Vec<(Key, ListedLetter)>,
     /// Where each cell goes on: before all that it gave, until some of it is on the page.
-    next: BTreeMap<(u32, u32), u64>,
+    next: OrdMap<(u32, u32), u64>,
     /// The first place in the order at which a cell has stopped looking: it may have letters that come after this, but
     /// before what others gave.
     horizon: Option<Key>,
@@ -133,12 +155,11 @@ impl Merged {
 
     /// The oldest of all; the others are left to the pages after it.
     fn page(mut self, limit: usize) -> OutboxList {
-        self.letters.sort_by(|(a, _), (b, _)| a.cmp(b));
+        sort_by(&mut self.letters, |(a, _), (b, _)| a.cmp(b));
         let horizon = self.horizon.as_ref();
         let certain = self.letters.iter().take_while(|(key, _)| horizon.is_none_or(|at| key <= at)).count();
         let rest = self.letters.split_off(certain.min(limit));
-        let mut next: BTreeMap<_, _> =
-            self.next.into_iter().filter(|(_, after)| *after != u64::MAX).collect();
+        let mut next: OrdMap<_, _> = self.next.into_iter().filter(|(_, after)| *after != u64::MAX).collect();
         for ((_, Place { generation, cell, .. }, number), _) in rest.iter().rev() {
             // The oldest that was left out is where its cell goes on.
             next.insert((*generation, *cell), number - 1);
@@ -182,7 +203,8 @@ fn read(query: &str) -> Result<Asked, Refusal> {
             }
             "cursor" => {
                 let bytes = URL_SAFE_NO_PAD.decode(&value).ok();
-                let read = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+                let read = text.and_then(|text| json::from_str(&text).ok());
                 asked.cursor = Some(read.ok_or_else(|| wrong("the `cursor` of the page before"))?);
             }
             other => {

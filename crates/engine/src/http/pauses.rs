@@ -4,11 +4,9 @@
 //! read again behind the answer. Only the first start of a namespace in an isolate asks the catalog at once, beside the
 //! question to the app that it asks anyway.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::cell::RefCell;
 
+use stepwell_core::ordered::{OrdMap, OrdSet};
 use stepwell_promises as promises;
 use stepwell_protocol::Code;
 use wasm_bindgen::JsValue;
@@ -24,14 +22,14 @@ const NAMESPACES_MAX: usize = 1_000;
 
 #[derive(Default)]
 struct Known {
-    workflows: BTreeSet<String>,
+    workflows: OrdSet<String>,
     /// When the catalog was last asked, whether it has answered or not: one question at a time.
     asked_at_ms: u64,
 }
 
 thread_local! {
     // By namespace.
-    static KNOWN: RefCell<BTreeMap<String, Known>> = const { RefCell::new(BTreeMap::new()) };
+    static KNOWN: RefCell<OrdMap<String, Known>> = const { RefCell::new(OrdMap::new()) };
 }
 
 /// `POST /api/workflows/{workflow}/pause`

@@ -1,7 +1,7 @@
 //! What the front makes of texts from outside, for whoever tries it with texts of all sorts: the fuzz targets. No part
 //! of the API, and in no Worker.
 
-use stepwell_protocol::{Payload, Place, Problem, Seq, rest::Filter};
+use stepwell_protocol::{Payload, Place, Problem, Seq, Timestamp, json, rest::Filter};
 
 use super::{
     auth, cookie,
@@ -83,6 +83,12 @@ pub fn start_request(
     Some(read().map_err(problem))
 }
 
+/// When a run begins, by the header of a start that came at this time.
+pub fn starts_at(delay: &str, now: Timestamp) -> Option<Result<Option<Timestamp>, Problem>> {
+    let headers = headers([(request::DELAY, delay)])?;
+    Some(request::starts_at(&headers, now).map_err(problem))
+}
+
 /// What a stream is asked for: by its query, and by a header that never comes here if HTTP does not allow it.
 pub fn stream_query(query: &str, last_event_id: &str, of_run: bool) -> Option<Result<StreamQuery, Problem>> {
     let headers = headers([("last-event-id", last_event_id)])?;
@@ -132,13 +138,13 @@ pub fn is_token(text: &str) -> bool {
 
 /// What a Worker asks of a cell, read and written again.
 pub fn internal_call(text: &str) -> Option<String> {
-    let call: Call = serde_json::from_str(text).ok()?;
+    let call: Call = json::from_str(text).ok()?;
     Some(serde_json::to_string(&call).expect("a call holds only what JSON can say"))
 }
 
 /// A message of the queue, read and written again.
 pub fn nudge(text: &str) -> Option<String> {
-    let nudge: Nudge = serde_json::from_str(text).ok()?;
+    let nudge: Nudge = json::from_str(text).ok()?;
     Some(serde_json::to_string(&nudge).expect("a message holds only what JSON can say"))
 }
 

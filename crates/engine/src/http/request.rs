@@ -1,14 +1,16 @@
 //! What handlers get of a request, and what they read in it: names in its path, its query, headers and body.
 
-use std::collections::BTreeSet;
-
 use percent_encoding::percent_decode_str;
-use stepwell_protocol::{Code, Payload, Seq, program::PAYLOAD_BYTES_MAX, text::is_visible};
+use stepwell_core::{ordered::OrdSet, schedule};
+use stepwell_protocol::{Code, Payload, Seq, Timestamp, program::PAYLOAD_BYTES_MAX, text::is_visible};
 
 use super::{body, error::Refusal};
 
 /// The headers that the routes of runs look at.
-pub const HEADERS: [&str; 2] = ["idempotency-key", "prefer"];
+pub const HEADERS: [&str; 3] = ["idempotency-key", "prefer", DELAY];
+
+/// The header that says when a run begins.
+pub const DELAY: &str = "stepwell-delay";
 
 /// The longest that a caller may wait for the end of a run.
 const WAIT_SECONDS_MAX: u64 = 300;
@@ -20,7 +22,7 @@ const KEY_LENGTH_MAX: usize = 256;
 const TAG_LENGTH_MAX: usize = 64;
 
 /// The most tags of a run: each is a row.
-const TAGS_MAX: usize = 8;
+pub const TAGS_MAX: usize = 8;
 
 /// The longest name of a workflow or signal.
 const NAME_LENGTH_MAX: usize = 128;
@@ -34,6 +36,8 @@ pub struct Incoming {
     pub query: String,
     /// The headers that somebody looks at.
     pub headers: Headers,
+    /// All that it has, where the route keeps them.
+    pub sent: Vec<(String, String)>,
     /// Its body; empty where the route takes none.
     pub body: String,
 }
@@ -162,9 +166,16 @@ pub fn wait_ms(headers: &Headers) -> Result<u64, Refusal> {
     Ok(seconds.min(WAIT_SECONDS_MAX) * 1_000)
 }
 
+/// When a run begins, by its `Stepwell-Delay`; nothing, if it is to begin at once.
+pub fn starts_at(headers: &Headers, now: Timestamp) -> Result<Option<Timestamp>, Refusal> {
+    let Some(delay) = headers.get(DELAY) else { return Ok(None) };
+    let at = schedule::starts_at(delay, now);
+    at.map(Some).map_err(|bad| Refusal::new(Code::InvalidRequest, format!("`Stepwell-Delay`: {bad}")))
+}
+
 /// The tags of `?tag=a&tag=b`.
 pub fn tags(query: &str) -> Result<Vec<String>, Refusal> {
-    let tags: BTreeSet<_> = pairs(query).filter(|(name, _)| name == "tag").map(|(_, value)| value).collect();
+    let tags: OrdSet<_> = pairs(query).filter(|(name, _)| name == "tag").map(|(_, value)| value).collect();
     let tags: Vec<_> = tags.into_iter().collect();
     check_tags(&tags)?;
     Ok(tags)

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use stepwell_protocol::Problem;
+use stepwell_protocol::{Problem, json};
 use worker::{Headers, worker_sys::web_sys};
 
 /// What every answer says: it may hold secrets, and is what its type says. Nobody keeps or reinterprets it.
@@ -65,7 +65,7 @@ impl Response {
     /// A problem that is already JSON.
     pub fn problem(status: u16, body: String) -> Self {
         let retry_after = match status {
-            429 => serde_json::from_str::<Problem>(&body).ok().and_then(|problem| problem.retry_after),
+            429 => json::from_str::<Problem>(&body).ok().and_then(|problem| problem.retry_after),
             _ => None,
         };
         let mut response = Self::new(status, "application/problem+json", body);

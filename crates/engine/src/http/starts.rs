@@ -5,15 +5,14 @@
 //! looked for where it was at home before the pool grew, and sent on from there ([`Walk`]). It belongs to a workflow:
 //! whoever may start one workflow learns nothing about the keys of another, and takes none of them away.
 
-use std::collections::BTreeSet;
-
 use sha2::{Digest, Sha256};
 use stepwell_core::{
     cell::scoped_key,
+    ordered::OrdSet,
     pools::{Ask, Search, Walk},
 };
 use stepwell_protocol::{
-    Code, Payload, Place, RunId,
+    Code, Payload, Place, RunId, json,
     program::{BULK_WORKFLOW, RESERVED_PREFIX, is_reserved},
     rest::{Bulk, Filter},
 };
@@ -23,7 +22,7 @@ use super::{
     error::Refusal,
     front::Front,
     generations, pauses,
-    request::{Headers, check_name, idempotency_key, payload, tags, wait_ms},
+    request::{Headers, check_name, idempotency_key, payload, starts_at, tags, wait_ms},
     response::Response,
     workflows,
 };
@@ -55,6 +54,7 @@ pub async fn run(
     let tags = tags(query)?;
     let input = payload(body)?;
     let key = idempotency_key(headers)?;
+    let starts_at = starts_at(headers, runtime::clock())?;
     let (terms, may_start) =
         futures::join!(workflows::terms(front, &workflow), pauses::check(front, &workflow));
     let terms = terms?;
@@ -66,7 +66,7 @@ pub async fn run(
         let again = ByKey::Again { fingerprint, is_strict: terms.key_required, wait_ms };
         return find(front, &workflow, &key, again).await?.ok_or(paused);
     }
-    begin(front, Start { tags, wait_ms, ..new(workflow, input, key, terms) }).await
+    begin(front, Start { tags, starts_at, wait_ms, ..new(workflow, input, key, terms) }).await
 }
 
 /// `POST /api/bulk`: a run of the engine's own workflow, which does something to many others.
@@ -105,6 +105,7 @@ fn new(workflow: String, input: Payload, key: Option<String>, terms: Terms) -> S
         retention_is_default,
         is_strict: key_required,
         tags: Vec::new(),
+        starts_at: None,
         wait_ms: 0,
     }
 }
@@ -125,7 +126,7 @@ async fn begin(front: &Front, start: Start) -> Result<Response, Refusal> {
 
 async fn unkeyed(front: &Front, start: &Start) -> Result<Response, Refusal> {
     let any_cell = || front.deployment().pool.any(runtime::random());
-    let (mut tried, mut place) = (BTreeSet::new(), any_cell());
+    let (mut tried, mut place) = (OrdSet::new(), any_cell());
     loop {
         let response = front.ask(&place, Operation::Start(start.clone())).await?;
         tried.insert(place);
@@ -193,7 +194,7 @@ fn misled() -> Refusal {
 
 /// Where a cell says that a key has gone.
 fn moved_to(response: Response) -> Option<Place> {
-    let Moved { to } = serde_json::from_str(&response.into_text()).ok()?;
+    let Moved { to } = json::from_str(&response.into_text()).ok()?;
     to.parse().ok()
 }
 

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use futures::future::join_all;
 use js_sys::{Array, Object, Reflect};
 use stepwell_core::stream::{Cursor, Kinds, Only, PoolCursor};
-use stepwell_protocol::{Code, Place, rest::Status};
+use stepwell_protocol::{Code, Place, json, rest::Status};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::worker_sys::web_sys;
 
@@ -162,7 +162,7 @@ async fn open(front: &Front, place: &Place, follow: Follow) -> Result<web_sys::R
     }
     let text = response.text().map_err(broken)?;
     let text = runtime::settle(text.into()).await.map_err(broken)?.as_string().unwrap_or_default();
-    Err(serde_json::from_str(&text).map_or_else(|_| broken(JsValue::UNDEFINED), Refusal))
+    Err(json::from_str(&text).map_or_else(|_| broken(JsValue::UNDEFINED), Refusal))
 }
 
 fn invalid(error: &dyn std::error::Error) -> Refusal {

@@ -5,15 +5,16 @@
 //! for ten minutes ([`IssuerKeys`] says when to fetch them). An issuer that was removed is not taken for longer than that
 //! second.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use stepwell_core::{
     access::Credential,
     catalog::{ISSUERS_MAX, KnownIssuer},
     issuer_keys::{FETCH_MS, IssuerKeys, Next},
+    ordered::OrdMap,
     token::{Jwks, NotTaken, Token},
 };
-use stepwell_protocol::{Code, Problem};
+use stepwell_protocol::{Code, Problem, json};
 use worker::{Delay, Env, Url};
 
 use super::{caller::Caller, error::Refusal, front::Front};
@@ -36,7 +37,7 @@ struct Kept<T> {
 thread_local! {
     static ISSUERS: RefCell<Option<Kept<Vec<KnownIssuer>>>> = const { RefCell::new(None) };
     // By address. No more than there may be issuers: then those that are not used any more go with the others.
-    static KEYS: RefCell<BTreeMap<String, IssuerKeys>> = const { RefCell::new(BTreeMap::new()) };
+    static KEYS: RefCell<OrdMap<String, IssuerKeys>> = const { RefCell::new(OrdMap::new()) };
 }
 
 /// Whether a text looks like a token, and like nothing else that is brought.
@@ -129,7 +130,7 @@ fn of_issuer<T>(url: &str, act: impl FnOnce(&mut IssuerKeys) -> T) -> T {
         if known.len() >= ISSUERS_MAX && !known.contains_key(url) {
             known.clear();
         }
-        act(known.entry(url.to_owned()).or_default())
+        act(known.get_or_default(url.to_owned()))
     })
 }
 
@@ -142,7 +143,7 @@ async fn fetch_keys(url: &str) -> Option<Jwks> {
             return None;
         }
     };
-    let keys = serde_json::from_str(&text).ok();
+    let keys = json::from_str(&text).ok();
     if keys.is_none() {
         worker::console_error!("stepwell: the document at {url} is not a JSON Web Key Set");
     }

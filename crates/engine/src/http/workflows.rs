@@ -4,11 +4,12 @@
 //! again behind the answer, so a deployment of the app is noticed. What it declares is then passed on to the catalog
 //! ([`manifest`](super::manifest)).
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::cell::RefCell;
 
+use stepwell_core::{
+    ordered::{OrdMap, OrdSet},
+    sorting::sort_by,
+};
 use stepwell_promises as promises;
 use stepwell_protocol::{
     Code,
@@ -22,7 +23,7 @@ use crate::{calls::catalog::Request, runtime, terms::Terms};
 /// How long what the app said is taken for what it would say.
 const FRESH_MS: u64 = 10_000;
 
-type Workflows = BTreeMap<String, Terms>;
+type Workflows = OrdMap<String, Terms>;
 
 #[derive(Default)]
 struct Known {
@@ -46,7 +47,7 @@ pub async fn terms(front: &Front, name: &str) -> Result<Terms, Refusal> {
         return Ok(terms);
     }
     // A caller who may not start it makes nobody ask the app.
-    let seen: Option<BTreeSet<String>> =
+    let seen: Option<OrdSet<String>> =
         if front.is_limited() { front.ask_catalog(Request::SeenWorkflows).await? } else { None };
     // An app that does not answer may be on its way: that refuses nobody.
     let Some(workflows) = read(front).await else {
@@ -69,7 +70,7 @@ pub async fn terms(front: &Front, name: &str) -> Result<Terms, Refusal> {
 pub async fn described(front: &Front) -> Result<Vec<WorkflowDescription>, Refusal> {
     let mut workflows = front.manifest().await?.workflows;
     workflows.retain(|workflow| !is_reserved(&workflow.name));
-    workflows.sort_by(|a, b| a.name.cmp(&b.name));
+    sort_by(&mut workflows, |a, b| a.name.cmp(&b.name));
     Ok(workflows)
 }
 

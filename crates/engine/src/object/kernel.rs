@@ -43,7 +43,7 @@ impl<K: Kind> Host<K> {
         if !call.starts_with(BEGINNING) {
             return None;
         }
-        let (host, told) = (self.clone(), serde_json::from_str::<Told>(call));
+        let (host, told) = (self.clone(), stepwell_protocol::json::from_str::<Told>(call));
         Some(Box::pin(async move {
             let answered = match told {
                 Ok(Told { kernel }) => host.hear(kernel).await,

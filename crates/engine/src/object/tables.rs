@@ -2,12 +2,11 @@
 
 use std::{
     cell::{Cell as Slot, RefCell},
-    collections::BTreeMap,
     panic::AssertUnwindSafe,
 };
 
 use js_sys::Array;
-use stepwell_core::object::Address;
+use stepwell_core::{object::Address, ordered::OrdMap};
 use stepwell_protocol::{Seq, Timestamp};
 use wasm_bindgen::JsValue;
 
@@ -19,7 +18,7 @@ pub struct Tables {
     storage: runtime::Storage,
     sql: runtime::Sql,
     /// The texts of statements as JavaScript has them, by where they are: each crossing would be a copy.
-    statements: RefCell<BTreeMap<usize, JsValue>>,
+    statements: RefCell<OrdMap<usize, JsValue>>,
     rows_written: Slot<u64>,
     rows_read: Slot<u64>,
     /// Whether rows are counted: asking for them is a crossing too.
@@ -147,7 +146,7 @@ impl Tables {
 
     fn with_statement<T>(&self, query: &'static str, act: impl FnOnce(&JsValue) -> T) -> T {
         let mut statements = self.statements.borrow_mut();
-        act(statements.entry(query.as_ptr() as usize).or_insert_with(|| query.into()))
+        act(statements.get_or_insert_with(query.as_ptr() as usize, || query.into()))
     }
 
     /// The bytes of the database.

@@ -5,23 +5,22 @@
 mod requests;
 mod starts;
 mod store;
-mod zones;
 
-use std::{cell::RefCell, rc::Rc};
+use std::rc::Rc;
 
 use stepwell_core::{
     object::Address,
     schedule::{Order, Schedules as Machine},
 };
-use stepwell_protocol::{Code, Problem};
+use stepwell_protocol::{Code, Problem, json};
 
 use crate::{
     object::{self, Answering, Fault, Kind, Loaded},
     settings::Deployment,
+    terms::KnownTerms,
+    zones::Runtime,
 };
-use starts::Known;
 use store::Store;
-use zones::Runtime;
 
 /// A station that was just loaded.
 pub fn load(loaded: Loaded, address: Address) -> Result<Rc<Host>, Fault> {
@@ -29,7 +28,7 @@ pub fn load(loaded: Loaded, address: Address) -> Result<Rc<Host>, Fault> {
     let deployment =
         Deployment::known(&loaded.env).map_err(|wrong| Problem::new(Code::Misconfigured, wrong))?;
     let machine = Machine::new(address.name.clone(), Rc::new(Runtime), deployment.pool.clone());
-    Ok(Host::new(loaded, store, machine, Schedules { address, known: RefCell::default() }))
+    Ok(Host::new(loaded, store, machine, Schedules { address, known: KnownTerms::default() }))
 }
 
 /// What the files of this host share.
@@ -40,7 +39,7 @@ pub struct Schedules {
     /// Where it is.
     address: Address,
     /// What it remembers of the app and of the catalog.
-    known: RefCell<Known>,
+    known: KnownTerms,
 }
 
 impl Kind for Schedules {
@@ -52,6 +51,7 @@ impl Kind for Schedules {
             match order {
                 Order::Start(start) => host.start(*start),
                 Order::Cancel { schedule, run } => host.cancel(schedule, run),
+                Order::Look { schedule, run } => host.look(schedule, run),
                 Order::Report(id) => {
                     worker::console_error!("stepwell: the schedule '{id}' cannot be read; it does not tick");
                 }
@@ -60,7 +60,7 @@ impl Kind for Schedules {
     }
 
     fn answer(host: Rc<Host>, call: &str) -> Answering {
-        let call = serde_json::from_str(call);
+        let call = json::from_str(call);
         Box::pin(async move { host.answer(call).await })
     }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use stepwell_core::object::{Message, Receipt};
-use stepwell_protocol::schedule::ScheduleSpec;
+use stepwell_protocol::{manifest::ScheduleDescription, schedule::ScheduleSpec};
 use wasm_bindgen::JsValue;
 
 use super::Host;
@@ -51,6 +51,7 @@ impl Host {
             Request::Next { id } => {
                 self.turn(|machine, store, now| Ok(Answered::new(200, &machine.next_ticks(store, now, &id)?)))
             }
+            Request::Declare { revision, schedules } => self.declare(revision, &schedules).await,
             Request::Receive { message } => self.receive(&message),
         }
     }
@@ -64,13 +65,30 @@ impl Host {
         })
     }
 
+    async fn declare(
+        self: &Rc<Self>,
+        revision: u64,
+        schedules: &[ScheduleDescription],
+    ) -> Result<Answered, Fault> {
+        register(self, &self.address).await?;
+        self.store.prepare()?;
+        self.turn(|machine, store, now| Ok(machine.declare(store, now, revision, schedules)?))?;
+        Ok(Answered::new(200, &()))
+    }
+
     /// A cell has written.
     fn receive(self: &Rc<Self>, message: &Message) -> Result<Answered, Fault> {
         let receipt = match message {
             Message::TickEnded { ticked, run, how } => {
                 self.turn(|machine, store, now| Ok(machine.run_ended(store, now, ticked, run, *how)?))?
             }
-            Message::Start { .. } | Message::Ended { .. } | Message::Cancel { .. } => Receipt::Gone,
+            Message::Start { .. }
+            | Message::Ended { .. }
+            | Message::Cancel { .. }
+            | Message::Emitted { .. }
+            | Message::Waits { .. }
+            | Message::WaitOver { .. }
+            | Message::Unbind { .. } => Receipt::Gone,
         };
         Ok(Answered::new(200, &receipt))
     }

@@ -1,40 +1,26 @@
 //! Asks cells to start the runs of ticks, and to cancel those that are in the way of one.
 
-use std::{collections::BTreeSet, pin::pin, rc::Rc, time::Duration};
+use std::{pin::pin, rc::Rc, time::Duration};
 
 use futures::future::{Either, select};
 use stepwell_core::{
     cell::{Action, TickRun},
-    object::{Address, Delivery},
-    schedule::{ANSWER_MS, StartEnd, TickStart},
+    object::{ANSWER_MS, Address, Delivery, Receipt},
+    schedule::{Seen, StartEnd, TickStart},
 };
-use stepwell_protocol::{Code, Place, Problem, RunId, manifest::Manifest};
+use stepwell_protocol::{
+    Code, Place, Problem, RunId, json,
+    rest::{RunView, Status},
+};
 use wasm_bindgen::JsValue;
 use worker::Delay;
 
 use super::Host;
 use crate::{
-    calls::{
-        catalog::{self, Request},
-        cell::{Call, Operation},
-    },
-    object,
-    program::app,
-    runtime,
-    settings::Deployment,
+    calls::cell::{Call, Operation},
+    object, runtime,
     terms::Terms,
 };
-
-/// How long what the app and the catalog said is taken for what they would say.
-const FRESH_MS: u64 = 10_000;
-
-/// What a station remembers of others.
-#[derive(Default)]
-pub(super) struct Known {
-    read_at_ms: u64,
-    manifest: Option<Rc<Manifest>>,
-    paused: Rc<BTreeSet<String>>,
-}
 
 impl Host {
     /// Lets a cell start the run of a tick. The machine hears what became of it.
@@ -55,7 +41,9 @@ impl Host {
     }
 
     async fn ask_to_start(&self, start: &TickStart) -> StartEnd {
-        let terms = match self.terms(&start.workflow).await {
+        // Whatever becomes of its workflow: a tick that is given up starts nothing.
+        let terms = if start.given_up { Ok(Terms::default()) } else { self.terms(&start.workflow).await };
+        let terms = match terms {
             Ok(terms) => terms,
             Err(problem) => return StartEnd::Declined(problem),
         };
@@ -64,17 +52,24 @@ impl Host {
             workflow: start.workflow.clone(),
             input: start.input.clone(),
             tags: start.tags.clone(),
+            given_up: start.given_up,
+            spare: start.spare.clone(),
             dispatch: terms.dispatch,
             timeout_ms: terms.timeout_ms,
             retention_ms: terms.retention_ms,
             retention_is_default: terms.retention_is_default,
         };
         match self.ask_cell(&start.to, Operation::Tick { run: Box::new(run) }).await {
-            Ok((200, body)) => serde_json::from_str(&body).map_or(StartEnd::Failed, StartEnd::Started),
-            Ok((_, body)) => match serde_json::from_str::<Problem>(&body).map(Delivery::refused) {
+            Ok((200, body)) => match json::from_str(&body) {
+                Ok(Receipt::Started { run }) => StartEnd::Started(run),
+                Ok(Receipt::Moved { to }) => StartEnd::Moved(to),
+                Ok(Receipt::Gone) => StartEnd::Never,
+                Ok(Receipt::Taken | Receipt::Passed | Receipt::Later) | Err(_) => StartEnd::Failed,
+            },
+            Ok((_, body)) => match json::from_str::<Problem>(&body).map(Delivery::refused) {
                 Ok(Delivery::Refused(problem)) => StartEnd::Refused(problem),
                 Ok(Delivery::Arrived(_) | Delivery::Declined | Delivery::Failed) => {
-                    StartEnd::Declined(serde_json::from_str(&body).unwrap_or_else(|_| no_answer()))
+                    StartEnd::Declined(json::from_str(&body).unwrap_or_else(|_| no_answer()))
                 }
                 Err(_) => StartEnd::Failed,
             },
@@ -86,31 +81,56 @@ impl Host {
         }
     }
 
-    /// Lets a cell cancel a run, and tells the machine if there is nothing to cancel. Otherwise the cell writes when it has
-    /// ended.
+    /// Lets a cell cancel a run. The machine hears whether there was nothing to cancel; otherwise the cell writes when it
+    /// has ended.
     pub(super) fn cancel(self: &Rc<Self>, schedule: String, run: RunId) {
+        self.see(schedule, run, true);
+    }
+
+    /// Asks a cell whether a run has ended, and tells the machine.
+    pub(super) fn look(self: &Rc<Self>, schedule: String, run: RunId) {
+        self.see(schedule, run, false);
+    }
+
+    fn see(self: &Rc<Self>, schedule: String, run: RunId, cancels: bool) {
         let host = self.clone();
         self.go_on_with(async move {
-            let RunId { place, number, suffix } = run.clone();
-            let operation = Operation::Act { number, suffix, action: Action::Cancel };
-            let is_over = match host.ask_cell(&place, operation).await {
-                Ok((404 | 409, _)) => true,
-                Ok(_) => false,
-                Err(thrown) => {
-                    worker::console_warn!(
-                        "stepwell: {run} is not cancelled yet: {}",
-                        runtime::message(&thrown)
-                    );
-                    false
+            let time = Delay::from(Duration::from_millis(ANSWER_MS));
+            let seen = match select(pin!(host.ask_about(&run, cancels)), time).await {
+                Either::Left((Ok(seen), _)) => seen,
+                Either::Left((Err(thrown), _)) => {
+                    let why = runtime::message(&thrown);
+                    worker::console_warn!("stepwell: nobody knows whether {run} has ended: {why}");
+                    Seen::Failed
                 }
+                Either::Right(_) => Seen::Failed,
             };
-            if is_over
-                && let Err(fault) =
-                    host.turn(|machine, store, now| Ok(machine.run_gone(store, now, &schedule, &run)?))
-            {
+            let heard =
+                host.turn(|machine, store, now| Ok(machine.run_seen(store, now, &schedule, &run, seen)?));
+            if let Err(fault) = heard {
                 worker::console_error!("stepwell: {fault}");
             }
         });
+    }
+
+    async fn ask_about(&self, run: &RunId, cancels: bool) -> Result<Seen, JsValue> {
+        let RunId { place, number, suffix } = run.clone();
+        if cancels {
+            let operation = Operation::Act { number, suffix: suffix.clone(), action: Action::Cancel };
+            match self.ask_cell(&place, operation).await?.0 {
+                404 => return Ok(Seen::Over(Status::Cancelled)),
+                // It has ended before, in some way.
+                409 => {}
+                _ => return Ok(Seen::Open),
+            }
+        }
+        let (status, body) = self.ask_cell(&place, Operation::Get { number, suffix, wait_ms: 0 }).await?;
+        let ended = json::from_str::<RunView>(&body).ok().map(|view| view.status);
+        Ok(match ended.filter(|ended| status == 200 && ended.is_terminal()) {
+            Some(ended) => Seen::Over(ended),
+            None if status == 404 => Seen::Over(Status::Cancelled),
+            None => Seen::Open,
+        })
     }
 
     async fn ask_cell(&self, to: &Place, operation: Operation) -> Result<(u16, String), JsValue> {
@@ -122,57 +142,7 @@ impl Host {
 
     /// How the runs of a workflow are treated; or why none can be started for now.
     async fn terms(&self, workflow: &str) -> Result<Terms, Problem> {
-        let deployment =
-            Deployment::known(&self.env).map_err(|wrong| Problem::new(Code::Misconfigured, wrong))?;
-        self.refresh().await;
-        let (manifest, paused) = {
-            let known = self.known.borrow();
-            (known.manifest.clone(), known.paused.clone())
-        };
-        if paused.contains(workflow) {
-            return Err(Problem::new(Code::WorkflowPaused, format!("The workflow '{workflow}' is paused.")));
-        }
-        let Some(manifest) = manifest else {
-            let detail = "The app did not say which workflows it has. It is asked again.";
-            return Err(Problem::new(Code::AppUnreachable, detail));
-        };
-        let found = manifest.workflows.iter().find(|known| known.name == workflow);
-        found.map(|found| Terms::of(found, &deployment)).ok_or_else(|| {
-            Problem::new(Code::WorkflowNotFound, format!("The app has no workflow '{workflow}'."))
-        })
-    }
-
-    /// Asks the app and the catalog again, if that is due. Whoever does not answer has said nothing new.
-    async fn refresh(&self) {
-        let now_ms = runtime::clock().as_millis();
-        {
-            let mut known = self.known.borrow_mut();
-            if known.manifest.is_some() && now_ms.saturating_sub(known.read_at_ms) < FRESH_MS {
-                return;
-            }
-            known.read_at_ms = now_ms;
-        }
-        let (manifest, paused) = futures::join!(self.manifest(), self.paused_workflows());
-        let mut known = self.known.borrow_mut();
-        if let Some(manifest) = manifest {
-            known.manifest = Some(Rc::new(manifest));
-        }
-        if let Some(paused) = paused {
-            known.paused = Rc::new(paused);
-        }
-    }
-
-    async fn manifest(&self) -> Option<Manifest> {
-        let exports = runtime::property(&JsValue::from(self.state.as_raw()), "exports");
-        let answer = app(&self.env, runtime::property(&exports, "default"))?.describe().ok()?;
-        let text = runtime::settle(answer).await.ok()?.as_string()?;
-        serde_json::from_str(&text).ok()
-    }
-
-    async fn paused_workflows(&self) -> Option<BTreeSet<String>> {
-        let call = catalog::Call::new(&self.address.namespace, Request::PausedWorkflows);
-        let (status, body) = catalog::ask(&self.env, &call).await.ok()?;
-        if status == 200 { serde_json::from_str(&body).ok() } else { None }
+        self.known.terms(&self.env, self.state.as_raw(), &self.address.namespace, workflow).await
     }
 }
 

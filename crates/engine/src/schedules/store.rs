@@ -2,8 +2,8 @@
 
 use std::cell::Cell as Slot;
 
-use stepwell_core::schedule::{Rows, Schedule};
-use stepwell_protocol::Timestamp;
+use stepwell_core::schedule::{Heard, Rows, Schedule};
+use stepwell_protocol::{Timestamp, json};
 
 use crate::{
     object::{Row, StoreError, Tables, time},
@@ -55,7 +55,7 @@ impl Store {
 }
 
 fn read(row: &Row, column: u32) -> Result<Schedule, StoreError> {
-    serde_json::from_str(&row.text(column, "schedule")?).map_err(|_| StoreError::Unreadable("schedule"))
+    json::from_str(&row.text(column, "schedule")?).map_err(|_| StoreError::Unreadable("schedule"))
 }
 
 impl Rows for Store {
@@ -81,14 +81,14 @@ impl Rows for Store {
         rows.first().map(|row| read(row, 0)).transpose()
     }
 
-    fn page(&self, after: &str, limit: usize) -> Result<Vec<Schedule>, StoreError> {
+    fn page(&self, after: &str, limit: usize) -> Result<Vec<(String, Option<Schedule>)>, StoreError> {
         if !self.has_schema()? {
             return Ok(Vec::new());
         }
-        let query = "SELECT state FROM schedules WHERE id > ? ORDER BY id LIMIT ?";
+        let query = "SELECT id, state FROM schedules WHERE id > ? ORDER BY id LIMIT ?";
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let rows = self.tables.rows(query, &[after.into(), limit.into()])?;
-        Ok(rows.iter().filter_map(|row| read(row, 0).ok()).collect())
+        rows.iter().map(|row| Ok((row.text(0, "id")?, read(row, 1).ok()))).collect()
     }
 
     fn put(&self, schedule: &Schedule) -> Result<(), StoreError> {
@@ -96,6 +96,29 @@ impl Rows for Store {
         let query = "INSERT INTO schedules VALUES(?, ?, ?)
            ON CONFLICT DO UPDATE SET due_at = excluded.due_at, state = excluded.state";
         self.tables.execute(query, &[schedule.id.as_str().into(), time(schedule.due_at()), state.into()])
+    }
+
+    fn heard(&self) -> Result<Heard, StoreError> {
+        if !self.has_schema()? {
+            return Ok(Heard::default());
+        }
+        let rows = self.tables.rows("SELECT value FROM meta WHERE key = 'declared'", &[])?;
+        let heard = rows.first().map(|row| {
+            let text = row.text(0, "declared")?;
+            json::from_str(&text).map_err(|_| StoreError::Unreadable("declared"))
+        });
+        heard.transpose().map(Option::unwrap_or_default)
+    }
+
+    fn declare(&self, heard: &Heard, schedules: &[Schedule]) -> Result<(), StoreError> {
+        let text = serde_json::to_string(heard).expect("names are JSON");
+        self.tables.transaction(|| {
+            for schedule in schedules {
+                self.put(schedule)?;
+            }
+            let row = ["declared".into(), text.as_str().into()];
+            self.tables.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", &row)
+        })
     }
 
     fn delete(&self, id: &str) -> Result<(), StoreError> {

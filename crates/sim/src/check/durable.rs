@@ -63,7 +63,9 @@ impl Checker {
             }
         }
         for entry in &write.entries {
+            // A wait that a run comes to again, after it was taken back, may be over again.
             if let Entry::SignalNoted(nonce) = entry
+                && !nonce.starts_with(stepwell_protocol::wait_token::OVER)
                 && !known.signal_ids.insert(nonce.clone())
             {
                 let text = format!("one request has sent a signal twice ({nonce})");
@@ -77,6 +79,12 @@ impl Checker {
                 "8 activations are counted",
                 about(format!("activation {} is next", after.epoch.0)),
             ));
+        }
+        if let Some(until) = self.put_off.get(&after.id.suffix).filter(|until| **until > latest)
+            && after.epoch > Epoch(0)
+        {
+            let text = format!("it begins at {}, not at {}", latest.as_millis(), until.as_millis());
+            return Err(("10 a run that was put off never begins early", about(text)));
         }
         if let Some(row) = &write.row
             && (row.wake_at != after.wake_at() || row.status != after.status().as_str())

@@ -177,6 +177,7 @@ fn same_again(at: &AtEnd<'_>, run: &Run, app: &App) -> Checked {
         input: stepwell_protocol::Payload::clone(&row.input),
         patches: run.patches.clone(),
         attributes: run.attributes.clone(),
+        tokens: None,
         budget: None,
         journal: page,
         signature: None,

@@ -16,6 +16,16 @@ use crate::tables::{LetterChange, Tables, Write};
 /// The rule that an outbox is for.
 const RULE: &str = "27 each message takes effect once, or is visibly dead";
 
+/// What has become of a child's key.
+enum Child {
+    /// Its cell has not heard of it.
+    Unknown,
+    /// Its run was deleted, or it was given up before it began.
+    Gone,
+    /// Its run.
+    Run(Rc<Run>),
+}
+
 /// The disks of all cells.
 pub struct Disks<'a>(pub BTreeMap<&'a Place, &'a Tables>);
 
@@ -24,27 +34,38 @@ impl Disks<'_> {
         self.0.get(&id.place)?.run(&id.place, id.number).filter(|run| run.id == *id)
     }
 
-    /// The run that a child's key stands for.
-    fn child(&self, to: &Place, parent: &RunId, invoked: Seq) -> Option<(Option<Rc<Run>>, u64)> {
-        let disk = self.0.get(to)?;
-        let stored = disk.keys.get(&child_key(parent, invoked))?;
-        Some((disk.run(to, stored.number), stored.number))
+    /// What has become of a child's key.
+    fn child(&self, to: &Place, parent: &RunId, invoked: Seq) -> Child {
+        let Some(disk) = self.0.get(to) else { return Child::Unknown };
+        let key = child_key(parent, invoked);
+        match disk.keys.get(&key) {
+            _ if disk.given_up.contains(&key) => Child::Gone,
+            Some(stored) => disk.run(to, stored.number).map_or(Child::Gone, Child::Run),
+            None => Child::Unknown,
+        }
     }
 
     /// Whether a message has had its effect, as far as anybody will ever see.
     fn has_had_effect(&self, envelope: &Envelope) -> bool {
         let Ok(to) = envelope.to.name.parse::<Place>() else { return false };
         match &envelope.message {
-            Message::Start { parent, .. } => self.child(&to, &parent.run, parent.invoked).is_some(),
+            Message::Start { parent, .. } => {
+                !matches!(self.child(&to, &parent.run, parent.invoked), Child::Unknown)
+            }
             Message::Ended { parent, .. } => {
                 self.run(&parent.run).is_none_or(|run| !run.children.contains(parent.invoked))
             }
             Message::Cancel { parent, invoked } => match self.child(&to, parent, *invoked) {
-                Some((run, _)) => run.is_none_or(|run| matches!(run.phase, Phase::Ended { .. })),
-                None => false,
+                Child::Run(run) => matches!(run.phase, Phase::Ended { .. }),
+                Child::Gone => true,
+                Child::Unknown => false,
             },
-            // No world has schedules.
-            Message::TickEnded { .. } => false,
+            // No world has schedules or topics, or cells that are full.
+            Message::TickEnded { .. }
+            | Message::Emitted { .. }
+            | Message::Waits { .. }
+            | Message::WaitOver { .. }
+            | Message::Unbind { .. } => false,
         }
     }
 }
@@ -109,12 +130,14 @@ impl Checker {
             if is_dead {
                 continue;
             }
-            let Some((child, _)) = child else {
+            let child = match child {
+                Child::Run(child) => Some(child),
+                Child::Gone => None,
                 // A parent whose start was refused knows of it.
-                if run.children.contains(record.seq) {
+                Child::Unknown if run.children.contains(record.seq) => {
                     return Err(("23 no child is lost", format!("{about} was never started")));
                 }
-                continue;
+                Child::Unknown => continue,
             };
             let has_ended = child.as_ref().is_none_or(|child| matches!(child.phase, Phase::Ended { .. }));
             if run.children.contains(record.seq) && has_ended {

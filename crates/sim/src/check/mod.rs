@@ -39,6 +39,8 @@ pub struct Checker {
     keys: BTreeMap<String, (String, RunId)>,
     /// The runs that requests have started, by the nonce of the request.
     nonces: BTreeMap<(usize, String), u64>,
+    /// When runs begin that were put off, by the nonce of the request.
+    put_off: BTreeMap<String, Timestamp>,
     acked: Vec<(usize, RunId)>,
     signals: Vec<(RunId, Option<String>, u64)>,
     cancelled: Vec<RunId>,
@@ -114,6 +116,7 @@ impl Checker {
             runs: BTreeMap::new(),
             keys: BTreeMap::new(),
             nonces: BTreeMap::new(),
+            put_off: BTreeMap::new(),
             acked: Vec::new(),
             signals: Vec::new(),
             cancelled: Vec::new(),
@@ -124,6 +127,11 @@ impl Checker {
             manifests: declared::Manifests::default(),
             cells,
         }
+    }
+
+    /// A client has asked for a run that begins later.
+    pub fn put_off(&mut self, nonce: &str, until: Timestamp) {
+        self.put_off.insert(nonce.to_owned(), until);
     }
 
     /// A program was called: the intent is on disk, and nobody was called as the same activation.

@@ -70,6 +70,8 @@ impl World {
                     by: None,
                     parent: None,
                     ticked: None,
+                    starts_at: None,
+                    triggered: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;
@@ -82,7 +84,7 @@ impl World {
                 }
                 let payload = Payload::encode(payload).expect("a number is JSON");
                 let (name, nonce) = ((*name).to_owned(), Some(nonce.clone()));
-                let signal = Signal { name, id: signal_id.clone(), nonce, payload, by: None };
+                let signal = Signal { name, id: signal_id.clone(), nonce, payload, by: None, to: None };
                 self.turn(cell, id, Cause::Request, |machine, store, now| {
                     machine.signal(store, now, &run, signal)
                 })?;

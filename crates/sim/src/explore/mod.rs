@@ -103,7 +103,7 @@ struct Node<E> {
     parent: u32,
     event: Option<E>,
     depth: u32,
-    /// The state that follows if nothing interferes; itself, if it is at rest.
+    /// The state that follows if nothing interferes; itself, if it is at rest. What changes nothing leads nowhere.
     calm: u32,
 }
 
@@ -150,7 +150,7 @@ impl<M: Model> Search<'_, M> {
                 report.transitions += 1;
                 let reached = self.reach(index, Some(event), next);
                 let node = &mut self.nodes[index as usize];
-                if node.calm == NONE && !self.model.is_fault(event) {
+                if node.calm == NONE && reached != index && !self.model.is_fault(event) {
                     node.calm = reached;
                 }
             }
@@ -252,9 +252,11 @@ fn hold(checked: Checked, broken: &mut Option<(&'static str, String)>) {
 mod tests {
     use super::*;
 
-    /// Two counters that are raised by one, up to a limit; one that is odd while the other is at its end is stuck.
+    /// Two counters that are raised by one, up to a limit; one that is odd while the other is at its end is stuck, or
+    /// goes on for ever without coming any further.
     struct Counters {
         gets_stuck: bool,
+        goes_on: bool,
     }
 
     impl Model for Counters {
@@ -267,7 +269,7 @@ mod tests {
 
         fn events(&self, state: &(u8, u8)) -> Vec<bool> {
             let stuck = self.gets_stuck && *state == (3, 4);
-            let left = (state.0 < 4 && !stuck).then_some(true);
+            let left = (state.0 < 4 && (!stuck || self.goes_on)).then_some(true);
             left.into_iter().chain((state.1 < 4).then_some(false)).collect()
         }
 
@@ -277,7 +279,8 @@ mod tests {
 
         fn apply(&self, state: &mut (u8, u8), event: bool) -> Result<bool, (&'static str, String)> {
             if event {
-                state.0 += 1;
+                let stays = self.goes_on && *state == (3, 4);
+                state.0 += u8::from(!stays);
             } else {
                 state.1 += 1;
             }
@@ -302,21 +305,24 @@ mod tests {
 
     #[test]
     fn a_broken_rule_is_found_by_a_shortest_way() {
-        let found = explore(&Counters { gets_stuck: false }, 1_000).found.expect("it is broken");
+        let found =
+            explore(&Counters { gets_stuck: false, goes_on: false }, 1_000).found.expect("it is broken");
         assert_eq!((found.rule, found.events), ("a rule", 5));
     }
 
     #[test]
     fn a_state_from_which_nothing_leads_to_rest_is_found_once_all_are_seen() {
-        let report = explore(&Counters { gets_stuck: true }, 1_000);
-        assert_eq!((report.states, report.depth), (25, 8));
-        let found = report.found.expect("it is stuck");
-        // From (0, 4) on only the left one can be raised, up to where it is stuck.
-        assert_eq!((found.rule, found.events), (STUCK, 4));
+        for goes_on in [false, true] {
+            let report = explore(&Counters { gets_stuck: true, goes_on }, 1_000);
+            assert_eq!((report.states, report.depth), (25, 8));
+            let found = report.found.expect("it is stuck");
+            // From (0, 4) on only the left one can be raised, up to where it is stuck.
+            assert_eq!((found.rule, found.events), (STUCK, 4));
+        }
     }
 
     #[test]
     fn a_search_that_has_not_seen_everything_says_so() {
-        assert!(explore(&Counters { gets_stuck: true }, 10).cut_short);
+        assert!(explore(&Counters { gets_stuck: true, goes_on: false }, 10).cut_short);
     }
 }

@@ -83,7 +83,7 @@ impl World {
         let journal = self.sites[cell].disk.journal(parent.run.number).iter().map(JournalRow::says);
         let was_told = journal
             .into_iter()
-            .any(|event| matches!(event, Event::ChildFinished { invoked, .. } if *invoked == parent.invoked));
+            .any(|event| matches!(event, Event::ChildFinished { invoked, run: Some(_), .. } if *invoked == parent.invoked));
         let tells = self.is(Sabotage::ParentToldTwice) && was_told
             || self.is(Sabotage::ToldAfterTheWait) && !was_told;
         if is_gone && tells {

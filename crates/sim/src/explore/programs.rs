@@ -61,7 +61,7 @@ impl World {
         };
         self.programs.insert(name, Rc::new(program));
         if let Some(instance) = self.sites[cell].instance_mut(id) {
-            instance.own.calls.insert(number, (epoch, name));
+            instance.called(number, epoch, name);
         }
         if cause == Cause::Alarm && self.is(Sabotage::AlarmAwaitsDispatch) {
             self.sites[cell].awaited.push(name);

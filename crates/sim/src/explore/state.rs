@@ -369,7 +369,8 @@ fn write_tables(text: &mut Text, tables: &Tables) {
             text.add(format_args!("{} {} {:?}", event.seq.0, event.event, event.trailer), &["since"]);
         }
     }
-    text.add(format_args!("{:?} {:?} {:?}", tables.keys, tables.signals, tables.letters), &[]);
+    let Tables { keys, given_up, signals, letters, .. } = tables;
+    text.add(format_args!("{keys:?} {given_up:?} {signals:?} {letters:?}"), &[]);
 }
 
 impl Site {

@@ -31,6 +31,8 @@ impl Simulated for Cells {
 pub struct Calls {
     /// Programs that were called and have not ended, by run.
     pub calls: BTreeMap<u64, (Epoch, u32)>,
+    /// The first activation of each run that this instance has called.
+    pub first: BTreeMap<u64, Epoch>,
     /// Runs whose call has ended, and the batch that says so.
     pub ending: Vec<(u64, u64)>,
     /// Programs that listen, by run.
@@ -80,6 +82,12 @@ impl<M: Clone> Instance<Cells, M> {
         self.own.ending.push((number, written));
     }
 
+    /// A run's program is called.
+    pub fn called(&mut self, number: u64, epoch: Epoch, name: u32) {
+        self.own.first.entry(number).or_insert(epoch);
+        self.own.calls.insert(number, (epoch, name));
+    }
+
     /// The call of a run's program is over.
     pub fn call_is_over(&mut self, number: u64, epoch: Epoch) -> Option<u32> {
         let (_, name) = self.own.calls.get(&number).copied().filter(|(of, _)| *of == epoch)?;
@@ -99,7 +107,8 @@ impl<M: Clone> Host<Cells, M> {
         let since = |(number, epoch)| {
             let run = self.disk.run(place, number)?;
             // The disk may know only of an activation by an earlier instance: this one was not called by its word.
-            let is_this = epoch == Epoch(0) || epoch == run.epoch;
+            let first = instance.own.first.get(&number);
+            let is_this = epoch == Epoch(0) || first.is_some_and(|first| *first <= run.epoch);
             match run.phase {
                 Phase::Running { since, .. } if is_this => Some((number, since)),
                 Phase::Running { .. }

@@ -8,13 +8,14 @@ use stepwell_core::{
     object::Fault,
     run::{PauseWhy, Phase, Signal},
 };
-use stepwell_protocol::{Code, Payload, RunId, program::Dispatch, rest::Status};
+use stepwell_protocol::{Code, Payload, RunId, Timestamp, program::Dispatch, rest::Status};
 
 use super::{
     World,
     catalog::CatalogAsk,
     events::{Event, Outgoing, Response},
     host::Any,
+    site::FIRST_MS,
 };
 use crate::{
     host::{Cause, Refused},
@@ -60,6 +61,7 @@ enum Ask {
         timeout_ms: Option<u64>,
         retention_ms: Option<u64>,
         dispatch: Dispatch,
+        starts_at: Option<Timestamp>,
     },
     Signal {
         run: RunId,
@@ -98,10 +100,17 @@ impl World {
         // The front draws one for each request of a client.
         let nonce = RunId::suffix_from(hash64(&format!("{index} {times}")));
         let (cell, ask) = match action {
-            Action::Start { cell, key, workflow, job, timeout_ms, retention_ms, dispatch } => {
+            Action::Start { cell, key, workflow, job, timeout_ms, retention_ms, dispatch, delay_ms } => {
                 let input = Payload::encode(&job).expect("a job is JSON");
                 let key = key.map(|key| scoped_key(workflow, &key));
-                (cell, Some(Ask::Start { key, nonce, workflow, input, timeout_ms, retention_ms, dispatch }))
+                let starts_at =
+                    delay_ms.map(|ms| Timestamp::from_millis(FIRST_MS + self.now_ms).plus_millis(ms));
+                if let Some(at) = starts_at {
+                    self.check.put_off(&nonce, at);
+                }
+                let ask =
+                    Ask::Start { key, nonce, workflow, input, timeout_ms, retention_ms, dispatch, starts_at };
+                (cell, Some(ask))
             }
             Action::Manage { start, how } => match run_of(start) {
                 Some((cell, run)) => (cell, Some(Ask::Manage(run, how))),
@@ -281,7 +290,7 @@ impl World {
                 self.manage(cell, id, &run, how)?;
                 Ok(Some(Response::Managed))
             }
-            Ask::Start { key, nonce, workflow, input, timeout_ms, retention_ms, dispatch } => {
+            Ask::Start { key, nonce, workflow, input, timeout_ms, retention_ms, dispatch, starts_at } => {
                 let fingerprint = fingerprint(workflow, &input);
                 if let Some(key) = &key
                     && let Some(instance) = self.sites[cell].instance(id)
@@ -303,6 +312,8 @@ impl World {
                     by: None,
                     parent: None,
                     ticked: None,
+                    starts_at: starts_at.filter(|_| !self.is(Sabotage::DelayForgotten)),
+                    triggered: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;
@@ -316,7 +327,7 @@ impl World {
                 let payload = Payload::encode(&payload).expect("a number is JSON");
                 self.turn(cell, id, Cause::Request, |machine, store, now| {
                     let (name, nonce) = (name.to_owned(), Some(nonce));
-                    let signal = Signal { name, id: signal_id, nonce, payload, by: None };
+                    let signal = Signal { name, id: signal_id, nonce, payload, by: None, to: None };
                     machine.signal(store, now, &run, signal)
                 })?;
                 Ok(Some(Response::Signalled))

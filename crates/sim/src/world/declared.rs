@@ -43,7 +43,10 @@ impl World {
         let sees = self.catalog.instance(id).map(|instance| instance.store.all().catalog());
         let count = sees.map_or(0, |sees| self.check.syncs(&sees, version, is_explicit));
         let is_explicit = is_explicit || self.is(Sabotage::OlderManifestWins);
-        self.declare(id, Change::Sync { manifest: Box::new(manifest(version)), is_explicit })?;
+        self.declare(
+            id,
+            Change::Sync { manifest: Box::new(manifest(version)), is_explicit, unknown_zones: Vec::new() },
+        )?;
         if self.is(Sabotage::DeployResumes) {
             for workflow in DECLARED {
                 self.declare(id, Change::Resume { workflow: workflow.into() })?;

@@ -126,7 +126,7 @@ impl World {
         };
         let journal = self.sites[cell].disk.journal(parent.run.number).iter();
         let was_told = journal.map(crate::tables::JournalRow::says).any(
-            |event| matches!(event, JournalEvent::ChildFinished { invoked, .. } if *invoked == parent.invoked),
+            |event| matches!(event, JournalEvent::ChildFinished { invoked, run: Some(_), .. } if *invoked == parent.invoked),
         );
         let tells = self.is(Sabotage::ParentToldTwice) && was_told
             || self.is(Sabotage::ToldAfterTheWait) && !was_told && known.id == parent.run;

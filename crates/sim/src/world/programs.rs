@@ -105,7 +105,7 @@ impl World {
         };
         let Some(name) = self.new_program(cell, id, &activation) else { return };
         let Some(instance) = self.sites[cell].instance_mut(id) else { return };
-        instance.own.calls.insert(number, (epoch, name));
+        instance.called(number, epoch, name);
         if cause == Cause::Alarm && self.is(Sabotage::AlarmAwaitsDispatch) {
             self.sites[cell].platform.awaited.push(name);
         }

@@ -10,6 +10,9 @@ use crate::host::{Host, Simulated};
 /// When the world begins.
 pub const BEGINNING_MS: u64 = 1_700_000_000_000;
 
+/// What a clock shows when worlds begin, if nobody has set it.
+pub const FIRST_MS: u64 = BEGINNING_MS + DAY_MS;
+
 /// An object's place.
 pub struct Site<K: Simulated, P = Place> {
     /// Where it is.

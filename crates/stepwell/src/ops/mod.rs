@@ -1,20 +1,24 @@
-//! What a workflow awaits: steps, sleeps, waits and children, as futures.
+//! What a workflow awaits: steps, sleeps, waits, tokens, events and children, as futures.
 //!
 //! Each becomes ready only when the [`crate::vm`] delivers its journal event, never by itself: that is what
 //! makes a replay take the same turns.
 
 mod abort;
 mod each;
+mod event;
 mod invoke;
 mod sleep;
 mod step;
+mod token;
 mod wait;
 
 pub use each::Each;
+pub use event::{Emit, Event, WaitFor};
 pub use invoke::{Detached, Invoke};
 pub use sleep::Sleep;
 pub(crate) use step::Policy;
 pub use step::{Step, StepInfo};
+pub use token::Token;
 pub use wait::{Wait, WaitError};
 
 use std::time::Duration;

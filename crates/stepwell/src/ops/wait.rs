@@ -7,9 +7,9 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
-use stepwell_protocol::{Op, Shape};
+use stepwell_protocol::{Op, Shape, topic::EventWait, wait_token::Asked};
 
-use crate::{Ctx, Span, shape::shape_of};
+use crate::{Ctx, Span, shape::shape_of, vm::Wanted};
 
 /// A wait for a signal, as a future: see [`Ctx::wait`].
 #[must_use = "a wait does nothing until it is awaited"]
@@ -18,6 +18,8 @@ pub struct Wait<T> {
     op: Op,
     timeout_ms: Option<u64>,
     shape: Shape,
+    asked: Option<Asked>,
+    event: Option<EventWait>,
     payload: PhantomData<fn() -> T>,
 }
 
@@ -42,7 +44,22 @@ pub enum WaitError {
 
 impl<T: DeserializeOwned> Wait<T> {
     pub(crate) fn new(ctx: Ctx, op: Op) -> Self {
-        Self { ctx, op, timeout_ms: None, shape: shape_of::<T>(), payload: PhantomData }
+        let shape = shape_of::<T>();
+        Self { ctx, op, timeout_ms: None, shape, asked: None, event: None, payload: PhantomData }
+    }
+
+    /// The wait for an event. One that does not fit the type is for the workflow to see.
+    pub(crate) fn for_event(ctx: Ctx, op: Op, event: EventWait) -> Self {
+        let mut wait = Self::new(ctx, op);
+        (wait.shape, wait.event) = (Shape::Any, Some(event));
+        wait
+    }
+
+    /// The wait of a token.
+    pub(crate) fn asking(ctx: Ctx, op: Op, asked: Asked) -> Self {
+        let mut wait = Self::new(ctx, op);
+        wait.asked = Some(asked);
+        wait
     }
 
     /// Gives up after this long: `.timeout("3 days")`.
@@ -78,8 +95,9 @@ impl<T: DeserializeOwned> Future for Wait<T> {
     type Output = Result<T, WaitError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled =
-            self.ctx.state.borrow_mut().poll_wait(&self.op, self.timeout_ms, &self.shape, cx.waker());
+        let Self { ctx, op, timeout_ms, shape, asked, event, .. } = &*self;
+        let wanted = Wanted { timeout_ms: *timeout_ms, shape, asked: asked.as_ref(), event: event.as_ref() };
+        let polled = ctx.state.borrow_mut().poll_wait(op, &wanted, cx.waker());
         polled.map(|answer| {
             let signal = self.op.name.clone();
             match answer {
@@ -94,6 +112,6 @@ impl<T: DeserializeOwned> Future for Wait<T> {
 
 impl<T> Drop for Wait<T> {
     fn drop(&mut self) {
-        self.ctx.state.borrow_mut().forget(&self.op);
+        self.ctx.state.borrow_mut().forget_wait(&self.op, self.asked.is_some());
     }
 }

@@ -45,7 +45,8 @@ impl Engine {
         };
         let abandoned = invocation.detached && invocation.on_close == OnClose::Abandon;
         let depth = self.run.depth() + 1;
-        let parent = Parent { run: self.run.id.clone(), op: op.clone(), invoked, depth, abandoned };
+        let parent =
+            Parent { run: self.run.id.clone(), op: op.clone(), invoked, depth, abandoned, home: None };
         let run = self.child_id(&op);
         if invocation.detached {
             let started = Outside::ChildStarted { op: op.clone(), invoked, run: run.clone(), abandoned };
@@ -102,6 +103,8 @@ impl Engine {
             started_by: None,
             parent: Some(parent),
             ticked: None,
+            starts_at: None,
+            triggered: None,
             slot: None,
         };
         let began_at = self.now;

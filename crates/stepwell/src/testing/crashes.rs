@@ -3,12 +3,12 @@
 use serde::Serialize;
 use stepwell_protocol::{
     Payload,
-    program::{Command, Commit, Then},
+    program::{Answer, Command, Commit, Then},
 };
 
 use super::{
     Outcome, Scenario, Test,
-    engine::{Death, Ended},
+    engine::{Death, Ended, Engine},
 };
 use crate::App;
 
@@ -22,6 +22,30 @@ const LIKELY_CAUSE: &str = "A likely cause is code outside of steps that does no
 #[track_caller]
 pub fn crash_everywhere<I: Serialize + ?Sized>(app: App, workflow: &str, input: &I) -> Outcome {
     Test::new(app).crash_everywhere(workflow, input)
+}
+
+impl Engine {
+    /// Takes a commit, unless it dies before or after it.
+    pub(super) fn commit_or_die(&mut self, commit: &Commit) -> Option<Answer> {
+        let number = self.commits.len() + 1;
+        if self.death == Death::Before(number) {
+            self.commits.push(commit.clone());
+            self.die();
+            return None;
+        }
+        let head = self.run.head;
+        let answer = self.commit(commit);
+        let dies = match self.death {
+            Death::After(at) => at == number,
+            Death::AfterEachRecord => self.run.head > head && !commit.commands.is_empty(),
+            Death::Never | Death::Before(_) => false,
+        };
+        if dies {
+            self.die();
+            return None;
+        }
+        Some(answer)
+    }
 }
 
 impl Scenario {
@@ -82,6 +106,13 @@ fn difference(calm: &Outcome, crashed: &Outcome) -> Option<String> {
     if let Err(difference) = &crashed.replay {
         return Some(difference.clone());
     }
+    if crashed.emitted != calm.emitted {
+        let names = |outcome: &Outcome| {
+            let names: Vec<_> = outcome.emitted.iter().map(|event| event.name.as_str()).collect();
+            names.join(", ")
+        };
+        return Some(format!("the run emits [{}]; without it, [{}]", names(crashed), names(calm)));
+    }
     crashed.effects.difference(&calm.effects)
 }
 
@@ -97,6 +128,7 @@ fn describe(commit: &Commit) -> String {
                 format!("attempt {attempt} of step '{}' has failed", op.name)
             }
             Command::ChildInvoked { op, .. } => format!("child '{}' is invoked", op.name),
+            Command::Emitted { event, .. } => format!("event '{}' is emitted", event.name),
         })
         .collect();
     match &commit.then {

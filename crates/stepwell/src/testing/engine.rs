@@ -10,8 +10,8 @@ use std::{
 
 use serde::Serialize;
 use stepwell_core::run::{
-    CallEnd, Decision, Effect, Entry, Input, PauseWhy, Phase, Reply, Run, RunRow, Session, Signal, Slot,
-    Start, Tail, Trailer,
+    CallEnd, Decision, Effect, Entry, Input, PauseWhy, Phase, Reply, Run, RunRow, Session, Slot, Start, Tail,
+    Trailer,
 };
 use stepwell_protocol::{
     Code, Epoch, Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
@@ -24,6 +24,8 @@ use super::{
     Mocks,
     children::{ChildMocks, Family},
     clock,
+    events::Events,
+    script::{self, Awaited},
     woken::Woken,
 };
 use crate::{
@@ -35,7 +37,7 @@ use crate::{
 const TURNS_MAX: usize = 1_000_000;
 
 /// When every run of a test starts.
-const START_MS: u64 = 1_700_000_000_000;
+pub(super) const START_MS: u64 = 1_700_000_000_000;
 
 /// A cell with one run.
 pub struct Engine {
@@ -56,10 +58,12 @@ pub struct Engine {
     /// What will be done to it, in the order of time.
     outside: VecDeque<(Timestamp, Outside)>,
     /// Signals to be sent as soon as somebody waits for them.
-    when_waiting: Vec<(String, Payload)>,
+    when_waiting: Vec<Awaited>,
     mocks: Rc<Mocks>,
     /// How many events go into a page.
     pub page_size: usize,
+    /// Whether it can make links.
+    has_address: bool,
     /// What every activation may do.
     budget: Option<Budget>,
     /// When it dies.
@@ -80,25 +84,28 @@ pub struct Engine {
     /// The steps that are on record.
     finished: BTreeSet<String>,
     pub(super) family: Family,
+    pub(super) events: Events,
 }
 
 impl Engine {
     /// A run that was just accepted.
     pub fn start<I: Serialize + ?Sized>(app: impl Into<Rc<App>>, workflow: &str, input: &I) -> Self {
-        let input = Payload::encode(input).expect("an input can be written as JSON");
-        let app = app.into();
+        let (input, app) = (Payload::encode(input).expect("an input can be written as JSON"), app.into());
         let timeout_ms = app.timeout_ms(workflow);
-        Self::accept(app, workflow, input, timeout_ms)
+        Self::accept(app, workflow, input, timeout_ms, (Timestamp::from_millis(START_MS), 0))
     }
 
-    /// A run that may take so long.
-    pub(super) fn accept(app: Rc<App>, workflow: &str, input: Payload, timeout_ms: Option<u64>) -> Self {
+    /// A run that may take so long, is accepted at this time, and begins so much later.
+    pub(super) fn accept(
+        app: Rc<App>,
+        workflow: &str,
+        input: Payload,
+        timeout_ms: Option<u64>,
+        (now, delay_ms): (Timestamp, u64),
+    ) -> Self {
+        let place = Place { pool: "default".into(), generation: 1, cell: 0 };
         let start = Start {
-            id: RunId {
-                place: Place { pool: "default".into(), generation: 1, cell: 0 },
-                number: 1,
-                suffix: RunId::suffix_from(7),
-            },
+            id: RunId { place, number: 1, suffix: RunId::suffix_from(7) },
             workflow: workflow.into(),
             input_bytes: input.size(),
             seed: 0xfeed,
@@ -110,19 +117,23 @@ impl Engine {
             started_by: None,
             parent: None,
             ticked: None,
+            starts_at: Some(now.plus_millis(delay_ms)),
+            triggered: None,
             slot: None,
         };
-        Self::accept_at(Timestamp::from_millis(START_MS), app, start, input)
+        Self::accept_at(now, app, start, input)
     }
 
     /// A child of this run, in a cell of its own.
     pub(super) fn beside(&self, start: Start, input: Payload) -> Self {
         Self {
             page_size: self.page_size,
+            has_address: self.has_address,
             budget: self.budget,
             mocks: self.mocks.clone(),
             when_waiting: self.when_waiting.clone(),
             family: Family { mocks: self.family.mocks.clone(), ..Family::default() },
+            events: self.events.beside(),
             ..Self::accept_at(self.now, self.app.clone(), start, input)
         }
     }
@@ -144,6 +155,7 @@ impl Engine {
             when_waiting: Vec::new(),
             mocks: Rc::new(BTreeMap::new()),
             page_size: usize::MAX,
+            has_address: true,
             budget: None,
             death: Death::Never,
             commits: Vec::new(),
@@ -155,6 +167,7 @@ impl Engine {
             tells: 0,
             finished: BTreeSet::new(),
             family: Family::default(),
+            events: Events::default(),
         }
     }
 
@@ -177,7 +190,7 @@ impl Engine {
         self.outside.make_contiguous().sort_by_key(|(at, _)| *at);
     }
 
-    pub(super) fn signals_when_waiting(mut self, signals: Vec<(String, Payload)>) -> Self {
+    pub(super) fn signals_when_waiting(mut self, signals: Vec<Awaited>) -> Self {
         self.when_waiting = signals;
         self
     }
@@ -192,6 +205,13 @@ impl Engine {
     #[must_use]
     pub fn dies(mut self, death: Death) -> Self {
         self.death = death;
+        self
+    }
+
+    /// It does not know its public address.
+    #[must_use]
+    pub fn without_address(mut self) -> Self {
+        self.has_address = false;
         self
     }
 
@@ -264,7 +284,7 @@ impl Engine {
 
     /// The next thing happens to a run that waits; says whether there is one.
     pub fn wake(&mut self) -> bool {
-        if self.signal_a_wait() {
+        if self.meet_a_wait() || self.signal_a_wait() {
             return true;
         }
         match (self.run.wake_at(), self.outside.front()) {
@@ -283,11 +303,10 @@ impl Engine {
 
     /// Sends the first signal that somebody waits for, if there is one.
     fn signal_a_wait(&mut self) -> bool {
-        let waits =
-            |name: &str| self.run.open.iter().any(|open| open.signal.as_deref().is_some_and(|at| at == name));
-        let Some(at) = self.when_waiting.iter().position(|(name, _)| waits(name)) else { return false };
-        let (name, payload) = self.when_waiting.remove(at);
-        self.happen(Outside::Signal(name, payload));
+        let waits = |awaited: &Awaited| self.run.open.iter().any(|open| awaited.is_for(open));
+        let Some(at) = self.when_waiting.iter().position(waits) else { return false };
+        let awaited = self.when_waiting.remove(at);
+        self.happen(awaited.into());
         true
     }
 
@@ -317,22 +336,16 @@ impl Engine {
     }
 
     fn happen(&mut self, what: Outside) {
-        let input = match what {
-            Outside::Signal(name, payload) => {
-                Input::Signal { signal: Signal::new(name, payload), slot: None }
-            }
-            Outside::Cancel => Input::Cancel,
-            Outside::Pause => Input::Pause,
-            Outside::Resume => Input::Resume { slot: None },
-            Outside::ChildStarted { op, invoked, run, abandoned } => {
-                Input::ChildStarted { op, invoked, run, abandoned, slot: None }
-            }
-            Outside::ChildFinished { op, invoked, run, outcome } => {
-                Input::ChildFinished { op, invoked, run: Some(run), outcome, slot: None }
-            }
-        };
+        if what.is_late(&self.run.open, self.now) {
+            return;
+        }
+        if let Outside::Event(event) = what {
+            self.event_comes(*event);
+            self.meet_a_wait();
+            return;
+        }
         // What comes after the end is refused, as it would be anywhere.
-        if let Err(problem) = self.give(input) {
+        if let Err(problem) = self.give(what.into_input()) {
             assert!(
                 problem.code != Code::SignalMismatch,
                 "the test sends a signal that is refused: {}",
@@ -365,6 +378,8 @@ impl Engine {
                 Entry::BegunAnew { input, .. } => self.inputs.push(input.clone()),
                 Entry::Rewound(_)
                 | Entry::SignalNoted(_)
+                | Entry::SignalForgotten(_)
+                | Entry::TokenKeyUsed(_)
                 | Entry::Marked(_)
                 | Entry::OpenChanged(_)
                 | Entry::Troubled(_)
@@ -390,7 +405,10 @@ impl Engine {
         }
         if decision.entries.iter().any(|entry| matches!(entry, Entry::Rewound(_) | Entry::BegunAnew { .. })) {
             let counted = self.journal.iter().filter(|record| self.run.counts(record.seq));
-            self.finished = counted.filter_map(|record| finished(&record.event)).collect();
+            let finished = counted.filter_map(|Record { event, .. }| {
+                if let Event::StepFinished { op, .. } = event { Some(op.to_string()) } else { None }
+            });
+            self.finished = finished.collect();
         }
         if decision.entries.iter().any(Entry::changes_row) {
             self.row = self.run.to_row();
@@ -400,6 +418,9 @@ impl Engine {
         }
         for (seq, invocation) in std::mem::take(&mut decision.invoked) {
             self.invoke(seq, *invocation);
+        }
+        for event in std::mem::take(&mut decision.emitted) {
+            self.emitted(event);
         }
         Ok(decision)
     }
@@ -418,6 +439,7 @@ impl Engine {
             input: self.inputs.last().cloned().expect("every life has one"),
             patches: self.run.patches.clone(),
             attributes: self.run.attributes.clone(),
+            tokens: self.has_address.then(|| Box::new(script::issuer(&self.run.id))),
             budget: self.budget,
             journal: self.page(Seq(0)),
             signature: None,
@@ -569,7 +591,10 @@ impl Engine {
     /// Lets time pass until the program has something to do; says whether it may go on.
     fn idle(&mut self, vm: &mut Vm, woken: &Woken) -> bool {
         while !woken.is_set() {
-            if vm.wants_news() && self.signal_a_wait() {
+            if vm.wants_news() && (self.meet_a_wait() || self.signal_a_wait()) {
+                if let Phase::Ended { .. } = self.run.phase {
+                    return false;
+                }
                 let news = self.news(vm.known(), self.run.head);
                 return vm.heard(Answer::Go { now: self.now, news });
             }
@@ -592,29 +617,4 @@ impl Engine {
         }
         true
     }
-
-    fn commit_or_die(&mut self, commit: &Commit) -> Option<Answer> {
-        let number = self.commits.len() + 1;
-        if self.death == Death::Before(number) {
-            self.commits.push(commit.clone());
-            self.die();
-            return None;
-        }
-        let head = self.run.head;
-        let answer = self.commit(commit);
-        let dies = match self.death {
-            Death::After(at) => at == number,
-            Death::AfterEachRecord => self.run.head > head && !commit.commands.is_empty(),
-            Death::Never | Death::Before(_) => false,
-        };
-        if dies {
-            self.die();
-            return None;
-        }
-        Some(answer)
-    }
-}
-
-fn finished(event: &Event) -> Option<String> {
-    if let Event::StepFinished { op, .. } = event { Some(op.to_string()) } else { None }
 }

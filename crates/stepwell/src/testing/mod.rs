@@ -49,9 +49,11 @@ mod crashes;
 mod effects;
 #[doc(hidden)]
 pub mod engine;
+mod events;
 mod once_more;
 mod outcome;
 mod replay;
+mod schedules;
 mod script;
 mod woken;
 
@@ -62,17 +64,19 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use stepwell_protocol::Payload;
+use stepwell_protocol::{Payload, Timestamp, topic::NewEvent};
 
 pub use clock::{takes, timer};
 pub use crashes::crash_everywhere;
 pub use effects::{Effects, effect};
 pub use outcome::Outcome;
 pub use replay::replay;
+pub use schedules::Tick;
 
 use self::{
     children::{ChildMock, ChildMocks},
     engine::{Death, Engine, Outside},
+    script::Awaited,
 };
 use crate::{
     App, Error, Result, StepInfo,
@@ -89,8 +93,13 @@ pub struct Test {
     mocks: Mocks,
     child_mocks: ChildMocks,
     outside: Vec<(u64, Outside)>,
-    when_waiting: Vec<(String, Payload)>,
+    when_waiting: Vec<Awaited>,
+    /// How many tokens of each name it completes.
+    tokens: BTreeMap<String, u32>,
+    /// What is sent as soon as the run waits for it.
+    events: Vec<NewEvent>,
     timeout: Option<Duration>,
+    delay: Duration,
     env: BTreeMap<String, String>,
 }
 
@@ -103,7 +112,10 @@ impl Test {
             child_mocks: ChildMocks::new(),
             outside: Vec::new(),
             when_waiting: Vec::new(),
+            tokens: BTreeMap::new(),
+            events: Vec::new(),
             timeout: None,
+            delay: Duration::ZERO,
             env: BTreeMap::new(),
         }
     }
@@ -169,8 +181,37 @@ impl Test {
     /// Sends a signal as soon as the run waits for it, and to each child as soon as that does.
     #[must_use]
     pub fn signal_when_waiting<P: Serialize + ?Sized>(mut self, name: &str, payload: &P) -> Self {
-        self.when_waiting.push((name.to_owned(), encode(payload)));
+        let (name, payload) = (name.to_owned(), encode(payload));
+        self.when_waiting.push(Awaited { name, occurrence: None, payload });
         self
+    }
+
+    /// Completes the token of this name as soon as the run waits for it, as whoever opens its link does. Called again with
+    /// the same name, it completes the next token of that name.
+    #[must_use]
+    pub fn complete_token<P: Serialize + ?Sized>(mut self, name: &str, payload: &P) -> Self {
+        let (occurrence, payload) = (Some(self.next_token(name)), encode(payload));
+        self.when_waiting.push(Awaited { name: name.to_owned(), occurrence, payload });
+        self
+    }
+
+    /// Completes the token of this name so long after the start, perhaps before the run waits for it: the answer is kept
+    /// until it does.
+    #[must_use]
+    pub fn complete_token_after<P: Serialize + ?Sized>(
+        mut self,
+        after: Duration,
+        name: &str,
+        payload: &P,
+    ) -> Self {
+        let occurrence = self.next_token(name);
+        self.happens(after, Outside::Token(name.to_owned(), occurrence, encode(payload)))
+    }
+
+    fn next_token(&mut self, name: &str) -> u32 {
+        let next = self.tokens.entry(name.to_owned()).or_default();
+        *next += 1;
+        *next - 1
     }
 
     /// Cancels the run so long after the start.
@@ -189,6 +230,12 @@ impl Test {
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
+    }
+
+    /// Starts the run so much later than it is accepted, as `stepwell start --in` does. The time passes at once.
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
     }
 
     fn happens(mut self, after: Duration, what: Outside) -> Self {
@@ -218,36 +265,55 @@ impl Test {
 
     #[track_caller]
     fn scenario<I: Serialize + ?Sized>(self, workflow: &str, input: &I) -> Scenario {
-        let Self { app, mocks, child_mocks, outside, when_waiting, timeout, env } = self;
         assert!(
-            app.starter(workflow).is_some(),
+            self.app.starter(workflow).is_some(),
             "the app has no workflow '{workflow}'; it has: {}",
-            app.names().collect::<Vec<_>>().join(", ")
+            self.app.names().collect::<Vec<_>>().join(", ")
         );
+        let around = self.around();
         Scenario {
             workflow: workflow.to_owned(),
             input: encode(input),
-            timeout_ms: timeout.map(millis).or_else(|| app.timeout_ms(workflow)),
+            timeout_ms: around.timeout_ms.or_else(|| around.app.timeout_ms(workflow)),
+            ..around
+        }
+    }
+
+    /// All that happens around a run, whichever it is.
+    fn around(self) -> Scenario {
+        let Self { app, mocks, child_mocks, outside, when_waiting, tokens: _, events, timeout, delay, env } =
+            self;
+        Scenario {
+            workflow: String::new(),
+            input: Payload::null(),
+            timeout_ms: timeout.map(millis),
+            accepted_at: Timestamp::from_millis(engine::START_MS),
+            delay_ms: millis(delay),
             app,
             mocks: Rc::new(mocks),
             child_mocks: Rc::new(child_mocks),
             outside,
             when_waiting,
+            events,
             env: Rc::new(env),
         }
     }
 }
 
 /// One workflow with all that happens around it: can be played any number of times.
+#[derive(Clone)]
 struct Scenario {
     app: Rc<App>,
     workflow: String,
     input: Payload,
     timeout_ms: Option<u64>,
+    accepted_at: Timestamp,
+    delay_ms: u64,
     mocks: Rc<Mocks>,
     child_mocks: Rc<ChildMocks>,
     outside: Vec<(u64, Outside)>,
-    when_waiting: Vec<(String, Payload)>,
+    when_waiting: Vec<Awaited>,
+    events: Vec<NewEvent>,
     env: Values,
 }
 
@@ -256,10 +322,17 @@ impl Scenario {
     fn play(&self, death: Death) -> Outcome {
         effects::take();
         let _supplied = env::supply(self.env.clone());
-        let engine = Engine::accept(self.app.clone(), &self.workflow, self.input.clone(), self.timeout_ms);
+        let engine = Engine::accept(
+            self.app.clone(),
+            &self.workflow,
+            self.input.clone(),
+            self.timeout_ms,
+            (self.accepted_at, self.delay_ms),
+        );
         let mut engine = engine
             .mocks(self.mocks.clone(), self.child_mocks.clone())
             .signals_when_waiting(self.when_waiting.clone())
+            .events_when_waiting(self.events.clone())
             .dies(death);
         for (after_ms, what) in &self.outside {
             engine = engine.happens(*after_ms, what.clone());

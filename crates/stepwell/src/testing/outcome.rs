@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use stepwell_protocol::{
     Code, Event, Failure, Outcome as StepOutcome, Payload, Problem, Record, Timestamp, program::Commit,
-    rest::Status, stream::Item,
+    rest::Status, stream::Item, topic::NewEvent,
 };
 
 use super::{
@@ -23,6 +23,7 @@ pub struct Outcome {
     children: Vec<(String, Outcome)>,
     pub(super) inputs: Vec<Payload>,
     published: Vec<Item>,
+    pub(super) emitted: Vec<NewEvent>,
     history: Vec<Record>,
     ran: Vec<String>,
     status: Status,
@@ -43,6 +44,7 @@ impl Outcome {
             commits: engine.commits,
             inputs: engine.inputs,
             published: engine.published,
+            emitted: engine.events.emitted,
             effects,
             children: engine.family.ran,
             history: engine.journal,

@@ -111,7 +111,7 @@ fn last_word(app: &App, export: &Export, events: Vec<Record>) -> LastWord {
 fn begun(command: &Command) -> Option<Op> {
     match command {
         Command::StepBegun { op } | Command::ChildInvoked { op, .. } => Some(op.clone()),
-        Command::StepSucceeded { .. } | Command::StepFailed { .. } => None,
+        Command::StepSucceeded { .. } | Command::StepFailed { .. } | Command::Emitted { .. } => None,
     }
 }
 
@@ -133,6 +133,7 @@ fn activation(export: &Export, events: Vec<Record>) -> Activation {
         input: export.input.clone(),
         patches: facts.patches,
         attributes: [].into(),
+        tokens: Some(Box::new(super::script::issuer(&run.id))),
         budget: None,
         journal: Page { events, more: false },
         signature: None,

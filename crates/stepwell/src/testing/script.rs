@@ -1,6 +1,12 @@
 //! What happens to a run in a test, and how it ends.
 
-use stepwell_protocol::{Failure, Op, Outcome, Payload, Problem, RunId, Seq};
+use stepwell_core::run::{Input, OpenOp, Signal};
+use stepwell_protocol::{
+    Failure, Op, Outcome, Payload, Problem, RunId, Seq, Timestamp,
+    signature::{Key, Purpose},
+    topic::NewEvent,
+    wait_token::Issuer,
+};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +62,10 @@ pub enum Death {
 pub enum Outside {
     /// Sends a signal.
     Signal(String, Payload),
+    /// Completes a token: the wait of this name and occurrence.
+    Token(String, u32, Payload),
+    /// Sends an event, which it may wait for.
+    Event(Box<NewEvent>),
     /// Cancels it.
     Cancel,
     /// Pauses it.
@@ -84,4 +94,67 @@ pub enum Outside {
         /// What it gave.
         outcome: Outcome,
     },
+}
+
+impl Outside {
+    /// Whether it is the answer to a token that has expired: a cell refuses that.
+    pub(super) fn is_late(&self, open: &[OpenOp], now: Timestamp) -> bool {
+        let Self::Token(name, occurrence, _) = self else { return false };
+        let is_it = |open: &&OpenOp| open.signal.as_ref() == Some(name) && open.op.occurrence == *occurrence;
+        let asked = open.iter().find(is_it).and_then(|open| open.asked.as_ref());
+        asked.is_some_and(|asked| asked.expires_at <= now)
+    }
+
+    /// What happens to the run.
+    pub(super) fn into_input(self) -> Input {
+        match self {
+            Self::Signal(name, payload) => Input::Signal { signal: Signal::new(name, payload), slot: None },
+            Self::Token(name, occurrence, payload) => {
+                let signal = Signal { to: Some(occurrence), ..Signal::new(name, payload) };
+                Input::Signal { signal, slot: None }
+            }
+            Self::Event(_) => unreachable!("an event is no input of a run that does not wait for it"),
+            Self::Cancel => Input::Cancel,
+            Self::Pause => Input::Pause,
+            Self::Resume => Input::Resume { slot: None },
+            Self::ChildStarted { op, invoked, run, abandoned } => {
+                Input::ChildStarted { op, invoked, run, abandoned, slot: None }
+            }
+            Self::ChildFinished { op, invoked, run, outcome } => {
+                Input::ChildFinished { op, invoked, run: Some(run), outcome, slot: None }
+            }
+        }
+    }
+}
+
+/// A signal that is sent as soon as somebody waits for it, or a token that is completed then.
+#[derive(Clone)]
+pub(super) struct Awaited {
+    pub name: String,
+    /// Which wait of this name it is for, if it is a token.
+    pub occurrence: Option<u32>,
+    pub payload: Payload,
+}
+
+impl Awaited {
+    /// Whether it is for this wait.
+    pub fn is_for(&self, open: &OpenOp) -> bool {
+        let is_named = open.signal.as_deref() == Some(self.name.as_str());
+        is_named && self.occurrence.is_none_or(|occurrence| occurrence == open.op.occurrence)
+    }
+}
+
+impl From<Awaited> for Outside {
+    fn from(Awaited { name, occurrence, payload }: Awaited) -> Self {
+        match occurrence {
+            Some(occurrence) => Self::Token(name, occurrence, payload),
+            None => Self::Signal(name, payload),
+        }
+    }
+}
+
+/// What makes the tokens of a run in tests. Nobody answers at its address.
+pub(super) fn issuer(run: &RunId) -> Issuer {
+    let key = Key::derive("a secret that only tests have", Purpose::Token);
+    Issuer::of(&key, "https://stepwell.test".into(), "default", run)
 }

@@ -1,11 +1,15 @@
 //! What a workflow says beside its steps: which patches it applies, how far it has come, what it can be
 //! found by, what it publishes.
 
-use std::{collections::BTreeMap, pin::Pin, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+    rc::Rc,
+};
 
 use stepwell_protocol::{
     Op, Payload,
-    program::{Attributes, Progress},
+    program::{Attributes, Progress, Then},
     stream::Item,
 };
 
@@ -21,6 +25,9 @@ pub type Clock = Rc<dyn Fn() -> u64>;
 /// What is asked before a step's code runs: a result, if that is to count instead. For tests.
 pub type Hook = Rc<dyn Fn(&Op, &StepInfo) -> Option<Result<Payload>>>;
 
+/// How many waits a commit names that are over.
+const OVER_MAX: usize = 1_000;
+
 /// What a workflow says beside its steps.
 pub struct Asides {
     /// What each patch was answered in this activation, and what the run has on record.
@@ -30,6 +37,12 @@ pub struct Asides {
     /// What the run is found by, as far as the engine knows, and what the code has said.
     attributes: BTreeMap<String, String>,
     said: BTreeMap<String, String>,
+    /// The id of the key that the code has made tokens with in this activation.
+    token_key: Option<String>,
+    /// The waits with tokens that nobody awaits any more and no token has completed, and whether the engine should hear
+    /// of that at once.
+    over: BTreeSet<Op>,
+    over_is_news: bool,
     /// Whether the code only repeats what an earlier activation did.
     replaying: bool,
     pub(super) telling: Telling,
@@ -45,6 +58,8 @@ pub struct Said {
     pub patches: Vec<String>,
     pub progress: Option<Progress>,
     pub attributes: BTreeMap<String, String>,
+    pub token_key: Option<String>,
+    pub over: Vec<Op>,
 }
 
 /// Shortens a text to so many bytes.
@@ -63,6 +78,9 @@ impl Asides {
             progress: None,
             attributes,
             said: BTreeMap::new(),
+            token_key: None,
+            over: BTreeSet::new(),
+            over_is_news: false,
             replaying: true,
             telling: Telling::default(),
             timer: None,
@@ -119,16 +137,39 @@ impl Asides {
         self.said.insert(name, value);
     }
 
+    /// Goes with the next commit, and is worth none of its own: as long as nothing is on record, nothing depends on it.
+    pub fn use_token_key(&mut self, id: &str) {
+        self.token_key = Some(id.to_owned());
+    }
+
+    /// Nobody awaits this wait any more: until the engine knows, it takes an answer that nobody will read. A replay says so
+    /// too, with the next commit: the engine may never have heard.
+    pub fn end_wait(&mut self, op: Op, is_news: bool) {
+        self.over.insert(op);
+        self.over_is_news |= is_news && !self.replaying;
+    }
+
+    pub fn has_ended_waits(&self) -> bool {
+        self.over_is_news
+    }
+
     pub fn is_empty(&self) -> bool {
         self.new_patches.is_empty() && self.progress.is_none() && !self.is_attributed_anew()
     }
 
-    pub fn take(&mut self) -> Said {
+    /// What goes with a commit that says this.
+    pub fn take(&mut self, then: &Then) -> Said {
+        // No token outlives its run, or its life.
+        if let Then::Anew { .. } | Then::Complete { .. } | Then::Fail { .. } = then {
+            self.over.clear();
+        }
         let mut attributes = std::mem::take(&mut self.said);
         attributes.retain(|name, value| self.attributes.get(name) != Some(value));
         self.attributes.extend(attributes.clone());
         let (patches, progress) = (std::mem::take(&mut self.new_patches), self.progress.take());
-        Said { patches, progress, attributes }
+        let over = std::iter::from_fn(|| self.over.pop_first()).take(OVER_MAX).collect();
+        self.over_is_news &= !self.over.is_empty();
+        Said { patches, progress, attributes, token_key: self.token_key.take(), over }
     }
 
     fn is_attributed_anew(&self) -> bool {

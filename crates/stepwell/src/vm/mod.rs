@@ -17,7 +17,7 @@ mod pages;
 mod slot;
 mod state;
 mod telling;
-mod words;
+pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;
@@ -44,6 +44,7 @@ pub(crate) use lane::Lane;
 pub(crate) use slot::{Concluded, Length, Turn};
 pub(crate) use state::State;
 use state::inbox::HandedOver;
+pub(crate) use state::inbox::Wanted;
 
 use crate::{App, Ctx, Result, Terminal, app::Running, ctx::Identity, panics, panics::LastWords};
 
@@ -124,11 +125,12 @@ pub enum Order {
 impl Vm {
     /// A VM for an activation.
     pub fn new(app: &App, activation: Activation) -> Self {
-        let Activation { started_at, now, patches, attributes, budget, life, .. } = activation;
+        let Activation { started_at, now, patches, attributes, budget, life, tokens, .. } = activation;
         let began_at = life.map_or(started_at, |life| life.began_at);
         let state =
             Rc::new(RefCell::new(State::new(began_at, now, Asides::new(patches, attributes), budget)));
-        let identity = Identity::new(activation.run, activation.seed, started_at, life, app.terms());
+        state.borrow_mut().cancel_on(app.cancel_on(&activation.workflow));
+        let identity = Identity::new(activation.run, activation.seed, started_at, life, app.terms(), tokens);
         let ctx = Ctx::new(state.clone(), identity);
         let workflow = match app.starter(&activation.workflow) {
             Some(start) => match panics::catch(|| start(ctx, &activation.input)) {
@@ -472,13 +474,14 @@ impl Vm {
             if yields {
                 return Some(Then::Yield { open });
             }
-            return (open.is_some() || state.has_reports()).then_some(Then::Continue { open });
+            let has_news = open.is_some() || state.has_reports() || state.asides.has_ended_waits();
+            return has_news.then_some(Then::Continue { open });
         }
         if !is_quiet {
             return None;
         }
         let open = state.open();
-        if open.is_empty() {
+        if state.is_stuck(&open) {
             let detail = "The workflow awaits something that is not a step, sleep, wait or invocation, so \
                           nothing can wake it. Move that code into a step.";
             return Some(Then::Pause { problem: Problem::new(Code::NotDurable, detail) });
@@ -495,13 +498,13 @@ impl Vm {
             Then::Suspend { .. } => true,
             Then::Anew { .. } | Then::Complete { .. } | Then::Fail { .. } | Then::Pause { .. } => false,
         };
-        let (Said { patches, progress, attributes }, published) = {
+        let (Said { patches, progress, attributes, token_key, over }, published) = {
             let mut state = self.state.borrow_mut();
             state.allowance().count_call();
             if let Then::Yield { .. } = then {
                 state.allowance().close();
             }
-            (state.asides().take(), state.telling().send_with_commit())
+            (state.asides().take(&then), state.telling().send_with_commit())
         };
         let failed_since = match &then {
             Then::Fail { .. } => self.state.borrow().failed_since(),
@@ -530,6 +533,8 @@ impl Vm {
             patches,
             progress: progress.map(Box::new),
             attributes,
+            token_key,
+            over,
             published,
             then,
             failed_since,
@@ -598,6 +603,7 @@ fn recorded(command: Command) -> Option<Event> {
         Command::StepSucceeded { op, attempt, output, took_ms } => {
             Some(Event::StepFinished { op, attempt, outcome: Outcome::Ok(output), took_ms })
         }
+        Command::Emitted { op, event } => Some(event.recorded(op)),
         // What becomes of a failed attempt is the engine's decision; it sends the event itself.
         // And whether a child may be invoked.
         Command::StepBegun { .. } | Command::StepFailed { .. } | Command::ChildInvoked { .. } => None,

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, task::Waker};
 
-use stepwell_protocol::{Awaits, Invocation, Outcome, Payload, RunId, Seq, Shape, Timestamp};
+use stepwell_protocol::{
+    Awaits, Invocation, Outcome, Payload, RunId, Seq, Shape, Timestamp, topic::EventWait, wait_token::Asked,
+};
 
 use super::{bell::CodeBell, lane::Pass};
 
@@ -29,6 +31,8 @@ pub(super) enum What {
     Wait {
         timeout_ms: Option<u64>,
         shape: Shape,
+        asked: Option<Box<Asked>>,
+        event: Option<Box<EventWait>>,
         answer: Answer,
     },
     Child(Child),
@@ -116,6 +120,8 @@ pub(super) struct Signal {
     pub size: usize,
     /// Absent if there was no room for it: it is read again for whoever takes the signal.
     pub payload: Option<Payload>,
+    /// Whether it came by a token, and is for one wait only.
+    pub is_addressed: bool,
 }
 
 pub(super) enum Answer {

@@ -13,7 +13,8 @@ use std::{
 
 use stepwell_protocol::{
     Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Seq, Timestamp,
-    program::{Budget, Command, Retry, StepAtWork},
+    program::{Budget, Command, Open, Retry, StepAtWork},
+    topic::NewEvent,
 };
 
 use self::inbox::Signals;
@@ -70,6 +71,8 @@ pub(crate) struct State {
     failure: Option<Error>,
     /// What its next life is started with, whatever the workflow does next.
     anew: Option<Payload>,
+    /// The wait for an event that cancels the run.
+    cancel: Option<Open>,
 }
 
 impl State {
@@ -97,6 +100,7 @@ impl State {
             problem: None,
             failure: None,
             anew: None,
+            cancel: None,
             calls: Rc::default(),
         }
     }
@@ -271,6 +275,16 @@ impl State {
         });
     }
 
+    /// An event is emitted with the next commit.
+    pub fn report_emit(&mut self, op: &Op, event: NewEvent) {
+        self.change(op, |slot| {
+            if let What::Step { stage, .. } = &mut slot.what {
+                *stage = Stage::Reported;
+            }
+        });
+        self.outbox.push(Command::Emitted { op: op.clone(), event: Box::new(event) });
+    }
+
     pub fn poll_sleep(&mut self, op: &Op, length: Length, waker: &Waker) -> Poll<()> {
         let slot = self.begin(op, || What::Sleep { length, over: false });
         slot.waker = Some(waker.clone());
@@ -290,8 +304,8 @@ impl State {
         self.promised.remove(&slot.order);
         self.held.remove(&slot.order);
         // A signal that was given to a wait which nobody awaits any more is for the next wait.
-        if let What::Wait { answer, .. } = slot.what {
-            self.hand_back_signal(op, answer);
+        if let What::Wait { answer: answer @ (Answer::Signal(_) | Answer::Coming(_)), .. } = slot.what {
+            self.give_back(op, answer);
         }
     }
 
@@ -334,11 +348,10 @@ impl State {
                 What::Wait { answer: answer @ Answer::None, .. } => *answer = Answer::TimedOut,
                 What::Wait { .. } | What::Step { .. } | What::Child(_) => {}
             }),
-            Event::SignalReceived { name, payload, .. } => {
-                let signal = Signal { seq: record.seq, size: payload.size(), payload: Some(payload) };
-                if let Some(Answer::Signal(signal)) = self.offer_signal(&name, Answer::Signal(signal)) {
-                    self.signals.keep(name, signal);
-                }
+            Event::SignalReceived { name, payload, to, .. } => {
+                let (size, is_addressed) = (payload.size(), to.is_some());
+                let signal = Signal { seq: record.seq, size, payload: Some(payload), is_addressed };
+                self.receive_signal(name, to, signal);
             }
             Event::ChildInvoked { op, workflow, detached, .. } => {
                 self.child_invoked(record.seq, &op, &workflow, detached, workflow_ended);

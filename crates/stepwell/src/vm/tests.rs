@@ -2,6 +2,7 @@
 
 mod children;
 mod inbox;
+mod links;
 
 use std::{
     cell::Cell,
@@ -52,6 +53,7 @@ impl Bench {
             started_at: at(0),
             life: None,
             input: Payload::null(),
+            tokens: Some(Box::default()),
             budget: None,
             patches: vec![],
             attributes: [].into(),
@@ -93,6 +95,7 @@ fn signal(n: u32) -> Event {
         payload: Payload::encode(&n).expect("a number is JSON"),
         by: None,
         since: None,
+        to: None,
     }
 }
 
@@ -144,6 +147,7 @@ fn what_was_said_while_there_was_news_is_said_again() {
         payload: Payload::null(),
         by: None,
         since: None,
+        to: None,
     };
     assert!(bench.vm.answered(go(vec![noise], 1)));
     let again = bench.commit();
@@ -490,6 +494,7 @@ fn what_does_not_fit_into_an_answer_is_read_by_pages_before_anything_else_is_sai
         payload: Payload::null(),
         by: None,
         since: None,
+        to: None,
     };
     // Also if a listener brings it while a commit has no answer yet: there is one call at a time.
     assert!(bench.vm.heard(more(vec![noise.clone()], 1)));

@@ -3,6 +3,7 @@
 use stepwell_protocol::{
     Code, Failure, Op, Problem,
     program::{Command, Retry},
+    wait_token::URL_VARIABLE,
 };
 
 /// How many things a person is shown of what a workflow waits for.
@@ -67,4 +68,14 @@ pub(super) fn another_child(op: &Op, recorded: (&str, bool), actual: (&str, bool
         of(actual)
     );
     Problem::new(Code::Diverged, detail)
+}
+
+/// A token has a link, and there is nothing to make one with.
+pub(crate) fn no_address(op: &Op) -> Problem {
+    let detail = format!(
+        "The workflow makes token '{}', and the engine does not know its public address. Set the variable \
+         {URL_VARIABLE} of the engine to it, such as https://flows.example.com, then resume the run.",
+        op.name
+    );
+    Problem::new(Code::UrlMissing, detail)
 }

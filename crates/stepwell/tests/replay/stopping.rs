@@ -118,7 +118,9 @@ fn restart(engine: &mut Engine, after: Seq, only: &[Seq]) {
     cuts.push(Cut { after, through: engine.run.head });
     let signals = engine.counted(after, engine.run.head).filter_map(|record| Signal::of(&record.event));
     let signals = signals.collect();
-    engine.give(Input::Restart { cuts, signals, keeps_progress: false, slot: None }).expect("it is at rest");
+    engine
+        .give(Input::Restart { cuts, signals, dropped: None, keeps_progress: false, slot: None })
+        .expect("it is at rest");
 }
 
 /// The first event of a step.

@@ -1,5 +1,7 @@
 //! Workflows whose steps write to a ledger outside, so that the tests can tell what has really run.
 
+mod approvals;
+mod events;
 mod family;
 mod hang;
 mod ledger;
@@ -365,6 +367,10 @@ pub fn app() -> App {
         .workflow(reach::call)
         .workflow(reach::unbound)
         .workflow(reach::decide)
+        .workflow(approvals::approve)
+        .workflow(events::pay)
+        .workflow(events::ship)
+        .workflow(events::on_the_road)
         .workflow(streams::chatty)
         .workflow(streams::chatty_queued)
         .workflow(streams::paced)

@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use stepwell_protocol::{
-    key,
+    Timestamp, key,
     routes::{Entry, Method, Route, Scope, Subject},
+    webhook::schemes::sign,
 };
 
 use super::{Report, code, key as make_key, namespace, text, traces::Secrets};
@@ -191,6 +192,9 @@ impl Callers {
         state["settings"] = self.admin.get("/api/settings").await?.json()?;
         state["namespaces"] = self.root.get("/api/namespaces").await?.json()?;
         state["schedules"] = self.admin.get("/api/schedules?limit=100").await?.json()?;
+        state["triggers"] = self.admin.get("/api/triggers?topic=order").await?.json()?;
+        state["webhooks"] = self.admin.get("/api/webhooks?topic=order").await?.json()?;
+        state["events"] = self.admin.get("/api/events?topic=order").await?.json()?;
         state["issuers"] = self.root.get("/api/issuers").await?.json()?;
         state["runs"] = json!(
             self.admin.get("/api/executions?limit=200").await?.json()?["executions"].as_array().map(Vec::len)
@@ -219,6 +223,7 @@ struct Target {
 }
 
 impl Target {
+    #[expect(clippy::too_many_lines, reason = "a paragraph for each thing that a path names")]
     async fn make(callers: &Callers, route: Route) -> Result<Self> {
         let Entry { method, path, subject, .. } = route.entry();
         let (mut path, mut never) = (path.to_owned(), path.to_owned());
@@ -246,6 +251,17 @@ impl Target {
             canaries.push(id.clone());
             run = Some(id);
         }
+        if route.entry().path.contains("{token}") {
+            let id = callers.admin.start_id("wait", json!(600_000)).await?;
+            callers.admin.until(&id, "waiting").await?;
+            let made = callers
+                .admin
+                .post_json(&format!("/api/executions/{id}/tokens"), &json!({ "name": "go" }))
+                .await?;
+            let (_, token) = text(&made["url"])?.rsplit_once('/').context("an address has parts")?;
+            put("{token}", token, "never");
+            run = Some(id);
+        }
         if route.entry().path.contains("/keys/{key}") {
             let (id, _) = make_key(&callers.admin, &["read"]).await?;
             put("{key}", &id, "00000000");
@@ -267,6 +283,36 @@ impl Target {
                 // Whoever makes a schedule has named it, so its answer has that name.
                 canaries.push(id);
             }
+        }
+        if route.entry().path.contains("{trigger}") {
+            let id = format!("trigger-{}", rand::random::<u64>());
+            let made = callers.admin.request("PUT", &format!("/api/triggers/order/{id}"), ON_SHIPPED).await?;
+            anyhow::ensure!(made.status == 201, "{} {}", made.status, made.body);
+            put("{trigger}", &id, "trigger-that-never-was");
+            if route != Route::PutTrigger {
+                canaries.push(id);
+            }
+        }
+        if route.entry().path.contains("{event}") {
+            let id = format!("event-{}", rand::random::<u64>());
+            let event = json!({ "name": "order/paid", "id": id }).to_string();
+            let sent = callers.admin.request("POST", "/api/events", &event).await?;
+            anyhow::ensure!(sent.status == 201, "{} {}", sent.status, sent.body);
+            put("{event}", &id, "event-that-never-was");
+            canaries.push(id);
+        }
+        if route.entry().path.contains("/{webhook}") || route == Route::ReceiveWebhook {
+            let (hook, delivery) = webhook(&callers.admin).await?;
+            put("{webhook}", "shop", "webhook-that-never-was");
+            put("{delivery}", &delivery, "99");
+            put("{hook}", &hook, "shop-00000000000000000000000000000000");
+            if route != Route::PutWebhook {
+                canaries.push(hook);
+            }
+        }
+        put("{topic}", "order", "order");
+        if [Route::ListEvents, Route::ListTriggers, Route::ListWebhooks].contains(&route) {
+            put(route.entry().path, &format!("{}?topic=order", route.entry().path), "");
         }
         put("{workflow}", "ten", "ten");
         put("{name}", "news", "news");
@@ -305,7 +351,10 @@ impl Target {
         let codes: Vec<Value> = codes.collect::<Result<_>>()?;
         // A letter that has arrived is gone, and none stays for this test.
         let is_gone = [Route::Redeliver, Route::Discard].contains(&route) && answer.status == 404;
-        let is_known = codes.iter().any(|known| *known == code.as_str()) && (answer.status == 409 || is_gone);
+        // Whoever asks, a delivery has to be signed.
+        let is_unsigned = route == Route::ReceiveWebhook && answer.status == 403;
+        let is_known = codes.iter().any(|known| *known == code.as_str())
+            && (answer.status == 409 || is_gone || is_unsigned);
         anyhow::ensure!(is_known, "{} {} gave {}", self.method.as_str(), self.path, answer.body);
         Ok(())
     }
@@ -343,6 +392,29 @@ impl Target {
 /// A schedule that does not tick while this test runs, unless it is midnight.
 const DAILY: &str = r#"{"workflow":"ten","when":"every day"}"#;
 
+/// A trigger of events that nobody sends.
+const ON_SHIPPED: &str = r#"{"on":"order/shipped","workflow":"ten"}"#;
+
+/// A webhook of events that start nothing.
+const SHOP: &str = r#"{"kind":"hmac","event":"order/returned","header":"x-signature","id_header":"x-id","secret":"a secret of the shop"}"#;
+
+/// Makes the webhook, and lets the shop deliver something: the end of its address, and the number of the delivery.
+async fn webhook(admin: &Client) -> Result<(String, String)> {
+    let path = "/api/webhooks/order/shop";
+    let made = admin.request("PUT", path, SHOP).await?.json()?;
+    let (_, address) = text(&made["url"])?.split_once("/api/").context("an address has a path")?;
+    let spec = serde_json::from_str(SHOP)?;
+    let (id, now) = (rand::random::<u64>().to_string(), Timestamp::from_millis(now_ms()));
+    let signed = sign(&spec, "a secret of the shop", &id, now, b"{}");
+    let headers: Vec<_> = signed.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let posted =
+        admin.request_with(reqwest::Method::POST, &format!("/api/{address}"), &headers, "{}").await?;
+    anyhow::ensure!(posted.status == 200, "{} {}", posted.status, posted.body);
+    let list = admin.get(&format!("{path}/deliveries")).await?.json()?;
+    let (_, hook) = address.rsplit_once('/').context("it has parts")?;
+    Ok((hook.to_owned(), list["deliveries"][0]["id"].to_string()))
+}
+
 /// What a request has to bring. Routes that take nothing need no line here.
 fn body(route: Route) -> String {
     if route == Route::CreateKey || route == Route::CreateNamespaceKey {
@@ -354,8 +426,18 @@ fn body(route: Route) -> String {
     } else if route == Route::StartBulk {
         // The other cells of the matrix need their runs.
         json!({ "action": "cancel", "filter": { "tag": "nobody has it" } }).to_string()
+    } else if route == Route::CreateToken {
+        json!({ "name": "go" }).to_string()
+    } else if route == Route::CompleteToken {
+        json!("an answer").to_string()
     } else if route == Route::PutSchedule {
         DAILY.to_owned()
+    } else if route == Route::PutTrigger {
+        ON_SHIPPED.to_owned()
+    } else if route == Route::PutWebhook {
+        SHOP.to_owned()
+    } else if route == Route::SendEvents {
+        json!({ "name": "order/paid" }).to_string()
     } else if route == Route::BackfillSchedule {
         let now_ms = now_ms();
         json!({ "from": now_ms - 86_400_000, "to": now_ms }).to_string()

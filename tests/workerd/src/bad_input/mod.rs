@@ -90,6 +90,7 @@ const SORTS: &[Sort] = &[
     known("naughty-tag", naughty::tags),
     prepared("naughty-signal", naughty::signals),
     known("naughty-filter", naughty::filters),
+    known("naughty-event", naughty::events),
     prepared("limits", limits::make),
     prepared("settings", settings::make),
     known("sockets", sockets::make),

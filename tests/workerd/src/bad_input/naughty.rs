@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Result, ensure};
 use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
-use stepwell_protocol::{Code, text::is_visible};
+use stepwell_protocol::{Code, text::is_visible, topic::parts};
 
 use super::{
     bench::{Bench, expect_refusal, expect_success, run_id, shown},
@@ -51,6 +51,27 @@ fn is_name(text: &str, bytes_max: usize) -> bool {
     !text.is_empty() && text.len() <= bytes_max && is_visible(text)
 }
 
+/// As the name of an event, and in a trigger. None of them is one, so no topic is made.
+pub fn events(_: &Bench) -> Vec<Case> {
+    let put = |body: String| Request {
+        method: "PUT".into(),
+        ..Request::post("/api/triggers/canary/naughty", body)
+    };
+    let mut cases = Vec::new();
+    for (name, text) in all().into_iter().filter(|(_, text)| parts(text).is_none()) {
+        let event = json!({ "name": text, "data": { "canary": "CANARY" } });
+        let request = Request::post("/api/events", event.to_string());
+        cases.push(Case::refused(format!("event-{name}"), &[Code::InvalidRequest], request));
+        let spec = json!({ "on": "canary/*", "when": format!("{text} ==="), "workflow": "echo" });
+        let request = put(spec.to_string());
+        cases.push(Case::refused(format!("when-{name}"), &[Code::InvalidRequest], request));
+        let spec = json!({ "on": text, "workflow": "echo" });
+        let request = put(spec.to_string());
+        cases.push(Case::refused(format!("on-{name}"), &[Code::InvalidRequest], request));
+    }
+    cases
+}
+
 /// As the id of a run.
 pub fn ids(_: &Bench) -> Vec<Case> {
     const ROUTES: [(&str, &str); 11] = [
@@ -68,8 +89,12 @@ pub fn ids(_: &Bench) -> Vec<Case> {
     ];
     let cases = all().into_iter().zip(ROUTES.into_iter().cycle()).map(|((name, text), (method, rest))| {
         let request = Request::new(method, format!("/api/executions/{}{rest}", encoded(&text)));
-        let codes: &[_] =
-            if is_segment(&text) { &[Code::RunNotFound] } else { &[Code::RouteNotFound, Code::RunNotFound] };
+        let codes: &[_] = if is_segment(&text) {
+            &[Code::RunNotFound]
+        } else {
+            // Dots that are no part of a name lead elsewhere, or nowhere.
+            &[Code::RouteNotFound, Code::RunNotFound, Code::InvalidRequest]
+        };
         Case::refused(name, codes, request)
     });
     cases.collect()

@@ -125,7 +125,7 @@ pub fn make(bench: &Bench) -> Vec<Case> {
         let request = Request::get(path).by(bench.reader.key());
         cases.push(Case::new(Kind::Refused, format!("detour-{number}"), move |bench| async move {
             let answer = bench.ask(&request).await?;
-            ensure!([403, 404].contains(&answer.status), "{} {}", answer.status, shown(&answer.body));
+            ensure!([400, 403, 404].contains(&answer.status), "{} {}", answer.status, shown(&answer.body));
             Ok(())
         }));
         let request = Request::get(path).by("");

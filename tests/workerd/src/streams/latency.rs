@@ -3,6 +3,7 @@
 use std::fmt;
 
 use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 use tokio::{task::JoinSet, time::timeout};
 
@@ -16,6 +17,9 @@ use crate::{
 /// takes a while to start them.
 const STEPS: u32 = 20;
 const PAUSE_MS: u64 = 1_000;
+
+/// How many are started at the same time.
+const STARTS_AT_ONCE: usize = 16;
 
 /// How soon a step has to be shown, for 99 of 100.
 const SOON_MS: u64 = 1_000;
@@ -38,10 +42,9 @@ pub async fn soon(plan: &Plan) -> Result<Latency> {
     let engine = Engine::start(Form::AllInOne, plan.cells).await?;
     let (client, http) = (engine.client(), engine.engine.http());
     let mut all = Follower::open(&http, "/api/stream", Way::Events, None).await?;
-    let mut runs = Vec::new();
-    for _ in 0..plan.runs {
-        runs.push(client.start_id("paced", json!([STEPS, PAUSE_MS])).await?);
-    }
+    let start = |_| client.start_id("paced", json!([STEPS, PAUSE_MS]));
+    let runs: Vec<_> =
+        stream::iter(0..plan.runs).map(start).buffer_unordered(STARTS_AT_ONCE).try_collect().await?;
     let mut followers = JoinSet::new();
     for number in 0..plan.streams as usize {
         let (http, run, way) = (http.clone(), runs[number % runs.len()].clone(), Way::ALL[number % 2]);

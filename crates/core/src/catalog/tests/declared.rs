@@ -20,14 +20,14 @@ use crate::{
 };
 
 /// A manifest of the version that was uploaded at this time, with these workflows.
-fn manifest(uploaded: u64, names: &[&str]) -> Manifest {
+pub(super) fn manifest(uploaded: u64, names: &[&str]) -> Manifest {
     let version = WorkerVersion { id: format!("v{uploaded}"), at: Timestamp::from_millis(uploaded) };
     let workflows = names.iter().map(|name| WorkflowDescription::named(name)).collect();
     Manifest::new(workflows, Some(version))
 }
 
-fn sync(manifest: Manifest, is_explicit: bool) -> Input {
-    Input::Declared(Change::Sync { manifest: Box::new(manifest), is_explicit })
+pub(super) fn sync(manifest: Manifest, is_explicit: bool) -> Input {
+    Input::Declared(Change::Sync { manifest: Box::new(manifest), is_explicit, unknown_zones: Vec::new() })
 }
 
 fn pause(workflow: &str) -> Input {
@@ -41,7 +41,7 @@ impl World {
     }
 
     fn preview(&mut self, ms: u64, manifest: &Manifest, is_explicit: bool) -> Plan {
-        let plan = self.catalog().declared().preview(at(ms), manifest, is_explicit, false);
+        let plan = self.catalog().declared().preview(at(ms), manifest, is_explicit, false, &[]);
         plan.expect("it has no mistakes")
     }
 
@@ -86,7 +86,7 @@ fn a_schema_that_is_too_large_or_too_deep_is_refused() {
         ("7".into(), Some("no object")),
     ] {
         let mut world = World::default();
-        let planned = world.catalog().declared().preview(at(0), &with_schema(&schema), true, true);
+        let planned = world.catalog().declared().preview(at(0), &with_schema(&schema), true, true, &[]);
         let refused = planned.err().map(|problem| (problem.code, problem.detail));
         assert_eq!(refused.is_some(), mistake.is_some(), "{refused:?}");
         if let Some((code, detail)) = refused {
@@ -100,7 +100,7 @@ fn a_schema_that_is_too_large_or_too_deep_is_refused() {
 fn a_manifest_full_of_mistakes_is_refused_in_few_words() {
     let mut world = World::default();
     let mut detail = |names: &[&str]| {
-        let planned = world.catalog().declared().preview(at(0), &manifest(1, names), true, true);
+        let planned = world.catalog().declared().preview(at(0), &manifest(1, names), true, true, &[]);
         planned.expect_err("it has mistakes").detail
     };
     let many = detail(&vec![""; 80_000]);
@@ -240,7 +240,7 @@ fn a_manifest_with_mistakes_changes_nothing_and_names_all_of_them() {
         assert!(problem.detail.contains(mistake), "{mistake} is not named in {}", problem.detail);
     }
     assert!(problem.detail.starts_with("5 mistakes"), "{}", problem.detail);
-    assert_eq!(world.catalog().declared().preview(at(1), &bad, true, true), Err(problem));
+    assert_eq!(world.catalog().declared().preview(at(1), &bad, true, true, &[]), Err(problem));
     assert_eq!(*world.rows.rows.borrow(), before);
     assert_eq!(world.declares(), ["a"]);
 }

@@ -141,7 +141,11 @@ impl Deployment {
                     return true;
                 }
                 Some(Work::Order(
-                    Order::Tell(_) | Order::Report(_) | Order::Distrust(_) | Order::Touch(_),
+                    Order::Tell(_)
+                    | Order::Report(_)
+                    | Order::Distrust(_)
+                    | Order::Touch(_)
+                    | Order::Declare { .. },
                 )) => {}
                 None => return false,
             }

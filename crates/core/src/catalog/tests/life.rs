@@ -1,14 +1,15 @@
 //! What becomes of keys, sessions, settings, and the audit log.
 
 use stepwell_protocol::{
-    Code,
+    Code, RunId,
     access::{Issuer, Limits, NamespaceOf, RunSettings, Scope},
+    outbox::MessageHead,
 };
 
 use super::{
     super::{
-        AUDIT_MAX, AUDIT_MS, Desk, ISSUERS_MAX, Input, KEYS_MAX, Key, Log, Order, STALE_VERSIONS_MAX,
-        TELL_AGAIN_MS, Word,
+        AUDIT_MAX, AUDIT_MS, Desk, ISSUERS_MAX, Input, KEYS_MAX, Key, LETTER_LINES_MAX, LetterDeed,
+        LetterNote, Log, Order, STALE_VERSIONS_MAX, TELL_AGAIN_MS, Word,
     },
     Failed, ROOT, World, at, create, credential, key,
 };
@@ -38,6 +39,7 @@ pub(super) fn told(world: &mut World) -> Option<Vec<Word>> {
         | Order::Touch(_)
         | Order::Delete(_)
         | Order::Empty(_)
+        | Order::Declare { .. }
         | Order::Clear { .. } => None,
     })
 }
@@ -440,6 +442,34 @@ fn refusals_are_counted_and_stored_once_a_minute() {
 }
 
 #[test]
+fn events_count_as_requests_and_what_they_say_as_payloads() {
+    let mut world = World::default();
+    world.must(0, create(key("a", &["write"])));
+    let limits = Limits {
+        requests_per_second: Some(10),
+        payload_bytes_per_second: Some(1_000),
+        payload_bytes_max: Some(500),
+        ..Limits::default()
+    };
+    world.must(1, Input::SetLimits(limits));
+    let need = Need { scope: Scope::Write, about: About::Whole };
+    let mut send = |ms: u64, events: usize, bytes: usize, largest: usize| {
+        let admitted = world.desk.admit(&world.rows, at(ms), &credential("a"), None, &need);
+        let grant = admitted.map_err(|fault| match fault {
+            Fault::Rejected(problem) => problem.code,
+            other @ (Fault::Storage(_) | Fault::Moved(_)) => panic!("{other}"),
+        })?;
+        world.desk.take_events(at(ms), &grant, events, bytes, largest).map_err(|problem| problem.code)
+    };
+    assert_eq!(send(1_000, 1, 501, 501), Err(Code::PayloadTooLarge));
+    assert_eq!(send(1_000, 100, 100, 1), Ok(()));
+    assert_eq!(send(1_000, 1, 1, 1), Err(Code::LimitReached), "a hundred events are a hundred requests");
+    assert_eq!(send(20_000, 8, 4_000, 500), Ok(()));
+    assert_eq!(send(21_000, 1, 500, 500), Err(Code::LimitReached), "their bytes count");
+    assert_eq!(send(21_000, 1, 0, 0), Ok(()));
+}
+
+#[test]
 fn what_could_not_be_stored_has_not_happened() {
     let mut world = World::default();
     world.must(0, create(key("a", &["read"])));
@@ -478,4 +508,38 @@ fn a_pool_grows_at_its_end_and_in_no_other_way() {
     let lines = world.rows.audit(u64::MAX, 10, true).expect("memory does not fail");
     let lines: Vec<_> = lines.iter().map(|line| (line.action.as_str(), line.subject.as_str())).collect();
     assert_eq!(lines, [("pool_grown", "pool:16,64,128"), ("pool_grown", "pool:16,64")]);
+}
+
+#[test]
+fn who_sends_letters_again_or_discards_them_is_in_the_audit_log_and_pushes_out_nothing_else() {
+    let mut world = World::default();
+    world.must(0, create(key("a", &["read"])));
+    let from: RunId = "default-1-0-7-bvyaw3bemryy".parse().expect("it is a run's id");
+    let note = |letter: &str, deed| {
+        let head =
+            MessageHead { what: "ended".into(), from: from.clone(), to: "cell/default/default-1-1".into() };
+        Input::NoteLetter(LetterNote { letter: letter.into(), deed, heads: vec![head] })
+    };
+    let (before, now) = (world.rows.rows.borrow().clone(), at(1));
+    world
+        .desk
+        .drive(&world.rows, now, "key:a", note("default-1-0-3", LetterDeed::Redeliver))
+        .expect("they may");
+    world.desk.drive(&world.rows, now, "root", note("default-1-0-4", LetterDeed::Discard)).expect("they may");
+    assert_eq!(*world.rows.rows.borrow(), before, "a line is all that is written");
+    let lines = world.desk.audit(&world.rows, u64::MAX, 2, false).expect("the rows can be read");
+    let said = lines.iter().map(|line| (line.actor.as_str(), line.action.as_str(), line.subject.as_str()));
+    let expected = [
+        ("root", "letter_discarded", "letter:default-1-0-4"),
+        ("key:a", "letter_redelivered", "letter:default-1-0-3"),
+    ];
+    assert_eq!(said.collect::<Vec<_>>(), expected);
+    let detail = format!("ended from {from} to cell/default/default-1-1");
+    assert_eq!(lines[0].detail, Some(detail));
+    for ms in 2..=LETTER_LINES_MAX + 10 {
+        world.must(ms, note("default-1-0-3", LetterDeed::Redeliver));
+    }
+    let lines = world.desk.audit(&world.rows, u64::MAX, u32::MAX, false).expect("the rows can be read");
+    let count = |of: &str| lines.iter().filter(|line| line.action.starts_with(of)).count() as u64;
+    assert_eq!((count("letter_"), count("key_created")), (LETTER_LINES_MAX, 1));
 }

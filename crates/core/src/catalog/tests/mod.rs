@@ -1,6 +1,7 @@
 mod declared;
 mod deletion;
 mod life;
+mod schedules;
 mod sessions;
 mod stations;
 mod trust;
@@ -65,6 +66,10 @@ impl Rows for Memory {
         let rows = self.rows.borrow();
         let names = rows.keys().filter(|(kind, name)| kind == STATION && name.as_str() > after);
         Ok(names.map(|(_, name)| name.clone()).take(limit).collect())
+    }
+
+    fn has_station(&self, name: &str) -> Result<bool, Self::Error> {
+        Ok(self.rows.borrow().keys().any(|(kind, known)| kind == STATION && known == name))
     }
 
     fn commit(&self, rows: &[Row], audit: &[Line], trims: &[Trim]) -> Result<(), Self::Error> {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use stepwell_protocol::{Code, Problem};
+
 use super::{
-    super::{Order, Registered, Station, TOUCHED_AT_ONCE},
+    super::{Order, Registered, Station, TOUCHED_AT_ONCE, stations::TOPICS_MAX},
     World, at,
 };
 use crate::object::{Fault, Hosted as _, Machine as _};
@@ -110,4 +112,17 @@ fn a_station_is_named_by_its_kind_and_its_name() {
     assert_eq!(catalog.address("acme").map(|address| address.to_string()).as_deref(), Some("catalog/acme"));
     let unknown: Station = "lathe/3".parse().expect("a newer release may have it");
     assert_eq!(unknown.address("acme"), None);
+}
+
+#[test]
+fn a_namespace_has_only_so_many_topics() {
+    let mut world = World::default();
+    let topic = |number: usize| format!("topic/order-{number:04}").parse::<Station>().expect("it names one");
+    for number in 0..TOPICS_MAX {
+        world.register(0, &topic(number)).expect("it may");
+    }
+    let refused = world.register(1, &topic(TOPICS_MAX));
+    assert!(matches!(refused, Err(Fault::Rejected(Problem { code: Code::TooMany, .. }))));
+    world.register(2, &topic(7)).expect("it is known");
+    world.register(2, &station(1)).expect("it is no topic");
 }

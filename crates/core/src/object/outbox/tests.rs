@@ -1,6 +1,6 @@
 //! Many letters, large letters, and peers that do not answer.
 
-use std::{cell::RefCell, convert::Infallible};
+use std::{cell::RefCell, collections::BTreeMap, convert::Infallible};
 
 use stepwell_protocol::{
     Invocation, OnClose, Op, OpKind, Parent, Payload, Place, RunId, Seq, program::Dispatch,
@@ -165,6 +165,22 @@ fn a_cell_that_declines_more_letters_than_memory_holds_keeps_nobody_behind_them_
     assert_eq!(rows.0.borrow().len() as u64, full);
 }
 
+#[test]
+fn letters_that_have_died_meanwhile_are_laid_aside_a_bounded_number_at_a_time() {
+    let (rows, mut outbox) = (Rows::with_one_behind(3 * KNOWN_MAX as u64), Outbox::default());
+    let (mut sent, mut turns) = (Vec::new(), 0);
+    while !outbox.is_empty() {
+        let (before, now) = (rows.0.borrow().len(), at(DEAD_AFTER_MS + turns));
+        outbox.begin();
+        let Ok(()) = outbox.send(&rows, now, &mut sent);
+        let buried = before - rows.0.borrow().len();
+        assert!(buried <= KNOWN_MAX, "{buried} in one turn");
+        assert!(outbox.is_empty() || outbox.next_look(now) == Some(now), "the alarm goes on at once");
+        turns += 1;
+    }
+    assert_eq!((turns, sent.len(), rows.0.borrow().len()), (4, 0, 0));
+}
+
 /// Letters to cells of their own, each with a start of so many bytes.
 fn of_sizes(sizes: &[usize]) -> Rows {
     let parent = RunId { place: cell(0), number: 1, suffix: RunId::suffix_from(7) };
@@ -184,6 +200,7 @@ fn of_sizes(sizes: &[usize]) -> Rows {
             invoked: Seq(1),
             depth: 1,
             abandoned: false,
+            home: None,
         };
         let to = Address::cell("default", &cell(u32::try_from(id).expect("small")));
         let message =

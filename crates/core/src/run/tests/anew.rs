@@ -254,8 +254,13 @@ fn a_run_that_is_taken_back_begins_its_present_life_again() {
     bench.commit(vec![succeeded("a")], go_on()).expect("in turn");
     bench.commit(vec![], Then::Fail { failure: Failure::new("no") }).expect("in turn");
     let cut = Cut { after: Seq(1), through: bench.run.head };
-    let restart =
-        Input::Restart { cuts: vec![cut], signals: vec![], keeps_progress: false, slot: Some(SLOT) };
+    let restart = Input::Restart {
+        cuts: vec![cut],
+        signals: vec![],
+        dropped: None,
+        keeps_progress: false,
+        slot: Some(SLOT),
+    };
     bench.give(restart).expect("it is at rest");
     assert_eq!((life(&bench), counted(&bench)), (2, vec![]));
     assert_eq!(bench.commit(vec![succeeded("a")], go_on()), Ok(Reply::Go));

@@ -318,6 +318,8 @@ fn what_could_not_be_stored_is_refused() {
         signal: long.clone(),
         timeout_ms: None,
         shape: Shape::Any,
+        asked: None,
+        event: None,
     };
     let cases = [
         (vec![output], go_on(), Code::PayloadTooLarge),
@@ -405,6 +407,8 @@ fn what_a_run_waits_for_has_to_fit_beside_its_input() {
             signal: "s".into(),
             timeout_ms: Some(1),
             shape: shape.clone(),
+            asked: None,
+            event: None,
         });
         Then::Suspend { open: waits.collect() }
     };

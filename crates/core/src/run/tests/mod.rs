@@ -11,6 +11,7 @@ mod restarts;
 mod suspension;
 mod timeouts;
 mod times;
+mod tokens;
 mod trouble;
 mod walk;
 mod yields;
@@ -24,6 +25,15 @@ use super::*;
 
 /// A place in the window, with others beside it.
 const SLOT: Slot = Slot { session: Session::Capability, alone: false };
+
+/// A restart that takes nothing back.
+const RESTART: Input = Input::Restart {
+    cuts: Vec::new(),
+    signals: Vec::new(),
+    dropped: None,
+    keeps_progress: false,
+    slot: Some(SLOT),
+};
 const ALONE: Slot = Slot { session: Session::Capability, alone: true };
 const TOKEN: Slot = Slot { session: Session::Token, alone: false };
 
@@ -72,6 +82,8 @@ impl Bench {
             started_by: None,
             parent: None,
             ticked: None,
+            starts_at: None,
+            triggered: None,
             slot,
         };
         let (mut run, decision) = Run::start(now, start);
@@ -264,7 +276,14 @@ fn sleep(occurrence: u32, ms: u64) -> Open {
 }
 
 fn wait(name: &str, occurrence: u32, timeout_ms: Option<u64>) -> Open {
-    Open::Wait { op: op(OpKind::Wait, name, occurrence), signal: name.into(), timeout_ms, shape: Shape::Any }
+    Open::Wait {
+        op: op(OpKind::Wait, name, occurrence),
+        signal: name.into(),
+        timeout_ms,
+        shape: Shape::Any,
+        asked: None,
+        event: None,
+    }
 }
 
 fn go_on() -> Then {

@@ -58,7 +58,8 @@ fn inputs(bench: &mut Bench) -> Vec<(&'static str, Input)> {
     let pauses = commit(Then::Pause { problem: problem() });
     let epoch = bench.run.epoch;
     let signal = |slot| Input::Signal { signal: Signal::new("s", Payload::null()), slot };
-    let restart = |slot| Input::Restart { cuts: vec![], signals: vec![], keeps_progress: false, slot };
+    let restart =
+        |slot| Input::Restart { cuts: vec![], signals: vec![], dropped: None, keeps_progress: false, slot };
     vec![
         ("activate", Input::Activate(SLOT)),
         ("continue", goes_on),

@@ -94,7 +94,7 @@ fn a_program_that_was_paused_twice_over_cannot_write_into_what_came_since() {
     // No slot is free: it is pending, still at the old epoch, and paused again before its turn comes.
     let cuts = vec![Cut { after: Seq(0), through: Seq(1) }];
     bench
-        .give(Input::Restart { cuts, signals: vec![], keeps_progress: false, slot: None })
+        .give(Input::Restart { cuts, signals: vec![], dropped: None, keeps_progress: false, slot: None })
         .expect("it is at rest");
     pause(&mut bench);
     assert_eq!(bench.refused(&late, hash), Code::StaleEpoch);

@@ -23,7 +23,7 @@ fn back_to(bench: &mut Bench, after: u32, slot: Option<Slot>) {
         .filter_map(|record| Signal::of(&record.event));
     let signals = signals.collect();
     bench
-        .give(Input::Restart { cuts: vec![cut], signals, keeps_progress: false, slot })
+        .give(Input::Restart { cuts: vec![cut], signals, dropped: None, keeps_progress: false, slot })
         .expect("it is at rest");
 }
 
@@ -74,7 +74,13 @@ fn a_run_that_was_taken_back_before_its_first_event_begins_at_nothing() {
     bench.journal.iter().for_each(|record| assert!(record.seq <= Seq(3)));
     let cut = Cut { after: Seq(0), through: Seq(3) };
     bench
-        .give(Input::Restart { cuts: vec![cut], signals: vec![], keeps_progress: false, slot: Some(SLOT) })
+        .give(Input::Restart {
+            cuts: vec![cut],
+            signals: vec![],
+            dropped: None,
+            keeps_progress: false,
+            slot: Some(SLOT),
+        })
         .expect("at rest");
     assert_eq!(bench.run.last_counted(), Seq(0));
     // What a program that knows nothing says is not news to it.
@@ -149,9 +155,7 @@ fn sleeps_begin_anew_in_a_restarted_run() {
 #[test]
 fn a_restart_that_cuts_nothing_goes_on_with_all_there_is() {
     let mut bench = failed_run();
-    bench
-        .give(Input::Restart { cuts: vec![], signals: vec![], keeps_progress: false, slot: Some(SLOT) })
-        .expect("it is at rest");
+    bench.give(RESTART).expect("it is at rest");
     assert_eq!(counted(&bench), [1, 2, 3]);
     assert_eq!(bench.commit(vec![succeeded("c")], go_on()), Ok(Reply::Go));
 }
@@ -174,7 +178,13 @@ fn trouble_and_suspicion_do_not_follow_a_run_into_its_restart() {
 fn a_journal_is_cut_in_a_bounded_number_of_places() {
     let every_second =
         |count: usize| (0..count).map(|n| Cut::only(Seq(u32::try_from(2 * n + 1).expect("few"))));
-    let restart = |cuts| Input::Restart { cuts, signals: vec![], keeps_progress: false, slot: Some(SLOT) };
+    let restart = |cuts| Input::Restart {
+        cuts,
+        signals: vec![],
+        dropped: None,
+        keeps_progress: false,
+        slot: Some(SLOT),
+    };
     let mut bench = failed_run();
     let before = bench.run.clone();
     let refused = bench.give(restart(every_second(CUTS_MAX + 1).collect())).expect_err("these are too many");

@@ -195,7 +195,14 @@ fn what_is_due_while_the_program_works_is_told_to_it() {
 }
 
 fn wait_for(shape: Shape) -> Open {
-    Open::Wait { op: op(OpKind::Wait, "s", 0), signal: "s".into(), timeout_ms: None, shape }
+    Open::Wait {
+        op: op(OpKind::Wait, "s", 0),
+        signal: "s".into(),
+        timeout_ms: None,
+        shape,
+        asked: None,
+        event: None,
+    }
 }
 
 fn sent(bench: &mut Bench, payload: &str) -> Result<Decision, Rejection> {

@@ -126,9 +126,7 @@ fn a_restarted_run_gets_as_much_time_as_it_had_at_first() {
         bench.give(Input::Wake { slot: None }).expect("it is never refused");
         assert_eq!(bench.run.status(), Status::Failed);
         bench.pass(10 * LIMIT_MS);
-        bench
-            .give(Input::Restart { cuts: vec![], signals: vec![], keeps_progress: false, slot: Some(SLOT) })
-            .expect("at rest");
+        bench.give(RESTART).expect("at rest");
         assert_eq!(bench.run.deadline, Some(bench.now.plus_millis(LIMIT_MS)));
     }
 }

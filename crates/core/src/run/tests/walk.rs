@@ -421,7 +421,13 @@ impl World {
             .filter_map(|record| Signal::of(&record.event))
             .collect();
         let at_rest = matches!(self.bench.run.phase, Phase::Paused { .. } | Phase::Ended { .. });
-        let given = self.bench.give(Input::Restart { cuts: vec![cut], signals, keeps_progress: false, slot });
+        let given = self.bench.give(Input::Restart {
+            cuts: vec![cut],
+            signals,
+            dropped: None,
+            keeps_progress: false,
+            slot,
+        });
         assert_eq!(given.is_ok(), at_rest);
         if at_rest {
             // All that it waits for begins anew.

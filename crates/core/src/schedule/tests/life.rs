@@ -281,3 +281,19 @@ fn the_next_ticks_are_those_that_come() {
         bench.answer_all();
     }
 }
+
+#[test]
+fn a_backfill_of_a_schedule_that_was_deleted_and_made_again_starts_runs() {
+    let mut bench = Bench::new("2026-11-14T08:30:00Z").with(spec("0 * * * *"));
+    let range = Backfill { from: at("2026-11-13T00:00:00Z"), to: at("2026-11-13T02:30:00Z") };
+    bench.machine.backfill(&bench.rows, bench.now, "nightly", range).expect("it is stored");
+    bench.perform();
+    bench.live_until("2026-11-14T08:40:00Z");
+    assert_eq!(bench.runs.len(), 3);
+    bench.machine.delete(&bench.rows, bench.now, "nightly").expect("it is deleted");
+    bench.put("nightly", spec("0 * * * *"));
+    bench.machine.backfill(&bench.rows, bench.now, "nightly", range).expect("it is stored");
+    bench.perform();
+    bench.live_until("2026-11-14T08:50:00Z");
+    assert_eq!(bench.runs.len(), 6, "the cells know those of before by other keys");
+}

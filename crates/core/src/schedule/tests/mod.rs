@@ -1,6 +1,9 @@
 //! What schedules do: their times against other implementations of the same, and the station over rows in memory.
 
 mod cron;
+mod delay;
+mod effort;
+mod layers;
 mod life;
 mod overlaps;
 mod spec;
@@ -10,12 +13,9 @@ mod year;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use jiff::tz::TimeZone;
-use stepwell_protocol::{
-    Payload, Place, RunId, Timestamp,
-    schedule::{CATCH_UP_MS_DEFAULT, CatchUp, Overlap, ScheduleSpec},
-};
+use stepwell_protocol::{Place, RunId, Timestamp, schedule::ScheduleSpec};
 
-use super::{Next, Plan, Zones};
+use super::{Effort, Next, Plan, Zones};
 
 /// The rules of time zones as jiff has them.
 #[derive(Default)]
@@ -32,21 +32,7 @@ impl Zones for Jiff {
 
 /// What a schedule is that says only when.
 pub fn spec(when: &str) -> ScheduleSpec {
-    ScheduleSpec {
-        workflow: "report".into(),
-        when: when.into(),
-        zone: None,
-        input: Payload::null(),
-        tags: Vec::new(),
-        starts_at: None,
-        ends_at: None,
-        except: Vec::new(),
-        jitter_ms: 0,
-        overlap: Overlap::Allow,
-        catch_up: CatchUp::Last,
-        catch_up_ms: CATCH_UP_MS_DEFAULT,
-        pause_after_failures: None,
-    }
+    ScheduleSpec::new("report", when)
 }
 
 /// A time such as `2026-03-29T01:00:00Z`.
@@ -68,7 +54,7 @@ pub fn ticks(spec: &ScheduleSpec, after: &str, count: usize) -> Vec<String> {
     let mut after = at(after);
     let mut ticks = Vec::new();
     while ticks.len() < count {
-        match plan.next_after(&zones, after).expect("the zone is known") {
+        match plan.next_after(&zones, &Effort::default(), after).expect("the zone is known") {
             Next::At(at) => {
                 assert!(at > after, "ticks go forward");
                 ticks.push(text(at));

@@ -3,7 +3,7 @@
 use stepwell_protocol::schedule::ScheduleSpec;
 
 use super::{Jiff, at, spec, ticks};
-use crate::schedule::{Next, PASSED_MAX, Plan};
+use crate::schedule::{Effort, Next, PASSED_MAX, Plan};
 
 #[test]
 fn natural_forms_mean_what_they_say() {
@@ -124,9 +124,37 @@ fn exclusions_are_days_of_the_zone_or_times_of_its_clock() {
 #[test]
 fn a_search_through_what_is_left_out_ends_and_goes_on_later() {
     let zones = Jiff::default();
-    let except = vec!["* * * * MON-SAT".to_owned()];
+    let except = vec!["0-29 * * * * MON-SAT".to_owned(), "30-59 * * * * MON-SAT".to_owned()];
     let plan = Plan::read(&ScheduleSpec { except, ..spec("every second") }, &zones).expect("it can be read");
     let monday = at("2026-11-16T00:00:00Z");
-    let found = plan.next_after(&zones, monday).expect("UTC is known");
-    assert_eq!(found, Next::NotUpTo(monday.plus_millis(PASSED_MAX as u64 * 1_000)));
+    let found = plan.next_after(&zones, &Effort::default(), monday).expect("UTC is known");
+    assert_eq!(found, Next::NotUpTo(monday.plus_millis(u64::from(PASSED_MAX) * 1_000)));
+}
+
+#[test]
+fn whole_minutes_hours_and_days_that_are_left_out_are_passed_over_at_once() {
+    let zones = Jiff::default();
+    let after = at("2026-11-16T00:00:00Z");
+    for (except, first) in [
+        ("* 0-4 * * * *", "2026-11-16T00:05:00Z"),
+        ("* * 0-8 * * *", "2026-11-16T09:00:00Z"),
+        ("* 0-8 * * *", "2026-11-16T09:00:00Z"),
+        ("* * * * MON-SAT", "2026-11-22T00:00:00Z"),
+        ("* * * 1-12/2 *", "2026-12-01T00:00:00Z"),
+    ] {
+        let every = ScheduleSpec { except: vec![except.into()], ..spec("* * * * * *") };
+        let plan = Plan::read(&every, &zones).expect("it can be read");
+        let found = plan.next_after(&zones, &Effort::default(), after).expect("UTC is known");
+        assert_eq!(found, Next::At(at(first)), "{except}");
+    }
+    // The hour from two to three comes twice: an interval ticks in both, and neither counts if that hour is left out.
+    let zone = Some("Europe/Berlin".to_owned());
+    let often = ScheduleSpec { except: vec!["* 2 * * *".into()], zone, ..spec("every 30 minutes") };
+    let expected = ["2026-10-24T23:30:00Z", "2026-10-25T02:00:00Z"];
+    assert_eq!(ticks(&often, "2026-10-24T23:15:00Z", 2), expected);
+    // The second quarter past one is no part of the hour that is left out.
+    let zone = Some("Australia/Lord_Howe".to_owned());
+    let often = ScheduleSpec { except: vec!["* 2 * * *".into()], zone, ..spec("every 15 minutes") };
+    let expected = ["2026-04-04T14:45:00Z", "2026-04-04T15:00:00Z", "2026-04-04T15:15:00Z"];
+    assert_eq!(ticks(&often, "2026-04-04T14:40:00Z", 4)[..3], expected);
 }

@@ -10,12 +10,12 @@ use stepwell_protocol::{
 
 use super::{at, run, spec, zones};
 use crate::{
-    object::{DEAD_MAN_MS, Fault, Hosted as _, Machine as _, Receipt},
-    pools::Pool,
-    schedule::{
-        ANSWER_MS, IN_FLIGHT_MAX, Order, Rows, SCHEDULES_MAX, STARTS_MAX, Schedule, Schedules, StartEnd,
-        TickStart, tick_key,
+    object::{
+        ANSWER_MS, ASKS_MAX, DEAD_MAN_MS, Fault, Hosted as _, IN_FLIGHT_MAX, IN_FLIGHT_TO_ONE_MAX,
+        Machine as _, Receipt,
     },
+    pools::Pool,
+    schedule::{Heard, Order, Rows, SCHEDULES_MAX, Schedule, Schedules, Seen, StartEnd, TickStart, tick_key},
 };
 
 /// Why these rows fail.
@@ -31,6 +31,7 @@ pub struct Memory {
     pub rows: RefCell<BTreeMap<String, (Option<Timestamp>, String)>>,
     pub written: RefCell<u64>,
     pub is_full: RefCell<bool>,
+    pub heard: RefCell<Heard>,
 }
 
 impl Rows for Memory {
@@ -49,10 +50,10 @@ impl Rows for Memory {
         rows.get(id).map(|(_, text)| serde_json::from_str(text).map_err(|_| Broken::Row)).transpose()
     }
 
-    fn page(&self, after: &str, limit: usize) -> Result<Vec<Schedule>, Broken> {
+    fn page(&self, after: &str, limit: usize) -> Result<Vec<(String, Option<Schedule>)>, Broken> {
         let rows = self.rows.borrow();
-        let page = rows.iter().filter(|(id, _)| id.as_str() > after);
-        Ok(page.filter_map(|(_, (_, text))| serde_json::from_str(text).ok()).take(limit).collect())
+        let page = rows.iter().filter(|(id, _)| id.as_str() > after).take(limit);
+        Ok(page.map(|(id, (_, text))| (id.clone(), serde_json::from_str(text).ok())).collect())
     }
 
     fn put(&self, schedule: &Schedule) -> Result<(), Broken> {
@@ -62,6 +63,18 @@ impl Rows for Memory {
         *self.written.borrow_mut() += 1;
         let text = serde_json::to_string(schedule).expect("JSON");
         self.rows.borrow_mut().insert(schedule.id.clone(), (schedule.due_at(), text));
+        Ok(())
+    }
+
+    fn heard(&self) -> Result<Heard, Broken> {
+        Ok(self.heard.borrow().clone())
+    }
+
+    fn declare(&self, heard: &Heard, schedules: &[Schedule]) -> Result<(), Broken> {
+        for schedule in schedules {
+            self.put(schedule)?;
+        }
+        self.heard.replace(heard.clone());
         Ok(())
     }
 
@@ -80,7 +93,13 @@ pub struct Bench {
     /// What cells were asked and have not answered.
     pub asked: Vec<TickStart>,
     pub cancelled: Vec<RunId>,
+    /// The runs that were asked whether they have ended.
+    pub looked: Vec<RunId>,
     pub reported: Vec<String>,
+    /// Whether cells that are asked about runs do not answer.
+    pub hangs: bool,
+    /// How often the alarm was set.
+    pub armed: u64,
     /// The run of each tick, by its key, as cells know them.
     pub runs: BTreeMap<String, RunId>,
 }
@@ -94,7 +113,10 @@ impl Bench {
             alarm: None,
             asked: Vec::new(),
             cancelled: Vec::new(),
+            looked: Vec::new(),
             reported: Vec::new(),
+            hangs: false,
+            armed: 0,
             runs: BTreeMap::new(),
         }
     }
@@ -114,12 +136,28 @@ impl Bench {
     pub fn perform(&mut self) {
         let orders = self.machine.take_orders();
         self.alarm = orders.arm.or(self.alarm);
+        self.armed += u64::from(orders.arm.is_some());
         for order in orders.own {
             match order {
                 Order::Start(start) => self.asked.push(*start),
-                Order::Cancel { run, .. } => self.cancelled.push(run),
+                Order::Cancel { schedule, run } => {
+                    self.cancelled.push(run.clone());
+                    self.see(&schedule, &run);
+                }
+                Order::Look { schedule, run } => {
+                    self.looked.push(run.clone());
+                    self.see(&schedule, &run);
+                }
                 Order::Report(id) => self.reported.push(id),
             }
+        }
+    }
+
+    fn see(&mut self, schedule: &str, run: &RunId) {
+        if !self.hangs {
+            let seen = self.machine.run_seen(&self.rows, self.now, schedule, run, Seen::Open);
+            seen.expect("the rows can be read");
+            self.perform();
         }
     }
 
@@ -165,8 +203,13 @@ impl Bench {
 
     pub fn answer_all(&mut self) {
         while let Some(asked) = (!self.asked.is_empty()).then(|| self.asked.remove(0)) {
-            let run = self.start(&asked);
-            self.answer(&asked, StartEnd::Started(run));
+            let is_new = !self.runs.contains_key(&tick_key(&asked.ticked));
+            let end = if asked.given_up && is_new {
+                StartEnd::Never
+            } else {
+                StartEnd::Started(self.start(&asked))
+            };
+            self.answer(&asked, end);
         }
     }
 
@@ -360,7 +403,7 @@ fn few_cells_are_asked_at_once_however_many_schedules_are_due() {
     }
     assert_eq!(most, IN_FLIGHT_MAX);
     assert!(bench.now < at("2026-11-14T09:00:01Z"), "nobody waits for the dead man's switch");
-    const { assert!(STARTS_MAX as usize > IN_FLIGHT_MAX) };
+    const { assert!(ASKS_MAX as usize > IN_FLIGHT_MAX) };
 }
 
 #[test]
@@ -394,4 +437,84 @@ fn what_is_not_there_is_not_found() {
         panic!("it is not there")
     };
     assert_eq!(problem.code, Code::ScheduleNotFound);
+}
+
+#[test]
+fn a_tick_of_a_lone_schedule_writes_its_row_and_two_alarms() {
+    // The first of them is the dead man's switch while the cell is asked; the second is set when that fires.
+    let mut bench = Bench::new("2026-11-13T08:30:00Z").with(spec("0 * * * *"));
+    bench.live_until("2026-11-13T08:59:59Z");
+    let before = (*bench.rows.written.borrow(), bench.armed);
+    bench.live_until("2026-11-13T18:30:00Z");
+    let ticks = bench.runs.len() as u64;
+    assert_eq!(ticks, 10);
+    assert_eq!((*bench.rows.written.borrow() - before.0, bench.armed - before.1), (ticks, 2 * ticks));
+}
+
+#[test]
+fn schedules_that_tick_together_share_their_alarms() {
+    let mut bench = Bench::new("2026-11-13T08:30:00Z");
+    for number in 0..10 {
+        bench.put(&format!("customer-{number}"), spec("0 * * * *"));
+    }
+    bench.live_until("2026-11-13T08:59:59Z");
+    let before = (*bench.rows.written.borrow(), bench.armed);
+    bench.live_until("2026-11-13T18:30:00Z");
+    let ticks = bench.runs.len() as u64;
+    assert_eq!(ticks, 100);
+    assert_eq!((*bench.rows.written.borrow() - before.0, bench.armed - before.1), (ticks, 2 * ticks / 10));
+}
+
+#[test]
+fn a_cell_that_hangs_keeps_no_schedule_of_another_from_ticking() {
+    let mut bench = Bench::new("2026-11-13T08:30:00Z");
+    for number in 0..400 {
+        bench.put(&format!("customer-{number}"), spec("0 9 * * *"));
+    }
+    let (mut hung, mut most) = (0, 0);
+    for _ in 0..2_000 {
+        while let Some(asked) = bench.asked.pop() {
+            if asked.to.cell == 7 {
+                hung += 1;
+            } else {
+                let run = bench.start(&asked);
+                bench.answer(&asked, StartEnd::Started(run));
+            }
+        }
+        most = most.max(hung);
+        if bench.alarm.is_none_or(|alarm| alarm > at("2026-11-13T09:00:20Z")) {
+            break;
+        }
+        bench.fire();
+    }
+    let others = bench.runs.len();
+    assert!((350..390).contains(&others), "{others}");
+    assert_eq!(most, IN_FLIGHT_TO_ONE_MAX);
+    // It answers again, and the others of it do not have to wait for long.
+    bench.live_until("2026-11-13T09:03:00Z");
+    assert_eq!(bench.runs.len(), 400);
+}
+
+#[test]
+fn a_tick_whose_cell_is_full_starts_in_the_one_that_it_is_sent_on_to() {
+    let mut bench = Bench::new("2026-11-13T08:30:00Z").with(spec("0 9 * * *"));
+    bench.fire();
+    let first = bench.asked.pop().expect("it is asked");
+    let spare = first.spare.clone().expect("there is another cell");
+    assert_ne!(spare, first.to);
+    bench.answer(&first, StartEnd::Moved(spare.clone()));
+    let second = bench.asked.pop().expect("the other one is asked at once");
+    assert_eq!((&second.to, &second.ticked), (&spare, &first.ticked));
+    assert!(second.spare.is_some_and(|next| next != first.to && next != spare));
+    // An instance that does not know asks the first one again.
+    bench.crash();
+    bench.fire_now();
+    let again = bench.asked.pop().expect("it is asked");
+    assert_eq!(again.to, first.to);
+    bench.answer(&again, StartEnd::Moved(spare.clone()));
+    bench.answer_all();
+    assert_eq!(bench.view().last.expect("it has ticked").run.place, spare);
+    bench.live_until("2026-11-14T08:59:00Z");
+    bench.fire();
+    assert_ne!(bench.asked[0].ticked, first.ticked, "the next tick is at home where it always was");
 }

@@ -5,7 +5,7 @@ use jiff::{ToSpan as _, civil::DateTime, tz::TimeZone};
 use stepwell_protocol::Timestamp;
 
 use super::{Jiff, at, spec, text};
-use crate::schedule::{Next, Plan};
+use crate::schedule::{Effort, Next, Plan};
 
 type Fits = fn(DateTime) -> bool;
 
@@ -90,7 +90,8 @@ fn ticks_in(name: &str, from: Timestamp, to: Timestamp, changes: usize) {
         .expect("it can be read");
         let expected = walked(&minutes, fits);
         let (mut after, mut found) = (from, Vec::new());
-        while let Next::At(tick) = plan.next_after(&zones, after).expect("the zone is known")
+        while let Next::At(tick) =
+            plan.next_after(&zones, &Effort::default(), after).expect("the zone is known")
             && tick < to
         {
             found.push(tick);

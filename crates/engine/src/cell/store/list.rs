@@ -3,10 +3,11 @@
 //! What a run can be found by, its tags and its attributes, are rows of one table. A bounded number of rows is
 //! looked at for each request: the caller goes on from where the last one ended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use stepwell_core::{
     cell::{Tally, unreadable},
+    ordered::OrdSet,
     run::{Run, Tail, Trailer},
 };
 use stepwell_protocol::{
@@ -48,7 +49,7 @@ impl Store {
     pub fn list(
         &self,
         filter: &Filter,
-        among: Option<&BTreeSet<String>>,
+        among: Option<&OrdSet<String>>,
         below: u64,
         limit: u32,
     ) -> Result<Listed, StoreError> {
@@ -60,7 +61,7 @@ impl Store {
     pub fn find_runs(
         &self,
         filter: &Filter,
-        among: Option<&BTreeSet<String>>,
+        among: Option<&OrdSet<String>>,
         below: u64,
         limit: u32,
     ) -> Result<Found, StoreError> {
@@ -195,6 +196,7 @@ fn unreadable_view(row: &Row, id: RunId) -> RunView {
         status: Status::Paused,
         created_at: row.optional_time(3).unwrap_or_default(),
         ended_at: None,
+        starts_at: None,
         wakes_at: None,
         waits_for: Vec::new(),
         output: None,

@@ -1,7 +1,7 @@
 //! Asks the app what it has, and calls its programs.
 
 use serde::Deserialize;
-use stepwell_protocol::{Code, Payload, manifest::Manifest};
+use stepwell_protocol::{Code, Payload, json, manifest::Manifest};
 use wasm_bindgen::JsValue;
 
 use super::Front;
@@ -16,7 +16,7 @@ impl Front {
     pub async fn describe(&self) -> Option<Manifest> {
         let answer = app(&self.env, runtime::own_entrypoint())?.describe().ok()?;
         let text = runtime::settle(answer).await.ok()?.as_string()?;
-        serde_json::from_str(&text).ok()
+        json::from_str(&text).ok()
     }
 
     /// What the app declares, for whoever can do nothing without it.
@@ -32,7 +32,7 @@ impl Front {
         struct Named {
             workflow: String,
         }
-        let Named { workflow } = activation.decode().ok()?;
+        let Named { workflow } = activation.read().ok()?;
         activate(&self.env, runtime::own_entrypoint(), &workflow, activation.text(), session)
     }
 }

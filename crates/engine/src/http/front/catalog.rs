@@ -1,7 +1,7 @@
 //! Asks the catalog of the caller's namespace, and passes its answers on.
 
 use serde::de::DeserializeOwned;
-use stepwell_protocol::Code;
+use stepwell_protocol::{Code, json};
 
 use super::{Front, unreadable};
 use crate::{
@@ -21,9 +21,9 @@ impl Front {
     pub async fn ask_catalog<T: DeserializeOwned>(&self, request: Request) -> Result<T, Refusal> {
         let (status, body) = self.send_to_catalog(request).await?;
         if status < 400 {
-            serde_json::from_str(&body).map_err(|_| unreadable())
+            json::from_str(&body).map_err(|_| unreadable())
         } else {
-            Err(serde_json::from_str(&body).map_or_else(|_| unreadable(), Refusal))
+            Err(json::from_str(&body).map_or_else(|_| unreadable(), Refusal))
         }
     }
 

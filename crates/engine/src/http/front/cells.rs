@@ -2,7 +2,7 @@
 
 use js_sys::Array;
 use serde::de::DeserializeOwned;
-use stepwell_protocol::{Code, Place};
+use stepwell_protocol::{Code, Place, json};
 use wasm_bindgen::{JsCast as _, JsValue};
 
 use super::{Front, unreadable};
@@ -24,7 +24,7 @@ impl Front {
         operation: Operation,
     ) -> Result<T, Refusal> {
         let text = self.ask_text(place, operation).await?;
-        serde_json::from_str(&text).map_err(|_| unreadable())
+        json::from_str(&text).map_err(|_| unreadable())
     }
 
     /// Asks a cell for a text; what it refuses is a refusal here too.
@@ -33,7 +33,7 @@ impl Front {
         if response.is_success() {
             return Ok(response.into_text());
         }
-        Err(serde_json::from_str(&response.into_text()).map_or_else(|_| unreadable(), Refusal))
+        Err(json::from_str(&response.into_text()).map_or_else(|_| unreadable(), Refusal))
     }
 
     /// Asks a cell.

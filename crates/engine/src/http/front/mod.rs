@@ -2,12 +2,13 @@
 //! deployment.
 //!
 //! Owns: the caller's place in the deployment. Its clients are in files of their own: the [`cells`], the [`catalog`], the
-//! [`schedules`] and the [`app`]; so is what their answers say of the caller's key ([`vouching`]).
+//! [`schedules`], the [`topics`] and the [`app`]; so is what their answers say of the caller's key ([`vouching`]).
 
 mod app;
 mod catalog;
 mod cells;
 mod schedules;
+mod topics;
 mod vouching;
 
 use std::{cell::Cell, rc::Rc};
@@ -83,6 +84,11 @@ impl Front {
     /// The same, meant for this life of the namespace.
     pub fn in_life(&self, life: Option<u64>) -> Self {
         Self { life, ..self.clone() }
+    }
+
+    /// On behalf of whoever holds an address that was verified: a wait token's, or a webhook's, in its namespace.
+    pub fn holding(&self, namespace: &str) -> Self {
+        Self { namespace: namespace.into(), life: None, is_nobody: false, ..self.itself() }
     }
 
     /// Stepwell itself, in the same namespace.

@@ -163,7 +163,10 @@ impl State {
     fn may_invoke(&self) -> bool {
         let invoked = self.outbox.iter().filter_map(|command| match command {
             Command::ChildInvoked { invocation, .. } => Some(invocation.input.size()),
-            Command::StepBegun { .. } | Command::StepSucceeded { .. } | Command::StepFailed { .. } => None,
+            Command::StepBegun { .. }
+            | Command::StepSucceeded { .. }
+            | Command::StepFailed { .. }
+            | Command::Emitted { .. } => None,
         });
         let (count, bytes) = invoked.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
         self.live && self.problem.is_none() && count < INVOKED_AT_ONCE_MAX && bytes < INVOKED_BYTES_MAX

@@ -9,10 +9,12 @@ use std::{
     task::{Poll, Waker},
 };
 
-use stepwell_protocol::{Event, Op, OpKind, Payload, Record, Seq, Shape};
+use stepwell_protocol::{
+    Event, Op, OpKind, Payload, Record, Seq, Shape, topic::EventWait, wait_token::Asked,
+};
 
 use super::{
-    super::slot::{Answer, Signal, What},
+    super::slot::{Answer, Signal, Slot, What},
     State,
 };
 
@@ -26,6 +28,8 @@ const KEPT_BYTES_MAX: usize = 4 << 20;
 #[derive(Default)]
 pub(super) struct Signals {
     by_name: BTreeMap<String, VecDeque<Signal>>,
+    /// Those that came by tokens, by the waits that they are for.
+    addressed: BTreeMap<Op, Signal>,
     /// The bytes of the large payloads among them that are here.
     bytes: usize,
     /// The waits whose signal's payload is to follow, in the order in which they took it.
@@ -33,20 +37,26 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Keeps one that came last.
-    pub fn keep(&mut self, name: String, mut signal: Signal) {
+    /// Keeps one at its place in the order in which they came: somebody may have taken it, and others, and given them
+    /// back.
+    fn keep(&mut self, name: String, mut signal: Signal) {
         self.make_room(&mut signal);
-        self.by_name.entry(name).or_default().push_back(signal);
+        let kept = self.by_name.entry(name).or_default();
+        kept.insert(kept.partition_point(|before| before.seq < signal.seq), signal);
     }
 
-    /// Keeps one that somebody had taken, and that is to be the next one again.
-    fn keep_first(&mut self, name: String, mut signal: Signal) {
-        self.make_room(&mut signal);
-        self.by_name.entry(name).or_default().push_front(signal);
+    /// Keeps one that is for this wait only, unless there is one already.
+    fn keep_for(&mut self, op: Op, mut signal: Signal) {
+        if !self.addressed.contains_key(&op) {
+            self.make_room(&mut signal);
+            self.addressed.insert(op, signal);
+        }
     }
 
-    fn take(&mut self, name: &str) -> Option<Signal> {
-        let signal = self.by_name.get_mut(name).and_then(VecDeque::pop_front)?;
+    /// What was kept for this very wait, or for the first that asks.
+    fn take(&mut self, op: &Op) -> Option<Signal> {
+        let signal = self.addressed.remove(op);
+        let signal = signal.or_else(|| self.by_name.get_mut(&op.name).and_then(VecDeque::pop_front))?;
         if is_large(&signal) && signal.payload.is_some() {
             self.bytes -= signal.size;
         }
@@ -68,7 +78,10 @@ impl Signals {
     /// Takes a payload that was left out, if there is room by now.
     fn fill(&mut self, name: &str, seq: Seq, payload: Payload) {
         let (bytes, kept) = (&mut self.bytes, self.by_name.get_mut(name).into_iter().flatten());
-        for signal in kept.filter(|signal| signal.seq == seq && signal.payload.is_none()) {
+        for signal in kept
+            .chain(self.addressed.values_mut())
+            .filter(|signal| signal.seq == seq && signal.payload.is_none())
+        {
             if *bytes + signal.size <= KEPT_BYTES_MAX {
                 *bytes += signal.size;
                 signal.payload = Some(payload);
@@ -80,6 +93,18 @@ impl Signals {
 
 fn is_large(signal: &Signal) -> bool {
     signal.size > SMALL_MAX
+}
+
+/// What a wait is for.
+pub(crate) struct Wanted<'a> {
+    /// For how long at the most.
+    pub timeout_ms: Option<u64>,
+    /// What it takes.
+    pub shape: &'a Shape,
+    /// What somebody with a token is asked.
+    pub asked: Option<&'a Asked>,
+    /// The events that it is for.
+    pub event: Option<&'a EventWait>,
 }
 
 /// What became of the next payload that is to follow.
@@ -94,16 +119,15 @@ pub(in super::super) enum HandedOver {
 
 impl State {
     /// A signal's payload, or nothing when the time is over.
-    pub fn poll_wait(
-        &mut self,
-        op: &Op,
-        timeout_ms: Option<u64>,
-        shape: &Shape,
-        waker: &Waker,
-    ) -> Poll<Option<Payload>> {
+    pub fn poll_wait(&mut self, op: &Op, wanted: &Wanted<'_>, waker: &Waker) -> Poll<Option<Payload>> {
         if !self.slots.contains_key(op) {
-            // What came before anyone waited was kept for the first who asks.
-            let answer = match self.signals.take(&op.name) {
+            // What came before anyone waited was kept.
+            let signal = self.signals.take(op);
+            if wanted.asked.is_some() && signal.as_ref().is_some_and(|signal| !signal.is_addressed) {
+                // The engine was never told of this wait, and its token is still good.
+                self.asides.end_wait(op.clone(), true);
+            }
+            let answer = match signal {
                 None => Answer::None,
                 Some(signal) if is_large(&signal) => {
                     self.signals.coming.push_back(op.clone());
@@ -111,7 +135,13 @@ impl State {
                 }
                 Some(signal) => Answer::Signal(signal),
             };
-            self.begin(op, || What::Wait { timeout_ms, shape: shape.clone(), answer });
+            self.begin(op, || What::Wait {
+                timeout_ms: wanted.timeout_ms,
+                shape: wanted.shape.clone(),
+                asked: wanted.asked.cloned().map(Box::new),
+                event: wanted.event.cloned().map(Box::new),
+                answer,
+            });
         }
         let slot = self.slots.get_mut(op).expect("begun just above");
         slot.waker = Some(waker.clone());
@@ -121,10 +151,36 @@ impl State {
             | What::Sleep { .. }
             | What::Child(_) => Poll::Pending,
             What::Wait { answer, .. } => match std::mem::replace(answer, Answer::Taken) {
-                Answer::Signal(signal) => Poll::Ready(signal.payload),
+                Answer::Signal(signal) => {
+                    if wanted.asked.is_some() && !signal.is_addressed {
+                        // The engine has seen that it is for this wait, if it knew of the wait.
+                        self.asides.end_wait(op.clone(), false);
+                    }
+                    Poll::Ready(signal.payload)
+                }
                 Answer::None | Answer::Coming(_) | Answer::TimedOut | Answer::Taken => Poll::Ready(None),
             },
         }
+    }
+
+    /// A wait was consumed or dropped. One with a token may never have been polled.
+    pub fn forget_wait(&mut self, op: &Op, is_token: bool) {
+        let is_over = match self.slots.get(op).map(|slot| &slot.what) {
+            Some(What::Wait { answer: Answer::Signal(signal) | Answer::Coming(signal), .. }) => {
+                !signal.is_addressed
+            }
+            Some(What::Wait { answer: Answer::None, .. }) | None => true,
+            Some(
+                What::Wait { answer: Answer::TimedOut | Answer::Taken, .. }
+                | What::Step { .. }
+                | What::Sleep { .. }
+                | What::Child(_),
+            ) => false,
+        };
+        if is_token && is_over {
+            self.asides.end_wait(op.clone(), true);
+        }
+        self.forget(op);
     }
 
     /// Gives the next payload that is to follow to its wait. To be asked when the workflow was polled and is quiet.
@@ -183,14 +239,17 @@ impl State {
     /// How many signals nobody has taken.
     pub fn unread_signals(&self) -> u32 {
         let unread: usize = self.signals.by_name.values().map(VecDeque::len).sum();
-        u32::try_from(unread).unwrap_or(u32::MAX)
+        u32::try_from(unread + self.signals.addressed.len()).unwrap_or(u32::MAX)
     }
 
     /// Where those are in the journal, in order, and how many bytes they have. One that was given to a wait which nobody
-    /// has polled since is among them.
+    /// has polled since is among them; one that came by a token is not, because the wait that it is for is not in another
+    /// life.
     pub fn unread(&self) -> (Vec<Seq>, u64) {
         let given = self.slots.values().filter_map(|slot| match &slot.what {
-            What::Wait { answer: Answer::Signal(signal) | Answer::Coming(signal), .. } => Some(signal),
+            What::Wait { answer: Answer::Signal(signal) | Answer::Coming(signal), .. } => {
+                Some(signal).filter(|signal| !signal.is_addressed)
+            }
             What::Wait { .. } | What::Step { .. } | What::Sleep { .. } | What::Child(_) => None,
         });
         let unread = self.signals.by_name.values().flatten().chain(given);
@@ -203,17 +262,59 @@ impl State {
         (positions, bytes)
     }
 
+    /// Gives a signal to the wait that it is for, or keeps it until that comes.
+    pub(super) fn receive_signal(&mut self, name: String, to: Option<u32>, signal: Signal) {
+        let Some(occurrence) = to else {
+            if let Some(Answer::Signal(signal)) = self.offer_signal(&name, Answer::Signal(signal)) {
+                self.signals.keep(name, signal);
+            }
+            return;
+        };
+        let op = Op { kind: OpKind::Wait, name, occurrence };
+        if self.slots.get(&op).is_some_and(Slot::waits) {
+            self.answer_wait(&op, Answer::Signal(signal));
+        } else {
+            self.signals.keep_for(op, signal);
+        }
+    }
+
+    /// A signal was given to a wait that nobody awaits any more: it is for the next one, unless it was for that wait
+    /// only.
+    pub(super) fn give_back(&mut self, op: &Op, answer: Answer) {
+        match answer {
+            Answer::Signal(signal) | Answer::Coming(signal) if signal.is_addressed => {
+                self.signals.keep_for(op.clone(), signal);
+            }
+            answer @ (Answer::None
+            | Answer::Coming(_)
+            | Answer::Signal(_)
+            | Answer::TimedOut
+            | Answer::Taken) => {
+                if let Some(Answer::Signal(signal) | Answer::Coming(signal)) =
+                    self.offer_signal(&op.name, answer)
+                {
+                    self.signals.keep(op.name.clone(), signal);
+                }
+            }
+        }
+    }
+
     /// Gives a signal to the oldest wait for it, or hands it back.
-    pub(super) fn offer_signal(&mut self, name: &str, signal: Answer) -> Option<Answer> {
+    fn offer_signal(&mut self, name: &str, signal: Answer) -> Option<Answer> {
         let op = |occurrence| Op { kind: OpKind::Wait, name: name.to_owned(), occurrence };
         let waits = self.slots.range(op(0)..=op(u32::MAX)).filter(|(_, slot)| slot.waits());
         let Some(oldest) = waits.min_by_key(|(_, slot)| slot.order).map(|(op, _)| op.clone()) else {
             return Some(signal);
         };
+        self.answer_wait(&oldest, signal);
+        None
+    }
+
+    fn answer_wait(&mut self, op: &Op, signal: Answer) {
         if let Answer::Coming(_) = &signal {
-            self.signals.coming.push_back(oldest.clone());
+            self.signals.coming.push_back(op.clone());
         }
-        self.change(&oldest, |slot| {
+        self.change(op, |slot| {
             if let What::Wait { answer, .. } = &mut slot.what {
                 *answer = signal;
             }
@@ -221,15 +322,5 @@ impl State {
                 waker.wake_by_ref();
             }
         });
-        None
-    }
-
-    /// Gives what a wait had been given, and nobody awaits any more, to the next one.
-    pub(super) fn hand_back_signal(&mut self, op: &Op, answer: Answer) {
-        if let Answer::Signal(_) | Answer::Coming(_) = answer
-            && let Some(Answer::Signal(signal) | Answer::Coming(signal)) = self.offer_signal(&op.name, answer)
-        {
-            self.signals.keep_first(op.name.clone(), signal);
-        }
     }
 }

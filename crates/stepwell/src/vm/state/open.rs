@@ -1,6 +1,6 @@
 //! What a workflow waits for from outside: all that the engine has to know of it.
 
-use stepwell_protocol::{Op, program::Open};
+use stepwell_protocol::{Op, OpKind, Shape, program::Open, topic::EventWait};
 
 use super::{
     super::slot::{ChildStage, Length, What},
@@ -16,9 +16,10 @@ impl State {
                 What::Step { retry_at, .. } => Open::Retry { op, at: *retry_at },
                 What::Sleep { length: Length::Ms(ms), .. } => Open::Sleep { op, ms: *ms },
                 What::Sleep { length: Length::Until(at), .. } => Open::SleepUntil { op, at: *at },
-                What::Wait { timeout_ms, shape, .. } => {
+                What::Wait { timeout_ms, shape, asked, event, .. } => {
                     let (signal, shape) = (op.name.clone(), shape.clone());
-                    Open::Wait { op, signal, timeout_ms: *timeout_ms, shape }
+                    let (asked, event) = (asked.clone(), event.clone());
+                    Open::Wait { op, signal, timeout_ms: *timeout_ms, shape, asked, event }
                 }
                 What::Child(child) => {
                     let ChildStage::Invoked(invoked) = child.stage else { return None };
@@ -26,11 +27,31 @@ impl State {
                 }
             })
         });
-        open.collect()
+        open.chain(self.cancel.clone()).collect()
+    }
+
+    /// Lets an event cancel the run, whatever else it waits for.
+    pub fn cancel_on(&mut self, event: Option<EventWait>) {
+        self.cancel = event.map(|event| {
+            let name = format!("cancel on {}", event.on);
+            let op = Op { kind: OpKind::Wait, name: name.clone(), occurrence: 0 };
+            let event = Some(Box::new(event));
+            Open::Wait { op, signal: name, timeout_ms: None, shape: Shape::Any, asked: None, event }
+        });
+    }
+
+    /// Whether nothing in it can let the workflow go on.
+    pub fn is_stuck(&self, open: &[Open]) -> bool {
+        open.len() <= usize::from(self.cancel.is_some())
     }
 
     /// Whether this is what [`Self::open`] would give.
     pub fn is_open(&self, told: &[Open]) -> bool {
+        let told = match (&self.cancel, told.split_last()) {
+            (None, _) => told,
+            (Some(cancel), Some((last, rest))) if last == cancel => rest,
+            (Some(_), _) => return false,
+        };
         let mut told = told.iter();
         let mut outside = self.outside();
         loop {

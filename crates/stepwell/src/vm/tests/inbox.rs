@@ -6,7 +6,7 @@ const LARGE: usize = 1_000_000;
 
 fn large(name: &str) -> Event {
     let payload = Payload::encode(&"x".repeat(LARGE)).expect("a text is JSON");
-    Event::SignalReceived { name: name.into(), id: None, payload, by: None, since: None }
+    Event::SignalReceived { name: name.into(), id: None, payload, by: None, since: None, to: None }
 }
 
 /// Polls until it says something, and gives it the pages that it asks for. Says how many those were.
@@ -135,4 +135,29 @@ fn a_journal_without_what_it_had_is_no_longer_ours() {
     assert!(matches!(bench.poll(), Poll::Ready(Order::Page(Seq(4)))));
     assert_eq!(bench.poll(), Poll::Pending, "it waits for the page");
     assert!(!bench.vm.page(Page { events: records(vec![signal(1)], 6), more: false }));
+}
+
+#[test]
+fn two_that_are_dropped_at_once_stay_in_order() {
+    fn drops_two() -> Definition<()> {
+        Definition::new("w", |ctx: Ctx, ()| async move {
+            ctx.sleep("sleep", Duration::from_secs(1)).await;
+            let mut first = Box::pin(ctx.wait::<String>("s"));
+            let mut second = Box::pin(ctx.wait::<String>("s"));
+            assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut second).is_pending());
+            drop(first);
+            drop(second);
+            let (first, second) = (ctx.wait::<String>("s").await?, ctx.wait::<String>("s").await?);
+            Ok(Payload::encode(&(first.len(), second.len()))?)
+        })
+    }
+    for noise in [0, 4] {
+        let mut journal = vec![large("noise"); noise];
+        let payload = Payload::encode(&"x".repeat(LARGE / 2)).expect("a text is JSON");
+        let shorter =
+            Event::SignalReceived { name: "s".into(), id: None, payload, by: None, since: None, to: None };
+        journal.extend([large("s"), shorter, fired(0)]);
+        let (commit, _) = say(&mut Bench::new(drops_two, journal.clone()), &journal, 1);
+        assert_eq!(completed(&commit), format!("[{LARGE},{}]", LARGE / 2), "with {noise} before");
+    }
 }

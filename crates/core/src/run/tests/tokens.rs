@@ -1,0 +1,42 @@
+//! Many links at once.
+
+use std::time::{Duration, Instant};
+
+use stepwell_protocol::wait_token::Asked;
+
+use super::*;
+
+/// A run that waits for so many links.
+fn asking(count: u32) -> Run {
+    let asked = Asked { title: String::new(), detail: String::new(), expires_at: Timestamp::from_millis(1) };
+    let open = |occurrence| OpenOp {
+        op: Op { kind: OpKind::Wait, name: "ok".into(), occurrence },
+        until: None,
+        since: None,
+        signal: Some("ok".into()),
+        shape: Shape::Any,
+        event: None,
+        child: None,
+        asked: Some(Box::new(asked.clone())),
+    };
+    let mut run = Bench::start(Some(SLOT)).run;
+    run.open = (0..count).map(open).collect();
+    run
+}
+
+/// How long it takes at best to find out which links are over when one of so many is.
+fn takes(count: u32) -> Duration {
+    let run = asking(count);
+    let once = |_| {
+        let began = Instant::now();
+        assert_eq!(run.tokens_over(&run.open[1..]).count(), 1);
+        began.elapsed()
+    };
+    (0..3).map(once).min().unwrap_or_default()
+}
+
+#[test]
+fn ten_times_as_many_links_take_about_ten_times_as_long() {
+    let (few, many) = (takes(1_000), takes(10_000));
+    assert!(many < few * 40, "{few:?} for 1,000, {many:?} for 10,000");
+}

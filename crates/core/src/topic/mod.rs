@@ -1,0 +1,62 @@
+//! Topics: events that are stored once, the runs that they start, and the waits that they meet.
+//!
+//! Owns: which events a topic has accepted, by whom they may be delivered without a key, which triggers and waits they
+//! meet, and which of their runs are still to be started.
+//! Does not own: the runs, which are their cells'.
+//!
+//! An event's row is the intent of all that it triggers: it says in which generation of the pool its runs are at home.
+//! Nothing is written for a start that has succeeded. Instead, a watermark says up to which event everything is done; it
+//! is stored about once a second. A crash asks again for what came after it, and the cells know each run by trigger and
+//! event. What cannot be started is parked, in a row of its own, so that it holds up no other event.
+//!
+//! Waits are delivered in the same way: what is asked is one cell, for all its runs that an event may matter to.
+//!
+//! Invariant: whatever is at or below the watermark has started its runs, was refused for good, or is parked.
+
+mod drive;
+mod flights;
+mod host;
+mod pages;
+mod parked;
+mod row;
+#[cfg(test)]
+mod tests;
+mod transform;
+mod triggers;
+mod waits;
+mod webhooks;
+
+pub use drive::{Topic, no_event};
+pub use host::{EventStart, Head, Meeting, NewRow, Order, Parked, Rows, StartEnd, WaitHead};
+pub use row::{EventRow, Shown, Trigger};
+use stepwell_protocol::{
+    Problem,
+    topic::{TriggerSpec, Triggered},
+};
+pub use triggers::no_trigger;
+pub use waits::{
+    Bucket, Conditions, LOOK_BACK_EVENTS_MAX, WAITS_MAX, WaitRow, check_wait, from_when, input_for, wait_id,
+};
+pub use webhooks::{
+    DELIVERIES_MAX, Delivered, HookKeys, Sealed, WEBHOOKS_MAX, Webhook, check_webhook, no_webhook,
+};
+
+/// The most triggers of a topic, and so of an event.
+pub const TRIGGERS_MAX: usize = 100;
+
+/// How many events a page of the list has at the most.
+pub const LIST_MAX: usize = 100;
+
+/// The most bytes that a topic stores: the platform gives an object 10 GB.
+pub const BYTES_MAX: u64 = 8_000_000_000;
+
+/// Refuses what no trigger of a topic can be, so that no topic is made for it.
+pub fn check_trigger(topic: &str, spec: &TriggerSpec) -> Result<(), Problem> {
+    row::condition(topic, spec).map(|_| ())
+}
+
+/// By what a cell knows the run of an event. No workflow's name is empty, so no caller's key looks like it.
+pub fn event_key(triggered: &Triggered) -> String {
+    let Triggered { topic, trigger, event } = triggered;
+    format!("\nevent\n{topic}\n{trigger}\n{event}")
+}

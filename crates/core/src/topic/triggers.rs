@@ -1,0 +1,187 @@
+//! The triggers of a topic: made, changed, paused, deleted.
+
+use stepwell_protocol::{
+    Code, Problem, Timestamp,
+    topic::{PausedTrigger, TriggerList, TriggerSpec, TriggerView},
+};
+
+use super::{
+    Rows, TRIGGERS_MAX, Topic, Trigger,
+    drive::{Known, Loaded},
+    row::condition,
+};
+use crate::object::{Fault, Hosted as _};
+
+impl Topic {
+    /// Makes a trigger, or lets it do something else. Says whether it is new.
+    pub fn put_trigger<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        by: &str,
+        id: &str,
+        spec: TriggerSpec,
+    ) -> Result<(TriggerView, bool), Fault<R::Error>> {
+        let now = self.now(clock);
+        let when = condition(&self.name, &spec)?;
+        let known = self.known(rows, now)?;
+        let last = known.last;
+        let before = known.triggers.get(id).map(|loaded| loaded.trigger.clone());
+        let count = known.triggers.len() + known.unreadable.len();
+        let is_there = before.is_some() || known.unreadable.contains(id);
+        if !is_there && count >= TRIGGERS_MAX {
+            let detail = format!("A topic has at most {TRIGGERS_MAX} triggers. Delete one first.");
+            return Err(Problem::new(Code::TooMany, detail).into());
+        }
+        let is_new = before.is_none();
+        let trigger = match before {
+            Some(before) if before.spec == spec => before,
+            Some(before) => Trigger { spec, changed_at: now, changed_by: by.to_owned(), ..before },
+            None => Trigger::new(now, last, id.to_owned(), spec, by.to_owned()),
+        };
+        self.store(rows, Loaded { trigger, when, is_readable: true, is_changed: false })?;
+        self.carry_on(rows, now);
+        self.view(id).map(|view| (view, is_new)).ok_or_else(|| no_trigger().into())
+    }
+
+    /// Shows a trigger.
+    pub fn get_trigger<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        id: &str,
+    ) -> Result<TriggerView, Fault<R::Error>> {
+        let now = self.now(clock);
+        self.known(rows, now)?.check(id)?;
+        self.view(id).ok_or_else(|| no_trigger().into())
+    }
+
+    /// Lists all triggers.
+    pub fn list_triggers<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+    ) -> Result<TriggerList, Fault<R::Error>> {
+        let now = self.now(clock);
+        let known = self.known(rows, now)?;
+        let unreadable = known.unreadable.iter().cloned().collect();
+        let ids: Vec<_> = known.triggers.keys().cloned().collect();
+        Ok(TriggerList { triggers: ids.iter().filter_map(|id| self.view(id)).collect(), unreadable })
+    }
+
+    /// Deletes a trigger. Its runs go on; whatever has not started yet does not.
+    pub fn delete_trigger<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        id: &str,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        let known = self.known(rows, now)?;
+        if !known.triggers.contains_key(id) && !known.unreadable.contains(id) {
+            return Err(no_trigger().into());
+        }
+        if let Err(error) = rows.delete_trigger(id) {
+            self.known = None;
+            return Err(Fault::Storage(error));
+        }
+        self.flights.forget(id);
+        if let Some(known) = &mut self.known {
+            known.triggers.remove(id);
+            known.unreadable.remove(id);
+            known.parked.forget(now, id);
+        }
+        self.carry_on(rows, now);
+        Ok(())
+    }
+
+    /// Lets a trigger start no more runs: events that come meanwhile are passed over.
+    pub fn pause_trigger<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        by: &str,
+        id: &str,
+    ) -> Result<TriggerView, Fault<R::Error>> {
+        let by = by.to_owned();
+        self.change(rows, clock, id, |trigger, now, _| {
+            trigger.paused.get_or_insert(PausedTrigger { at: now, by });
+        })
+    }
+
+    /// Lets a paused trigger start runs again, of the events from now on.
+    pub fn resume_trigger<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        id: &str,
+    ) -> Result<TriggerView, Fault<R::Error>> {
+        self.change(rows, clock, id, |trigger, _, last| {
+            if trigger.paused.take().is_some() {
+                trigger.after = last;
+            }
+        })
+    }
+
+    fn change<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        id: &str,
+        change: impl FnOnce(&mut Trigger, Timestamp, u64),
+    ) -> Result<TriggerView, Fault<R::Error>> {
+        let now = self.now(clock);
+        let known = self.known(rows, now)?;
+        known.check(id)?;
+        let last = known.last;
+        let mut loaded = known.triggers.get(id).cloned().ok_or_else(no_trigger)?;
+        change(&mut loaded.trigger, now, last);
+        self.store(rows, Loaded { is_changed: false, ..loaded })?;
+        self.view(id).ok_or_else(|| no_trigger().into())
+    }
+
+    fn store<R: Rows>(&mut self, rows: &R, loaded: Loaded) -> Result<(), Fault<R::Error>> {
+        let first = self.known.as_ref().filter(|known| known.is_idle());
+        let passed_over = first.map(|known| (known.last, known.looked));
+        let stored = match passed_over {
+            // Nobody has to look at the events so far, neither this instance nor the next one.
+            Some((last, looked)) => rows.flush(last, looked, &[&loaded.trigger]),
+            None => rows.put_trigger(&loaded.trigger),
+        };
+        if let Err(error) = stored {
+            self.start_over();
+            return Err(Fault::Storage(error));
+        }
+        if let Some(known) = &mut self.known {
+            if let Some((last, _)) = passed_over {
+                (known.matched, known.through) = (last, last);
+            }
+            known.unreadable.remove(&loaded.trigger.id);
+            known.triggers.insert(loaded.trigger.id.clone(), loaded);
+        }
+        Ok(())
+    }
+
+    fn view(&self, id: &str) -> Option<TriggerView> {
+        let loaded = self.known.as_ref()?.triggers.get(id)?;
+        Some(loaded.trigger.view(&self.name))
+    }
+}
+
+impl Known {
+    /// Refuses to do something with a trigger that cannot be read.
+    fn check(&self, id: &str) -> Result<(), Problem> {
+        if self.unreadable.contains(id) {
+            let detail = "This release cannot read the stored trigger. Its events wait for one that can. Replace it with \
+                          `PUT`, or delete it.";
+            return Err(Problem::new(Code::WrongStatus, detail));
+        }
+        Ok(())
+    }
+}
+
+/// There is no such trigger.
+pub fn no_trigger() -> Problem {
+    let detail = "The topic has no trigger with this id. `GET /api/triggers?topic=…` lists them.";
+    Problem::new(Code::TriggerNotFound, detail)
+}

@@ -1,0 +1,113 @@
+//! Asks cells to start the runs of events, and tells them of events that their runs wait for.
+
+use std::{pin::pin, rc::Rc, time::Duration};
+
+use futures::future::{Either, select};
+use stepwell_core::{
+    cell::TriggeredRun,
+    object::{ANSWER_MS, Address, Delivery, Receipt},
+    topic::{EventStart, Meeting, StartEnd},
+};
+use stepwell_protocol::{Payload, Place, Problem, json, topic::Waiter};
+use wasm_bindgen::JsValue;
+use worker::Delay;
+
+use super::Host;
+use crate::{
+    calls::cell::{Call, Operation},
+    object, runtime,
+};
+
+impl Host {
+    /// Lets a cell start the run of an event. The machine hears what became of it.
+    pub(super) fn start(self: &Rc<Self>, start: EventStart) {
+        let host = self.clone();
+        self.go_on_with(async move {
+            let time = Delay::from(Duration::from_millis(ANSWER_MS));
+            let end = match select(pin!(host.ask_to_start(&start)), time).await {
+                Either::Left((end, _)) => end,
+                Either::Right(_) => StartEnd::Failed,
+            };
+            let heard = host.turn(|machine, store, now| Ok(machine.answered(store, now, &start, end)?));
+            if let Err(fault) = heard {
+                let trigger = &start.triggered.trigger;
+                worker::console_error!(
+                    "stepwell: a run of the trigger '{trigger}' is asked for again: {fault}"
+                );
+            }
+        });
+    }
+
+    /// Tells a cell of an event that runs of it wait for. The machine hears what it answers.
+    pub(super) fn meet(self: &Rc<Self>, meeting: Meeting) {
+        let host = self.clone();
+        self.go_on_with(async move {
+            let waits = meeting.waits.iter().map(|wait| {
+                // Its cell knows the rest.
+                Waiter { when: None, input: Payload::default(), ..wait.waiter.clone() }
+            });
+            let event = Box::new(meeting.event.clone());
+            let operation = Operation::Meet { event, waits: waits.collect() };
+            let time = Delay::from(Duration::from_millis(ANSWER_MS));
+            let receipts = match select(pin!(host.ask_cell(&meeting.to, operation)), time).await {
+                Either::Left((Ok((200, body)), _)) => json::from_str(&body).ok(),
+                Either::Left(_) | Either::Right(_) => None,
+            };
+            let heard = host.turn(|machine, store, now| Ok(machine.met(store, now, &meeting, receipts)?));
+            if let Err(fault) = heard {
+                let (to, event) = (&meeting.to, &meeting.event.id);
+                worker::console_error!("stepwell: cell {to} is told of event '{event}' again: {fault}");
+            }
+        });
+    }
+
+    async fn ask_to_start(&self, start: &EventStart) -> StartEnd {
+        let namespace = &self.address.namespace;
+        let terms = self.known.terms(&self.env, self.state.as_raw(), namespace, &start.workflow).await;
+        let terms = match terms {
+            Ok(terms) => terms,
+            Err(problem) => return StartEnd::Declined(problem),
+        };
+        let run = TriggeredRun {
+            triggered: start.triggered.clone(),
+            workflow: start.workflow.clone(),
+            input: start.input.clone(),
+            tags: start.tags.clone(),
+            spare: start.spare.clone(),
+            dispatch: terms.dispatch,
+            timeout_ms: terms.timeout_ms,
+            retention_ms: terms.retention_ms,
+            retention_is_default: terms.retention_is_default,
+        };
+        match self.ask_cell(&start.to, Operation::Triggered { run: Box::new(run) }).await {
+            Ok((200, body)) => match json::from_str(&body) {
+                Ok(Receipt::Started { run }) => StartEnd::Started(run),
+                Ok(Receipt::Moved { to }) => StartEnd::Moved(to),
+                Ok(Receipt::Gone | Receipt::Taken | Receipt::Passed | Receipt::Later) | Err(_) => {
+                    StartEnd::Failed
+                }
+            },
+            Ok((_, body)) => match json::from_str::<Problem>(&body) {
+                Ok(problem) => match Delivery::refused(problem.clone()) {
+                    Delivery::Refused(problem) => StartEnd::Refused(problem),
+                    Delivery::Arrived(_) | Delivery::Declined | Delivery::Failed => {
+                        StartEnd::Declined(problem)
+                    }
+                },
+                Err(_) => StartEnd::Failed,
+            },
+            Err(thrown) => {
+                let (why, to) = (runtime::message(&thrown), &start.to);
+                worker::console_warn!("stepwell: cell {to} did not start the run of an event yet: {why}");
+                StartEnd::Failed
+            }
+        }
+    }
+
+    async fn ask_cell(&self, to: &Place, operation: Operation) -> Result<(u16, String), JsValue> {
+        let namespace = &self.address.namespace;
+        let life = self.life().map_err(|fault| JsValue::from_str(&fault.to_string()))?;
+        let call = Call::new(namespace, to, None, operation).in_life(life);
+        object::ask(&self.env, &Address::cell(namespace, to), &call).await
+    }
+}

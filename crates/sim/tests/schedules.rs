@@ -1,0 +1,27 @@
+//! Worlds of schedules: nothing breaks a rule, and every planted bug does.
+
+use stepwell_sim::schedules::{Planted, simulate};
+
+/// How many worlds there are, and how many a planted bug gets to show itself.
+const SEEDS: u64 = 60;
+
+#[test]
+fn no_rule_of_schedules_is_broken() {
+    let (mut transitions, mut runs) = (u64::MAX, 0);
+    for seed in 1..=SEEDS {
+        let outcome = simulate(seed, None);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        transitions = transitions.min(outcome.transitions);
+        runs += outcome.runs;
+        assert!(outcome.faults >= 20, "seed {seed}");
+    }
+    assert!(transitions >= 100 && runs > 10_000, "{transitions} {runs}");
+}
+
+#[test]
+fn every_bug_that_is_planted_in_schedules_is_noticed() {
+    for planted in Planted::ALL {
+        let noticed = (1..=SEEDS).any(|seed| simulate(seed, Some(planted)).violation.is_some());
+        assert!(noticed, "{planted:?} is not noticed within {SEEDS} seeds");
+    }
+}

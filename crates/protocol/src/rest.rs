@@ -94,7 +94,7 @@ pub struct RunView {
     /// When it wakes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes_at: Option<Timestamp>,
-    /// The signals it waits for.
+    /// The signals and events it waits for. Names of events begin with `event:`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<String>,
     /// What it returned.

@@ -186,8 +186,21 @@ impl Ctx {
 
     /// Waits for a signal with this name. A signal that arrived earlier was kept.
     pub fn wait<T: DeserializeOwned>(&self, signal: impl Into<String>) -> Wait<T> {
-        let op = self.state.borrow_mut().name_op(OpKind::Wait, signal.into());
+        let op = self.name_signal(signal.into());
         Wait::new(self.clone(), op)
+    }
+
+    /// Names a wait for a signal. The names of waits for events are no names of signals, and fail the run.
+    fn name_signal(&self, name: String) -> Op {
+        let mut state = self.state.borrow_mut();
+        if name.starts_with(WAIT_PREFIX) {
+            let text = format!(
+                "'{name}' cannot be the name of a signal or a token: it begins with '{WAIT_PREFIX}'. Use another name, or \
+                 wait for an event with `ctx.wait_for`"
+            );
+            state.fail(Error::terminal(text));
+        }
+        state.name_op(OpKind::Wait, name)
     }
 
     /// A wait that a person or a system completes by a link, without a key: `let approval = ctx.token("approval");`. See
@@ -195,8 +208,8 @@ impl Ctx {
     ///
     /// The link needs the engine's public address, the variable `STEPWELL_URL`. Without it the run is paused here.
     pub fn token<T: DeserializeOwned>(&self, name: impl Into<String>) -> Token<T> {
+        let op = self.name_signal(name.into());
         let mut state = self.state.borrow_mut();
-        let op = state.name_op(OpKind::Wait, name.into());
         match &self.run.tokens {
             Some(issuer) => state.asides().use_token_key(&issuer.key),
             None => state.stop(words::no_address(&op)),

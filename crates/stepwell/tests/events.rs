@@ -2,7 +2,7 @@
 
 use futures::future::{Either, select};
 use stepwell::{Event, prelude::*, testing::Test};
-use stepwell_protocol::rest::Status;
+use stepwell_protocol::{Timestamp, rest::Status};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Order {
@@ -63,8 +63,18 @@ async fn bad_condition(ctx: Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Waits for a signal that is named like an event.
+#[workflow]
+async fn disguised(ctx: Ctx, as_a_token: bool) -> Result<bool> {
+    if as_a_token {
+        return Ok(ctx.token("event:order/paid").await?);
+    }
+    Ok(ctx.wait("event:order/paid").await?)
+}
+
 fn app() -> App {
     App::new()
+        .workflow(disguised)
         .workflow(ship)
         .workflow(echo)
         .workflow(race)
@@ -131,4 +141,25 @@ fn what_cannot_be_emitted_or_waited_for_fails_and_says_why() {
     assert!(outcome.error().message.contains("order/paid"), "{:?}", outcome.error());
     let outcome = Test::new(app()).run("bad_condition", &());
     assert!(outcome.error().message.contains("is no expression"), "{:?}", outcome.error());
+}
+
+#[test]
+fn a_signal_or_token_that_is_named_like_an_event_fails_the_run() {
+    for as_a_token in [false, true] {
+        let test = Test::new(app()).emit("order/paid", &Order { id: 7 });
+        let outcome = test.run("disguised", &as_a_token);
+        assert!(outcome.error().message.contains("`ctx.wait_for`"), "{:?}", outcome.error());
+    }
+}
+
+#[test]
+#[should_panic(expected = "Send the event instead")]
+fn no_signal_stands_for_an_event() {
+    let forged = Event {
+        id: "evt-1".into(),
+        name: "order/paid".into(),
+        at: Timestamp::from_millis(1),
+        data: Order { id: 7 },
+    };
+    Test::new(app()).signal_when_waiting("event:order/paid", &forged).run("ship", &Order { id: 7 });
 }

@@ -139,7 +139,7 @@ impl Cell {
             return Ok(Receipt::Gone);
         };
         // An event is had once by the waits of one name: the next one of a loop looks back, too.
-        let known_by = format!("{}/{}", event.tag, op.name);
+        let known_by = Signal::event_id(event, &op.name);
         let is_known = rows.has_signal(id.number, &known_by).map_err(Fault::Storage)?;
         let open = run.open.iter().find(|open| open.op == op && life == run.life_number());
         let Some(wait) = open.and_then(|open| open.event.as_ref()) else {
@@ -153,14 +153,7 @@ impl Cell {
         if is_known {
             return Ok(Receipt::Passed);
         }
-        let signal = Signal {
-            name: op.name,
-            id: Some(known_by),
-            nonce: None,
-            payload: Payload::encode(event).unwrap_or_default(),
-            by: Some(event.tag.clone()),
-            to: Some(op.occurrence),
-        };
+        let signal = Signal::of_event(event, op);
         self.drive_run(rows, now, run, None, |slot| Input::Signal { signal, slot })?;
         Ok(Receipt::Taken)
     }

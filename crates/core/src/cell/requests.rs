@@ -163,6 +163,7 @@ impl Cell {
     ) -> Result<(bool, Option<String>), Fault<R::Error>> {
         let now = self.now(clock);
         let run = self.find(rows, to)?;
+        signal.check_sender()?;
         if let Some(id) = signal.known_by()
             && rows.has_signal(to.number, id).map_err(Fault::Storage)?
         {

@@ -14,7 +14,7 @@ use super::{Cell, Rows};
 use crate::{
     object::{Fault, Hosted as _},
     ordered::OrdSet,
-    run::{Input, OPEN_MAX, Phase, Run, Signal},
+    run::{Input, OPEN_MAX, Phase, Run, Signal, check_signal_name},
 };
 
 /// Who has sent a signal that came by a token.
@@ -64,6 +64,7 @@ impl Cell {
             return Err(Problem::new(Code::RunEnded, "The run has ended, and waits for nothing.").into());
         }
         let NewToken { name, occurrence, expires_ms } = new;
+        check_signal_name(&name)?;
         let is_wanted = |of: u32| occurrence.is_none_or(|wanted| wanted == of);
         let mut waits = run.open.iter().filter(|open| open.signal.as_deref() == Some(name.as_str()));
         let wait = waits.find(|open| is_wanted(open.op.occurrence));

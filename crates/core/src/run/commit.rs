@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stepwell_protocol::{
     Code, Epoch, Event, Op, Outcome, Place, Problem, Record, Seq, Shape, Timestamp,
     program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Retry, Since, Then},
-    topic::{EVENT_BYTES_MAX, NewEvent, parts},
+    topic::{EVENT_BYTES_MAX, EventWait, NewEvent, WAIT_PREFIX, parts},
 };
 
 use super::{
@@ -515,8 +515,9 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
         return Err(Problem::new(Code::InvalidRequest, detail));
     }
     for open in open {
-        if let Open::Wait { event: Some(event), .. } = open {
-            check_wait(event)?;
+        if let Open::Wait { op, signal, event, .. } = open {
+            check_wait_names(op, signal, event.as_deref())?;
+            event.as_deref().map_or(Ok(()), check_wait)?;
         }
     }
     let mut signals = open.iter().filter_map(|open| match open {
@@ -534,6 +535,25 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
         return Err(Problem::new(Code::InvalidRequest, detail));
     }
     open.iter().try_for_each(|open| check_op(open.op()))
+}
+
+/// Refuses a wait for a signal that is named like one for an event, and the other way round: the name says which of both
+/// a caller may complete.
+fn check_wait_names(op: &Op, signal: &str, event: Option<&EventWait>) -> Result<(), Rejection> {
+    let is_named = match event {
+        // It takes no signal.
+        Some(event) if event.cancels => true,
+        Some(event) => op.name == signal && signal.strip_prefix(WAIT_PREFIX) == Some(event.on.as_str()),
+        None => !signal.starts_with(WAIT_PREFIX) && !op.name.starts_with(WAIT_PREFIX),
+    };
+    if is_named {
+        return Ok(());
+    }
+    let detail = format!(
+        "A wait for an event is named '{WAIT_PREFIX}' and the event, and no other wait is. This one is named '{}'.",
+        op.name
+    );
+    Err(Problem::new(Code::InvalidRequest, detail))
 }
 
 /// Refuses an event that its topic would refuse.

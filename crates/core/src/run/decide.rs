@@ -164,6 +164,7 @@ impl Run {
     }
 
     fn signal(&self, now: Timestamp, signal: Signal, slot: Option<Slot>) -> Result<Decision, Rejection> {
+        signal.check_sender()?;
         if signal.payload.size() > PAYLOAD_BYTES_MAX {
             return Err(too_large("The signal's payload", signal.payload.size()));
         }

@@ -51,7 +51,7 @@ pub use entry::Entry;
 pub use expiry::{EXPIRY_ROUND_MS, INVOCATION_KEPT_MS};
 pub use fits::{ROW_BYTES_MAX, ROW_RESERVE_BYTES};
 pub use mark::{Inbox, Mark, Trailer};
-pub use people::{ACTS_MAX, Signal};
+pub use people::{ACTS_MAX, Signal, check_signal_name};
 pub use retry::delay_ms;
 pub use row::{Corrupt, RunRow, Stamps, Tail};
 pub use spent::Spent;

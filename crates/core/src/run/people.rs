@@ -1,14 +1,18 @@
 //! What people send to a run and do to it, and that it remembers who they were.
 
 use stepwell_protocol::{
-    Event, Outcome, Payload, Record, Timestamp,
+    Code, Event, Op, Outcome, Payload, Problem, Record, Timestamp,
     rest::{Act, LastError},
+    topic::{EventView, WAIT_PREFIX},
 };
 
-use super::Run;
+use super::{Rejection, Run};
 
 /// How many acts a run remembers: the latest ones.
 pub const ACTS_MAX: usize = 20;
+
+/// With what the ids begin that delivered events are known by. No header can bring it, so no caller's id is the same.
+const DELIVERED: &str = "\nevent:";
 
 /// A signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +46,30 @@ impl Signal {
         }
     }
 
+    /// An event that is delivered to a wait for it.
+    pub fn of_event(event: &EventView, wait: Op) -> Self {
+        Self {
+            id: Some(Self::event_id(event, &wait.name)),
+            name: wait.name,
+            nonce: None,
+            payload: Payload::encode(event).unwrap_or_default(),
+            by: Some(event.tag.clone()),
+            to: Some(wait.occurrence),
+        }
+    }
+
+    /// What an event is known by to the waits of one name.
+    pub fn event_id(event: &EventView, wait: &str) -> String {
+        // The tag begins with its kind.
+        format!("\n{}/{wait}", event.tag)
+    }
+
+    /// Refuses one that is for a wait for events and is no event.
+    pub(crate) fn check_sender(&self) -> Result<(), Rejection> {
+        let is_event = self.id.as_deref().is_some_and(|id| id.starts_with(DELIVERED));
+        if is_event { Ok(()) } else { check_signal_name(&self.name) }
+    }
+
     /// What it is known by if it comes again.
     pub fn known_by(&self) -> Option<&str> {
         self.id.as_deref().or(self.nonce.as_deref())
@@ -51,6 +79,16 @@ impl Signal {
         let Self { name, id, payload, by, to, nonce: _ } = self;
         Event::SignalReceived { name, id, payload, by, since, to }
     }
+}
+
+/// Refuses the name of a wait for events where a caller names a signal: nobody but the topic says that an event has come.
+pub fn check_signal_name(name: &str) -> Result<(), Rejection> {
+    if !name.starts_with(WAIT_PREFIX) {
+        return Ok(());
+    }
+    let detail = "A name that begins with 'event:' belongs to a wait for an event. Signals and links do not complete such \
+                  a wait. Send the event instead, with `POST /api/events`.";
+    Err(Problem::new(Code::InvalidRequest, detail))
 }
 
 impl Run {

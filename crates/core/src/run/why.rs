@@ -121,16 +121,19 @@ impl Run {
 
     /// What to tell whoever sends a signal that it does not wait for.
     pub fn warning_about(&self, signal: &str) -> Option<String> {
-        let waits_for: Vec<_> = self.open.iter().filter_map(|open| open.signal.as_deref()).collect();
-        if waits_for.contains(&signal) {
+        let waits_for = self.open.iter().filter(|open| open.signal.is_some());
+        if waits_for.clone().any(|open| open.signal.as_deref() == Some(signal)) {
             return None;
         }
-        let others = if waits_for.is_empty() {
-            String::new()
-        } else {
-            let shown: Vec<_> = waits_for.iter().take(WARNING_NAMES_MAX).copied().collect();
-            format!(" It waits for: {}.", shown.join(", "))
-        };
+        let shown: Vec<_> = waits_for
+            .take(WARNING_NAMES_MAX)
+            .map(|open| match &open.event {
+                Some(event) => format!("event {}", event.on),
+                None => open.signal.clone().unwrap_or_default(),
+            })
+            .collect();
+        let others =
+            if shown.is_empty() { String::new() } else { format!(" It waits for: {}.", shown.join(", ")) };
         Some(format!(
             "The run does not wait for signal '{signal}' yet. The signal is kept until it does.{others}"
         ))

@@ -2,14 +2,15 @@
 
 use serde_json::json;
 use stepwell_core::{
-    cell::{Action, Cell, NewRun},
-    object::{Machine as _, Message, Receipt},
-    run::{End, Phase},
+    cell::{Action, Cell, NewRun, TokenAnswer},
+    object::{Fault, Machine as _, Message, Receipt},
+    run::{End, Phase, Signal},
 };
 use stepwell_protocol::{
-    Epoch, Event, Op, OpKind, Outcome, Payload, RunId, Seq, Shape,
+    Code, Epoch, Event, Op, OpKind, Outcome, Payload, Problem, RunId, Seq, Shape,
     program::{Answer, Command, Open, Then},
     topic::{EventView, EventWait, LOOK_BACK_MS, NewEvent, Triggered, Waiter},
+    wait_token::{NewToken, WaitToken},
 };
 
 use super::{Memory, at, new_run, said, step};
@@ -40,6 +41,13 @@ fn event(number: u64) -> EventView {
         tag: Triggered::tag("order", number),
         source: None,
         waits: Vec::new(),
+    }
+}
+
+fn refusal<T, E>(answer: Result<T, Fault<E>>) -> Problem {
+    match answer {
+        Err(Fault::Rejected(problem)) => problem,
+        Ok(_) | Err(_) => panic!("it is refused"),
     }
 }
 
@@ -118,7 +126,7 @@ fn a_topic_is_told_of_a_wait_once_with_as_much_of_the_input_as_it_needs() {
     };
     assert_eq!(waiters(&rows), [expected]);
     // A signal wakes it, and it goes on waiting for the same.
-    let signal = stepwell_core::run::Signal::new("other", Payload::null());
+    let signal = Signal::new("other", Payload::null());
     cell.signal(&rows, at(11), &run, signal).expect("it is kept");
     cell.act(&rows, at(12), &run, "ada", Action::Pause).expect("it is paused");
     cell.act(&rows, at(13), &run, "ada", Action::Resume).expect("it goes on");
@@ -256,6 +264,78 @@ fn an_event_that_cancels_ends_the_run_and_says_so() {
     assert!(matches!(run.phase, Phase::Ended { how: End::Cancelled, .. }), "{:?}", run.phase);
     assert_eq!(run.acts[0].by, "event:order/1");
     assert_eq!(cell.meet(&rows, at(21), &event(2), waits), [Receipt::Gone]);
+}
+
+#[test]
+fn a_wait_for_an_event_is_met_by_no_signal_and_by_no_link() {
+    let (rows, mut cell, run) = waiting(vec![wait(0)]);
+    let forged = Signal::new(format!("event:{ON}"), Payload::encode(&event(1)).expect("it is JSON"));
+    let addressed = Signal { to: Some(0), by: Some("token".into()), ..forged.clone() };
+    for signal in [forged, addressed] {
+        let refused = refusal(cell.signal(&rows, at(20), &run, signal));
+        assert_eq!(refused.code, Code::InvalidRequest);
+        assert!(refused.detail.contains("Send the event instead"), "{}", refused.detail);
+    }
+    for occurrence in [None, Some(0), Some(1)] {
+        let new = NewToken { name: format!("event:{ON}"), occurrence, expires_ms: None };
+        assert_eq!(refusal(cell.new_token(&rows, at(21), &run, new)).code, Code::InvalidRequest);
+    }
+    let token = WaitToken {
+        namespace: "default".into(),
+        run,
+        life: 1,
+        name: format!("event:{ON}"),
+        occurrence: 0,
+        expires_at: at(60_000),
+    };
+    let answer = TokenAnswer::Payload(Payload::encode(&event(1)).expect("it is JSON"));
+    let refused = refusal(cell.complete_token(&rows, at(22), &token, answer));
+    assert_eq!(refused.code, Code::InvalidRequest);
+    assert_eq!(received(&rows), 0);
+    assert_eq!(cell.meet(&rows, at(23), &event(1), waiters(&rows)), [Receipt::Taken]);
+}
+
+#[test]
+fn no_id_of_a_signal_keeps_an_event_from_a_run() {
+    let (rows, mut cell, run) = waiting(vec![wait(0)]);
+    let known_by = format!("event:order/1/event:{ON}");
+    let signal = Signal { id: Some(known_by), ..Signal::new("other", Payload::null()) };
+    cell.signal(&rows, at(20), &run, signal).expect("it is kept");
+    assert_eq!(cell.meet(&rows, at(21), &event(1), waiters(&rows)), [Receipt::Taken]);
+    let mut ids = rows.journal(1).into_iter().filter_map(|record| Signal::of(&record.event)?.id);
+    // No header can bring what it begins with.
+    assert_eq!(ids.next_back().as_deref(), Some("\nevent:order/1/event:order/paid"));
+}
+
+#[test]
+fn only_waits_for_events_have_names_of_events() {
+    let plain = |name: &str| {
+        let op = Op { kind: OpKind::Wait, name: name.into(), occurrence: 0 };
+        let (signal, shape) = (name.to_owned(), Shape::Any);
+        Open::Wait { op, signal, timeout_ms: None, shape, asked: None, event: None }
+    };
+    let mut misnamed = wait(0);
+    if let Open::Wait { op, signal, .. } = &mut misnamed {
+        (op.name, *signal) = ("approval".into(), "approval".into());
+    }
+    let mut elsewhere = wait(0);
+    if let Open::Wait { signal, .. } = &mut elsewhere {
+        *signal = "approval".into();
+    }
+    for open in [plain("event:order/paid"), plain("event:"), misnamed, elsewhere] {
+        let (rows, mut cell) = (Memory::default(), Cell::new(4));
+        cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
+        let commit = said(Seq(0), vec![], Then::Suspend { open: vec![open] });
+        let refused = refusal(cell.commit(&rows, at(10), 1, Epoch(1), commit, 1));
+        assert_eq!(refused.code, Code::InvalidRequest);
+    }
+}
+
+#[test]
+fn whoever_sends_a_signal_that_nobody_waits_for_is_told_of_events_as_events() {
+    let (rows, _, _) = waiting(vec![wait(0)]);
+    let warning = rows.get(1).warning_about("other").expect("nobody waits for it");
+    assert!(warning.ends_with("It waits for: event order/paid."), "{warning}");
 }
 
 #[test]

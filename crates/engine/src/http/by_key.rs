@@ -4,7 +4,7 @@
 //! same call. Nothing is started, and no row is written for a key that has no run. That a key was never used, was used
 //! for another workflow, or that its run was deleted is all the same to the caller.
 
-use stepwell_core::cell::Action;
+use stepwell_core::{cell::Action, run::check_signal_name};
 use stepwell_protocol::Code;
 
 use super::{
@@ -37,6 +37,7 @@ pub async fn signal(
     body: String,
 ) -> Result<Response, Refusal> {
     check_name("signal", &name)?;
+    check_signal_name(&name).map_err(Refusal)?;
     let payload = payload(body)?;
     let id = idempotency_key(headers)?;
     ask(front, workflow, key, ByKey::Signal { name, id, nonce: Some(nonce()), payload }).await

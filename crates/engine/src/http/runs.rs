@@ -1,6 +1,6 @@
 //! The routes of runs that are there.
 
-use stepwell_core::cell::Action;
+use stepwell_core::{cell::Action, run::check_signal_name};
 use stepwell_protocol::{Code, Op, RunId, rest::Restart};
 
 use super::{
@@ -45,6 +45,7 @@ pub async fn signal(
 ) -> Result<Response, Refusal> {
     let run = locate(front, id).await?;
     check_name("signal", &name)?;
+    check_signal_name(&name).map_err(Refusal)?;
     let payload = payload(body)?;
     let id = idempotency_key(headers)?;
     let (number, suffix, nonce) = (run.number, run.suffix, Some(nonce()));

@@ -6,7 +6,7 @@
 //! link for somebody else, such as a mail scanner, changes nothing.
 
 use percent_encoding::percent_decode_str;
-use stepwell_core::cell::TokenAnswer;
+use stepwell_core::{cell::TokenAnswer, run::check_signal_name};
 use stepwell_protocol::{
     Code, Payload,
     routes::Route,
@@ -48,6 +48,7 @@ pub async fn create(front: &Front, id: &str, body: &str) -> Result<Response, Ref
     let run = locate(front, id).await?;
     let new: NewToken = body::read(body)?;
     check_name("wait", &new.name)?;
+    check_signal_name(&new.name).map_err(Refusal)?;
     if new.expires_ms == Some(0) {
         return Err(Refusal::new(Code::InvalidRequest, "A token is good for at least a millisecond."));
     }

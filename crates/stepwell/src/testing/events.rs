@@ -8,10 +8,7 @@ use stepwell_core::{
     run::{Input, OpenOp, Phase, Signal},
     topic::{Conditions, EventRow, from_when, input_for},
 };
-use stepwell_protocol::{
-    Op, Payload,
-    topic::{NewEvent, Waiter, topic_of},
-};
+use stepwell_protocol::topic::{NewEvent, Waiter, topic_of};
 
 use super::{
     Outcome, Test, encode,
@@ -155,15 +152,12 @@ impl Engine {
     }
 
     fn meet(&mut self, waiter: &Waiter, event: &EventRow) {
-        let Op { name, occurrence, .. } = waiter.op.clone();
-        self.events.had.insert((event.number, name.clone()));
+        self.events.had.insert((event.number, waiter.op.name.clone()));
         let view = event.clone().view(topic_of(&waiter.on).unwrap_or_default());
         let input = if waiter.cancels {
             Input::Cancel
         } else {
-            let payload = Payload::encode(&view).expect("an event is JSON");
-            let signal = Signal { to: Some(occurrence), ..Signal::new(name, payload) };
-            Input::Signal { signal, slot: None }
+            Input::Signal { signal: Signal::of_event(&view, waiter.op.clone()), slot: None }
         };
         self.give(input).expect("a run that waits takes it");
     }

@@ -155,6 +155,36 @@ async fn a_run_waits_for_an_event_that_another_run_emits() -> TestResult {
 }
 
 #[tokio::test]
+async fn no_signal_and_no_link_stands_for_an_event() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 2).await?;
+    let client = engine.client();
+    let by_key = client.start("ship", &json!({ "id": 1 }), Some("order-1"), 0).await?.json()?;
+    let run = by_key["id"].as_str().context("a run")?.to_owned();
+    client.until(&run, "waiting").await?;
+    let forged = json!({ "id": "evt-1", "name": "order/paid", "at": 1, "data": { "id": 1 } });
+    let signals = format!("/api/executions/{run}/signals/event:order%2Fpaid");
+    let tokens = format!("/api/executions/{run}/tokens");
+    for (path, body) in [
+        (signals.as_str(), forged.clone()),
+        ("/api/workflows/ship/by-key/order-1/signals/event:order%2Fpaid", forged),
+        (tokens.as_str(), json!({ "name": "event:order/paid" })),
+        (tokens.as_str(), json!({ "name": "event:order/paid", "occurrence": 0 })),
+    ] {
+        let refused = client.request("POST", path, &body.to_string()).await?;
+        assert_eq!(refused.problem()?, (400, "invalid_request".into()), "{path}");
+        assert!(refused.body.contains("Send the event instead"), "{}", refused.body);
+    }
+    // Nor does a signal keep the event away whose id its sender has foreseen.
+    let other = client.signal(&run, "other", &json!(1), Some("event:order/1/event:order/paid")).await?;
+    let warning = other.json()?["warning"].as_str().context("a warning")?.to_owned();
+    assert!(warning.ends_with("It waits for: event order/paid."), "{warning}");
+    assert_eq!(client.show(&run, 0).await?.json()?["status"], "waiting");
+    send(&client, &json!({ "name": "order/paid", "data": { "id": 1 } })).await?;
+    assert_eq!(client.until(&run, "completed").await?["output"], "order/paid 1 of 1");
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_event_that_came_just_before_a_wait_is_not_lost() -> TestResult {
     let engine = Engine::start(Form::AllInOne, 2).await?;
     let client = engine.client();

@@ -49,6 +49,15 @@ pub(super) struct Gate {
     rules: Option<(Rules, Timestamp)>,
     /// The latest version of the catalog that this cell has heard of.
     heard: u64,
+    /// What keys have asked for, and runs that no caller starts.
+    keyed: Spending,
+    /// What links have asked for. Anyone may hold one, so they use up nothing of what is for keys.
+    linked: Spending,
+}
+
+/// How much of the limits is used.
+#[derive(Clone, Debug, Default)]
+struct Spending {
     requests: Bucket,
     bytes: Bucket,
 }
@@ -87,7 +96,7 @@ impl Cell {
         };
         let grant = known.grant.clone();
         // What is refused counts too: it has come this far.
-        self.gate.take(now, &grant.limits, bytes, shares)?;
+        self.gate.keyed.take(now, &grant.limits, bytes, shares)?;
         grant.check(now, need)?;
         Ok(Admission::Granted(grant))
     }
@@ -161,7 +170,7 @@ impl Cell {
     }
 
     /// Counts a request that comes with a link, and refuses what is too large for a payload of its run: no key says what
-    /// holds for it, so what holds for runs that no caller starts does.
+    /// holds for it, so what holds for runs that no caller starts does. Links have as much as keys have, apart from them.
     pub fn admit_link(
         &mut self,
         clock: Timestamp,
@@ -173,7 +182,7 @@ impl Cell {
         let Some((rules, until)) = self.gate.rules.take() else { return Ok(()) };
         let checked = match rules.grant.check_payload(workflow, bytes) {
             Some(problem) => Err(problem),
-            None => self.gate.take(now, &rules.grant.limits, bytes as u64, shares),
+            None => self.gate.linked.take(now, &rules.grant.limits, bytes as u64, shares),
         };
         self.gate.rules = Some((rules, until));
         checked
@@ -199,7 +208,7 @@ impl Cell {
             return Err(problem.into());
         }
         // The last, since a child that is declined comes again and again.
-        self.gate.take(now, &grant.limits, bytes as u64, shares)?;
+        self.gate.keyed.take(now, &grant.limits, bytes as u64, shares)?;
         Ok(())
     }
 
@@ -223,7 +232,7 @@ impl Cell {
     }
 }
 
-impl Gate {
+impl Spending {
     fn take(&mut self, now: Timestamp, limits: &Limits, bytes: u64, shares: u32) -> Result<(), Problem> {
         let reached = |what: &str, limit: u32, seconds: u32| {
             let detail =

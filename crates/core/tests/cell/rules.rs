@@ -1,12 +1,14 @@
 //! Children obey their namespace: its limits, its settings, its pauses.
 
 use stepwell_core::{
-    access::{Grant, ROOT, Rules},
+    access::{About, Credential, Grant, Need, ROOT, Rules},
+    catalog::Confirmation,
+    cell::{Admission, Cell},
     object::{DEAD_AFTER_MS, Delivery, Fault, Receipt, SEND_AGAIN_MS_MAX, Sending},
 };
 use stepwell_protocol::{
     Code, Invocation, Outcome, Payload, Place,
-    access::{Limits, RunSettings},
+    access::{Limits, RunSettings, Scope},
 };
 
 use super::{
@@ -193,4 +195,28 @@ fn whoever_brings_a_link_is_held_to_the_limits_of_the_namespace() {
     let taken = (0..100).filter(|_| cell.admit_link(clock, None, 100).is_ok()).count();
     assert!((1..10).contains(&taken), "{taken} requests at once");
     assert_eq!(refused(cell.admit_link(clock, None, 0)), Some(Code::LimitReached));
+}
+
+#[test]
+fn links_and_keys_do_not_use_up_what_is_for_the_others() {
+    let (mut two, ..) = waiting(invocation());
+    let clock = two.clock();
+    let limits =
+        Limits { requests_per_second: Some(2), payload_bytes_per_second: Some(1_000), ..Limits::default() };
+    let rules = limited(limits);
+    two.obey(&rules);
+    let [of_links, of_keys] = &mut two.cells;
+    let key = Credential { id: "a".into(), hash: "hash of a".into() };
+    let asks = |cell: &mut Cell| {
+        let need = Need { scope: Scope::Read, about: About::Whole };
+        matches!(cell.admit(clock, &key, &need, 100, 1), Ok(Admission::Granted(_)))
+    };
+    for cell in [&mut *of_links, &mut *of_keys] {
+        let grant = Grant { scopes: vec!["read".parse().expect("a scope")], ..rules.grant.clone() };
+        assert!(cell.remember_key(clock, &key, Confirmation { grant, version: 1 }));
+    }
+    while of_links.admit_link(clock, None, 10_000).is_ok() {}
+    assert!(asks(of_links), "a link that everybody has keeps nobody with a key out");
+    while asks(of_keys) {}
+    assert_eq!(of_keys.admit_link(clock, None, 100), Ok(()), "nor is a link worth less for what keys ask");
 }

@@ -33,7 +33,7 @@ pub fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         }
         Route::DeleteWebhook => Parts::of(vec![nothing("The webhook is deleted.")]),
         Route::ListDeliveries => {
-            Parts::of(vec![ok::<DeliveryList>(schemas, "The latest 50 deliveries, without their bodies.")])
+            Parts::of(vec![ok::<DeliveryList>(schemas, "The latest 60 deliveries, without their bodies.")])
         }
         Route::ShowDelivery => Parts::of(vec![ok::<Delivery>(schemas, "The delivery.")]),
         Route::RedeliverWebhook => Parts::of(vec![ok::<Accepted>(schemas, "The event that it became.")]),

@@ -4,10 +4,9 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Payload, Place, Problem, RunId, Timestamp,
     topic::{EventView, MetWait, Triggered},
-    webhook::Delivery,
 };
 
-use super::{Bucket, EventRow, Trigger, WaitRow, Webhook};
+use super::{Bucket, EventRow, Kept, Trigger, WaitRow, Webhook};
 
 /// What a topic needs of its storage. Every method that writes is one transaction.
 pub trait Rows {
@@ -118,13 +117,13 @@ pub trait Rows {
     fn delete_webhook(&self, id: &str) -> Result<(), Self::Error>;
 
     /// Stores a delivery of a webhook in a slot, in the place of the one that was there. One row.
-    fn put_delivery(&self, webhook: &str, slot: u64, delivery: &Delivery) -> Result<(), Self::Error>;
+    fn put_delivery(&self, webhook: &str, slot: u64, kept: &Kept) -> Result<(), Self::Error>;
 
     /// The deliveries of a webhook, without their bodies. At most one for each slot.
-    fn deliveries(&self, webhook: &str) -> Result<Vec<Delivery>, Self::Error>;
+    fn deliveries(&self, webhook: &str) -> Result<Vec<Kept>, Self::Error>;
 
     /// The delivery in a slot, with its body.
-    fn delivery(&self, webhook: &str, slot: u64) -> Result<Option<Delivery>, Self::Error>;
+    fn delivery(&self, webhook: &str, slot: u64) -> Result<Option<Kept>, Self::Error>;
 }
 
 /// Where a topic stands, by its rows.

@@ -38,7 +38,7 @@ pub use waits::{
     Bucket, Conditions, LOOK_BACK_EVENTS_MAX, WAITS_MAX, WaitRow, check_wait, from_when, input_for, wait_id,
 };
 pub use webhooks::{
-    DELIVERIES_MAX, Delivered, HookKeys, Sealed, WEBHOOKS_MAX, Webhook, check_webhook, no_webhook,
+    DELIVERIES_MAX, Delivered, HookKeys, Kept, Sealed, WEBHOOKS_MAX, Webhook, check_webhook, no_webhook,
 };
 
 /// The most triggers of a topic, and so of an event.

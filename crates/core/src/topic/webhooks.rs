@@ -29,14 +29,18 @@ use crate::{
 /// The most webhooks of a topic.
 pub const WEBHOOKS_MAX: usize = 20;
 
-/// How many deliveries of a webhook are kept: those that became events, and fewer of those that were refused. Each kind has
-/// its own slots, so that no flood of the one displaces the other.
-pub const DELIVERIES_MAX: u64 = ACCEPTED_KEPT + REFUSED_KEPT;
-const ACCEPTED_KEPT: u64 = 40;
-const REFUSED_KEPT: u64 = 10;
+/// How many deliveries of a webhook are kept.
+pub const DELIVERIES_MAX: u64 = 60;
 
-/// How often a refused delivery of a webhook is stored at the most.
-const REFUSED_EVERY_MS: u64 = 1_000;
+/// How many of each kind are kept, by what [`kind_of`] gives: events; what nobody has signed; and what was signed and
+/// could not become an event. Each kind has its own slots, so that no flood of one displaces another.
+const KEPT: [u64; 3] = [40, 10, 10];
+
+/// The kind of what nobody has signed.
+const UNSIGNED: usize = 1;
+
+/// How often a delivery that nobody has signed is stored at the most.
+const UNSIGNED_EVERY_MS: u64 = 1_000;
 
 /// The longest name of a header, and the longest prefix in one.
 const HEADER_LENGTH_MAX: usize = 64;
@@ -66,6 +70,16 @@ pub struct Sealed {
     /// Until when it is good, if another one has replaced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+}
+
+/// A delivery as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The delivery, as people see it.
+    pub delivery: Delivery,
+    /// The headers with its signatures. Nobody is shown them: with one, a reader could deliver the body again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signatures: Vec<(String, String)>,
 }
 
 /// What webhooks are known and sealed by.
@@ -98,6 +112,9 @@ pub(super) struct Hooks {
     unreadable: OrdSet<String>,
 }
 
+/// Names and values.
+type Headers = Vec<(String, String)>;
+
 #[derive(Clone, Debug)]
 struct Hook {
     webhook: Webhook,
@@ -105,10 +122,10 @@ struct Hook {
     transform: Option<Transform>,
     /// Its secrets as they are, and until when each is good.
     secrets: Vec<(Secret, Option<Timestamp>)>,
-    /// The numbers of the latest deliveries that were accepted and refused; nothing until the rows were asked.
-    last: Option<(u64, u64)>,
-    /// When a refused one was last stored.
-    refused_at: Option<Timestamp>,
+    /// The numbers of the latest deliveries of each kind; nothing until the rows were asked.
+    last: Option<[u64; KEPT.len()]>,
+    /// When one that nobody has signed was last stored.
+    unsigned_at: Option<Timestamp>,
 }
 
 /// Refuses what no webhook of a topic can be, so that no topic is made for it.
@@ -172,9 +189,9 @@ impl Hooks {
     fn insert(&mut self, topic: &str, webhook: Webhook, secrets: Vec<(Secret, Option<Timestamp>)>) {
         let transform = Transform::read(topic, &webhook.spec).ok();
         let before = self.by_id.get(&webhook.id);
-        let (last, refused_at) = before.map(|hook| (hook.last, hook.refused_at)).unwrap_or_default();
+        let (last, unsigned_at) = before.map(|hook| (hook.last, hook.unsigned_at)).unwrap_or_default();
         self.unreadable.remove(&webhook.id);
-        self.by_id.insert(webhook.id.clone(), Hook { webhook, transform, secrets, last, refused_at });
+        self.by_id.insert(webhook.id.clone(), Hook { webhook, transform, secrets, last, unsigned_at });
     }
 
     fn get(&self, id: &str) -> Result<&Hook, Problem> {
@@ -229,10 +246,24 @@ impl Hook {
         }
     }
 
-    /// A delivery as people see it: whoever may read it could repeat it with its signature.
-    fn shown(&self, mut delivery: Delivery) -> Delivery {
+    /// Whether a header holds a signature, by its name or by what the webhook says.
+    fn is_signature(&self, name: &str) -> bool {
+        let lower = name.to_ascii_lowercase();
+        ["signature", "hmac"].iter().any(|part| lower.contains(part))
+            || name.eq_ignore_ascii_case(signature_header(&self.webhook.spec))
+    }
+
+    /// The headers of a delivery that are kept: those with its signatures, and those that people and expressions see.
+    fn kept(&self, headers: Vec<(String, String)>) -> (Headers, Headers) {
         let signature = signature_header(&self.webhook.spec);
-        delivery.headers.retain(|(name, _)| !name.eq_ignore_ascii_case(signature));
+        let is_kept = |name: &str| !is_secret(name) || name.eq_ignore_ascii_case(signature);
+        let kept = headers.into_iter().filter(|(name, _)| is_kept(name));
+        kept.partition(|(name, _)| self.is_signature(name))
+    }
+
+    /// A delivery as people see it. The webhook may say by now that one of its headers is a signature.
+    fn shown(&self, Kept { mut delivery, .. }: Kept) -> Delivery {
+        delivery.headers.retain(|(name, _)| !self.is_signature(name));
         delivery
     }
 }
@@ -353,9 +384,7 @@ impl Topic {
         let topic = self.name.clone();
         let hook = self.known(rows, now)?.hooks.get(id)?;
         let verified = hook.verify(now, &headers, &body, false);
-        let signature = signature_header(&hook.webhook.spec).to_owned();
-        let is_kept = |name: &str| !is_secret(name) || name.eq_ignore_ascii_case(&signature);
-        let headers: Vec<_> = headers.into_iter().filter(|(name, _)| is_kept(name)).collect();
+        let (signatures, headers) = hook.kept(headers);
         let mut delivery = Delivery {
             id: 0,
             at: now,
@@ -367,7 +396,7 @@ impl Topic {
             body: Some(body),
         };
         let made = match verified {
-            Ok(()) => hook.make(&topic, &hook.shown(delivery.clone()).headers, text(&delivery)),
+            Ok(()) => hook.make(&topic, &delivery.headers, text(&delivery)),
             Err(refused) => Err(Problem::new(Code::WebhookRefused, refused.to_string())),
         };
         let event = match made {
@@ -375,7 +404,7 @@ impl Topic {
             Ok(Made::Event(event)) => event,
             Err(problem) => {
                 delivery.why = Some(problem.detail.clone());
-                self.keep(rows, now, id, delivery)?;
+                self.keep(rows, now, id, Kept { delivery, signatures })?;
                 return Err(problem.into());
             }
         };
@@ -383,7 +412,7 @@ impl Topic {
         if accepted.status == AcceptedStatus::Accepted {
             delivery.status = AcceptedStatus::Accepted;
             delivery.event.clone_from(&accepted.id);
-            self.keep(rows, now, id, delivery)?;
+            self.keep(rows, now, id, Kept { delivery, signatures })?;
         }
         Ok(Delivered::Event(accepted))
     }
@@ -397,9 +426,10 @@ impl Topic {
     ) -> Result<DeliveryList, Fault<R::Error>> {
         let now = self.now(clock);
         let hook = self.known(rows, now)?.hooks.get(id)?;
-        let mut deliveries = rows.deliveries(id).map_err(Fault::Storage)?;
+        let kept = rows.deliveries(id).map_err(Fault::Storage)?;
+        let mut deliveries: Vec<_> = kept.into_iter().map(|kept| hook.shown(kept)).collect();
         deliveries.sort_by_key(|delivery| std::cmp::Reverse((delivery.at, delivery.id)));
-        Ok(DeliveryList { deliveries: deliveries.into_iter().map(|delivery| hook.shown(delivery)).collect() })
+        Ok(DeliveryList { deliveries })
     }
 
     /// Shows a delivery, with its body.
@@ -412,11 +442,11 @@ impl Topic {
     ) -> Result<Delivery, Fault<R::Error>> {
         let now = self.now(clock);
         let hook = self.known(rows, now)?.hooks.get(id)?;
-        stored(rows, id, number).map(|delivery| hook.shown(delivery))
+        stored(rows, id, number).map(|kept| hook.shown(kept))
     }
 
     /// Makes an event of a delivery again, by what the webhook says now. One that was refused has to be signed by a secret
-    /// that is good now; its time does not matter.
+    /// that is good now, even if its secret was good when it came; its time does not matter.
     pub fn redeliver<R: Rows>(
         &mut self,
         rows: &R,
@@ -428,26 +458,29 @@ impl Topic {
         let now = self.now(clock);
         let topic = self.name.clone();
         let hook = self.known(rows, now)?.hooks.get(id)?;
-        let mut delivery = stored(rows, id, number)?;
-        if !delivery.is_verified {
-            let verified = hook.verify(now, &delivery.headers, text(&delivery), true);
+        let mut kept = stored(rows, id, number)?;
+        let was_accepted = kept.delivery.status == AcceptedStatus::Accepted;
+        if !was_accepted {
+            let headers = [kept.signatures.as_slice(), &kept.delivery.headers].concat();
+            let verified = hook.verify(now, &headers, text(&kept.delivery), true);
             verified.map_err(|refused| Problem::new(Code::WebhookRefused, refused.to_string()))?;
+            // The webhook may say by now where the signature is.
+            (kept.signatures, kept.delivery.headers) = hook.kept(headers);
         }
-        let headers = hook.shown(delivery.clone()).headers;
-        let Made::Event(mut event) = hook.make(&topic, &headers, text(&delivery))? else {
+        let Made::Event(mut event) = hook.make(&topic, &kept.delivery.headers, text(&kept.delivery))? else {
             let detail = "This delivery is no event: the sender has only tried the address.";
             return Err(Problem::new(Code::InvalidRequest, detail).into());
         };
-        let was_accepted = delivery.status == AcceptedStatus::Accepted;
         if was_accepted {
             // Its id is known, so the event gets another one.
             event.id = None;
         }
         let accepted = self.accept_one(rows, clock, (mark, id), event)?;
         if !was_accepted {
+            let delivery = &mut kept.delivery;
             (delivery.status, delivery.is_verified, delivery.why) = (AcceptedStatus::Accepted, true, None);
             delivery.event.clone_from(&accepted.id);
-            rows.put_delivery(id, slot(number), &delivery).map_err(Fault::Storage)?;
+            rows.put_delivery(id, slot(number), &kept).map_err(Fault::Storage)?;
         }
         Ok(accepted)
     }
@@ -470,47 +503,62 @@ impl Topic {
         rows: &R,
         now: Timestamp,
         id: &str,
-        mut delivery: Delivery,
+        mut kept: Kept,
     ) -> Result<(), Fault<R::Error>> {
         let hooks = &mut self.known(rows, now)?.hooks;
         let hook = hooks.by_id.get_mut(id).ok_or_else(no_webhook)?;
-        let is_refused = delivery.status != AcceptedStatus::Accepted;
-        if is_refused && hook.refused_at.is_some_and(|last| now < last.plus_millis(REFUSED_EVERY_MS)) {
-            return Ok(());
-        }
-        let (accepted, refused) = match hook.last {
-            Some(last) => last,
-            None => {
-                let kept = rows.deliveries(id).map_err(Fault::Storage)?;
-                let last = |odd: u64| {
-                    let of_kind = kept.iter().map(|delivery| delivery.id).filter(|id| id % 2 == odd);
-                    of_kind.max().unwrap_or(odd)
-                };
-                (last(0), last(1))
-            }
+        let kind = match (kept.delivery.status, kept.delivery.is_verified) {
+            (AcceptedStatus::Accepted, _) => 0,
+            (AcceptedStatus::Duplicate | AcceptedStatus::Refused, false) => UNSIGNED,
+            (AcceptedStatus::Duplicate | AcceptedStatus::Refused, true) => 2,
         };
-        // Those that were accepted have even numbers, from 2.
-        delivery.id = if is_refused { refused + 2 } else { accepted + 2 };
-        hook.last = None;
-        rows.put_delivery(id, slot(delivery.id), &delivery).map_err(Fault::Storage)?;
-        hook.last = Some(if is_refused { (accepted, delivery.id) } else { (delivery.id, refused) });
-        if is_refused {
-            hook.refused_at = Some(now);
+        // What somebody has signed is worth a row, however fast it comes.
+        if kind == UNSIGNED {
+            if hook.unsigned_at.is_some_and(|last| now < last.plus_millis(UNSIGNED_EVERY_MS)) {
+                return Ok(());
+            }
+            hook.unsigned_at = Some(now);
         }
+        let mut last = match hook.last.take() {
+            Some(last) => last,
+            None => latest(rows.deliveries(id).map_err(Fault::Storage)?.iter().map(|kept| kept.delivery.id)),
+        };
+        last[kind] += KINDS;
+        kept.delivery.id = last[kind];
+        rows.put_delivery(id, slot(last[kind]), &kept).map_err(Fault::Storage)?;
+        hook.last = Some(last);
         Ok(())
     }
 }
 
-/// Where a delivery is stored.
-fn slot(number: u64) -> u64 {
-    let nth = number / 2;
-    if number.is_multiple_of(2) { nth % ACCEPTED_KEPT } else { ACCEPTED_KEPT + nth % REFUSED_KEPT }
+/// How far the numbers of two deliveries of a kind are apart.
+const KINDS: u64 = KEPT.len() as u64;
+
+/// The latest number of each kind.
+fn latest(numbers: impl Iterator<Item = u64>) -> [u64; KEPT.len()] {
+    let mut latest = [0, 1, 2];
+    for number in numbers {
+        let of_kind = &mut latest[kind_of(number)];
+        *of_kind = number.max(*of_kind);
+    }
+    latest
 }
 
-fn stored<R: Rows>(rows: &R, id: &str, number: u64) -> Result<Delivery, Fault<R::Error>> {
-    let delivery = rows.delivery(id, slot(number)).map_err(Fault::Storage)?;
-    delivery.filter(|delivery| delivery.id == number).ok_or_else(|| {
-        let detail = "The webhook has no delivery with this number. The latest 50 are kept.";
+/// The kind of a delivery, by its number.
+fn kind_of(number: u64) -> usize {
+    usize::try_from(number % KINDS).unwrap_or_default()
+}
+
+/// Where a delivery is stored.
+fn slot(number: u64) -> u64 {
+    let kind = kind_of(number);
+    KEPT[..kind].iter().sum::<u64>() + number / KINDS % KEPT[kind]
+}
+
+fn stored<R: Rows>(rows: &R, id: &str, number: u64) -> Result<Kept, Fault<R::Error>> {
+    let kept = rows.delivery(id, slot(number)).map_err(Fault::Storage)?;
+    kept.filter(|kept| kept.delivery.id == number).ok_or_else(|| {
+        let detail = "The webhook has no delivery with this number. The latest 60 are kept.";
         Problem::new(Code::WebhookNotFound, detail).into()
     })
 }

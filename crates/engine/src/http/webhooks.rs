@@ -113,7 +113,7 @@ pub async fn ask(front: &Front, topic: &str, id: String, ask: WebhookAsk) -> Res
 fn number(delivery: &str) -> Result<u64, Refusal> {
     // Beyond that, numbers are not exact in every client.
     delivery.parse().ok().filter(|number| *number < 1 << 53).ok_or_else(|| {
-        let detail = "The webhook has no delivery with this number. The latest 50 are kept.";
+        let detail = "The webhook has no delivery with this number. The latest 60 are kept.";
         Refusal::new(Code::WebhookNotFound, detail)
     })
 }

@@ -3,9 +3,9 @@
 use std::cell::Cell as Slot;
 
 use stepwell_core::topic::{
-    Bucket, EventRow, Head, NewRow, Parked, Rows, Trigger, WaitHead, WaitRow, Webhook,
+    Bucket, EventRow, Head, Kept, NewRow, Parked, Rows, Trigger, WaitHead, WaitRow, Webhook,
 };
-use stepwell_protocol::{Payload, Timestamp, json, topic::MetWait, webhook::Delivery};
+use stepwell_protocol::{Payload, Timestamp, json, topic::MetWait};
 use wasm_bindgen::JsValue;
 
 use crate::{
@@ -434,27 +434,29 @@ impl Rows for Store {
         })
     }
 
-    fn put_delivery(&self, webhook: &str, slot: u64, delivery: &Delivery) -> Result<(), StoreError> {
-        let body = delivery.body.as_deref().unwrap_or_default();
-        let head = Delivery { body: None, ..delivery.clone() };
+    fn put_delivery(&self, webhook: &str, slot: u64, kept: &Kept) -> Result<(), StoreError> {
+        let body = kept.delivery.body.as_deref().unwrap_or_default();
+        let mut head = kept.clone();
+        head.delivery.body = None;
         let state = serde_json::to_string(&head).expect("a delivery holds only what JSON can say");
         let values = [webhook.into(), number(slot), state.into(), body.into()];
         self.tables.execute("INSERT OR REPLACE INTO deliveries VALUES(?, ?, ?, ?)", &values)
     }
 
-    fn deliveries(&self, webhook: &str) -> Result<Vec<Delivery>, StoreError> {
+    fn deliveries(&self, webhook: &str) -> Result<Vec<Kept>, StoreError> {
         let query = "SELECT state FROM deliveries WHERE webhook = ?";
         let rows = self.tables.rows(query, &[webhook.into()])?;
         // One that a later release has stored is left out.
         Ok(rows.iter().filter_map(|row| json::from_str(&row.optional_text(0)?).ok()).collect())
     }
 
-    fn delivery(&self, webhook: &str, slot: u64) -> Result<Option<Delivery>, StoreError> {
+    fn delivery(&self, webhook: &str, slot: u64) -> Result<Option<Kept>, StoreError> {
         let query = "SELECT state, body FROM deliveries WHERE webhook = ? AND slot = ?";
         let rows = self.tables.rows(query, &[webhook.into(), number(slot)])?;
         let read = |row: &Row| {
-            let delivery: Delivery = json::from_str(&row.optional_text(0)?).ok()?;
-            Some(Delivery { body: row.optional_text(1), ..delivery })
+            let mut kept: Kept = json::from_str(&row.optional_text(0)?).ok()?;
+            kept.delivery.body = row.optional_text(1);
+            Some(kept)
         };
         Ok(rows.first().and_then(read))
     }

@@ -16,7 +16,7 @@ use stepwell_protocol::{
 use super::{Full, World, topic};
 use crate::{
     object::{Fault, Machine as _},
-    topic::{DELIVERIES_MAX, Delivered, HookKeys, Topic, WEBHOOKS_MAX, Webhook},
+    topic::{DELIVERIES_MAX, Delivered, HookKeys, Kept, Topic, WEBHOOKS_MAX, Webhook},
 };
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -45,19 +45,23 @@ impl HookRows {
         self.deliveries.borrow_mut().retain(|(webhook, _), _| webhook != id);
     }
 
-    pub fn put_delivery(&self, webhook: &str, slot: u64, delivery: &Delivery) {
-        let text = serde_json::to_string(delivery).expect("it is JSON");
+    pub fn put_delivery(&self, webhook: &str, slot: u64, kept: &Kept) {
+        let text = serde_json::to_string(kept).expect("it is JSON");
         self.deliveries.borrow_mut().insert((webhook.to_owned(), slot), text);
     }
 
-    pub fn deliveries(&self, webhook: &str) -> Vec<Delivery> {
+    pub fn deliveries(&self, webhook: &str) -> Vec<Kept> {
         let deliveries = self.deliveries.borrow();
         let of_webhook = deliveries.iter().filter(|((id, _), _)| id == webhook);
         let read = of_webhook.filter_map(|(_, text)| serde_json::from_str(text).ok());
-        read.map(|delivery| Delivery { body: None, ..delivery }).collect()
+        read.map(|Kept { delivery, signatures }| Kept {
+            delivery: Delivery { body: None, ..delivery },
+            signatures,
+        })
+        .collect()
     }
 
-    pub fn delivery(&self, webhook: &str, slot: u64) -> Option<Delivery> {
+    pub fn delivery(&self, webhook: &str, slot: u64) -> Option<Kept> {
         serde_json::from_str(self.deliveries.borrow().get(&(webhook.to_owned(), slot))?).ok()
     }
 }
@@ -315,7 +319,7 @@ fn what_is_kept_is_bounded_and_a_flood_displaces_nothing_good() {
     let written = world.rows.written.get() - before;
     assert!((49..=52).contains(&written), "one a second: {written}");
     let kept = world.kept();
-    assert_eq!(u64::try_from(kept.len()), Ok(DELIVERIES_MAX));
+    assert_eq!(kept.len(), 50, "40 that were accepted, and 10 that nobody has signed");
     let good: Vec<_> = kept.iter().filter_map(|delivery| delivery.event.clone()).collect();
     assert_eq!((good.len(), good[0].as_str(), good[39].as_str()), (40, "id-59", "id-20"));
     // Another instance goes on where this one was.
@@ -323,6 +327,66 @@ fn what_is_kept_is_bounded_and_a_flood_displaces_nothing_good() {
     world.delivered("id-60", "1");
     let good: Vec<_> = world.kept().iter().filter_map(|delivery| delivery.event.clone()).collect();
     assert_eq!((good.len(), good[0].as_str(), good[39].as_str()), (40, "id-60", "id-21"));
+}
+
+#[test]
+fn signed_deliveries_that_failed_are_kept_through_a_flood_of_unsigned_ones() {
+    let mut world = world();
+    world.set(spec("github", &json!({ "event": "order/{body.type}" })));
+    for nth in 0..40 {
+        world.delivered(&format!("id-{nth}"), r#"{"type":"paid"}"#);
+    }
+    // One after the other, in the same moment.
+    for nth in 0..10 {
+        assert_eq!(problem(world.signed(OTHER, "x", "2")).code, Code::WebhookRefused);
+        let failed = problem(world.signed(SECRET, &format!("late-{nth}"), "{}"));
+        assert_eq!(failed.code, Code::InvalidRequest);
+    }
+    for _ in 0..100 {
+        world.later(1_000);
+        assert!(world.signed(OTHER, "x", "2").is_err());
+    }
+    let kept = world.kept();
+    assert_eq!(u64::try_from(kept.len()), Ok(DELIVERIES_MAX));
+    let mut failed: Vec<_> = kept
+        .iter()
+        .filter(|delivery| delivery.is_verified && delivery.status == AcceptedStatus::Refused)
+        .map(|delivery| delivery.id)
+        .collect();
+    assert_eq!(failed.len(), 10, "each of them is there");
+    // Another instance displaces the oldest of them.
+    world.topic = with_keys(&["one"]);
+    assert!(world.signed(SECRET, "late-10", "{}").is_err());
+    let oldest = failed.pop().expect("there are ten");
+    assert!(world.kept().iter().all(|delivery| delivery.id != oldest));
+    // The expression is right, and nothing was lost.
+    world.set(spec("github", &json!({ "event": "order/paid" })));
+    for number in failed {
+        let accepted = world.topic.redeliver(&world.rows, world.now, "m", "shop", number).expect("signed");
+        assert_eq!(accepted.status, AcceptedStatus::Accepted);
+        assert!(accepted.id.is_some_and(|id| id.starts_with("late-")));
+    }
+}
+
+#[test]
+fn a_signature_is_good_for_a_redelivery_while_its_secret_is() {
+    let mut world = world();
+    world.set(spec("github", &json!({ "event": "order/{body.type}" })));
+    assert_eq!(problem(world.signed(SECRET, "id-1", "{}")).code, Code::InvalidRequest);
+    let refused = world.kept()[0].clone();
+    assert!(refused.is_verified);
+    world.delivered("id-2", r#"{"type":"paid"}"#);
+    let accepted =
+        world.kept().iter().find_map(|one| one.event.as_ref().map(|_| one.id)).expect("it is kept");
+    // The secret has leaked, and is replaced at once.
+    world.set(spec("github", &json!({ "secret": OTHER, "overlap_ms": 0 })));
+    let again = world.topic.redeliver(&world.rows, world.now, "m", "shop", refused.id);
+    assert_eq!(problem(again).code, Code::WebhookRefused);
+    assert_eq!(world.rows.events.borrow().len(), 1);
+    // What was an event already is one again.
+    let again =
+        world.topic.redeliver(&world.rows, world.now, "m", "shop", accepted).expect("it was accepted");
+    assert_eq!(again.status, AcceptedStatus::Accepted);
 }
 
 #[test]
@@ -342,6 +406,44 @@ fn secrets_in_headers_are_neither_kept_nor_shown() {
     assert!(!stored.contains("hush") && !world.data("id-1").to_string().contains("hush"), "{stored}");
     let shown = world.topic.delivery(&world.rows, world.now, "shop", kept[0].id).expect("it is kept");
     assert_eq!(shown.body.as_deref(), Some("1"));
+}
+
+#[test]
+fn signatures_are_not_shown_whatever_the_webhook_is_called_by_later() {
+    let mut world = world();
+    world.set(spec("hmac", &json!({ "header": "x-sig", "event": "order/{body.type}", "data": "headers" })));
+    let send = |world: &mut World, body: &str| {
+        let mut headers = sign(&world.hook_spec(), SECRET, "", world.now, body.as_bytes());
+        let value = header(&headers, "x-sig").expect("it is signed").to_owned();
+        for name in ["Svix-Signature", "X-Shop-HMAC-SHA256"] {
+            headers.push((name.into(), value.clone()));
+        }
+        headers.push(("x-plain".into(), "plain".into()));
+        (world.topic.deliver(&world.rows, world.now, "shop", headers, body.into()), value)
+    };
+    let (accepted, first) = send(&mut world, r#"{"type":"paid"}"#);
+    let Ok(Delivered::Event(accepted)) = accepted else { panic!("{accepted:?}") };
+    assert_eq!(world.data(&accepted.id.expect("it has one")), json!({ "x-plain": "plain" }));
+    let (refused, second) = send(&mut world, "{}");
+    assert_eq!(problem(refused).code, Code::InvalidRequest);
+    let is_hidden = |world: &mut World| {
+        let listed = world.kept();
+        let mut one = |delivery: &Delivery| world.topic.delivery(&world.rows, world.now, "shop", delivery.id);
+        let shown: Vec<_> = listed.iter().map(|delivery| one(delivery).expect("it is kept")).collect();
+        let text = serde_json::to_string(&(&listed, shown)).expect("it is JSON");
+        assert!(text.contains("x-plain") && !text.contains(&first) && !text.contains(&second), "{text}");
+        listed
+    };
+    is_hidden(&mut world);
+    world.set(spec("hmac", &json!({ "header": "x-other", "data": "headers" })));
+    let kept = is_hidden(&mut world);
+    // What nobody sees is there for a redelivery, once the webhook says again where it is.
+    let refused = kept.iter().find(|delivery| delivery.event.is_none()).expect("it is kept").id;
+    let again = world.topic.redeliver(&world.rows, world.now, "m", "shop", refused);
+    assert_eq!(problem(again).code, Code::WebhookRefused);
+    world.set(spec("hmac", &json!({ "header": "x-sig", "data": "headers" })));
+    let again = world.topic.redeliver(&world.rows, world.now, "m", "shop", refused).expect("it is signed");
+    assert_eq!(world.data(&again.id.expect("it has one")), json!({ "x-plain": "plain" }));
 }
 
 #[test]

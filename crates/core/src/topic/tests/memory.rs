@@ -5,10 +5,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use stepwell_protocol::{Timestamp, topic::MetWait, webhook::Delivery};
+use stepwell_protocol::{Timestamp, topic::MetWait};
 
 use super::hooks::HookRows;
-use crate::topic::{Bucket, EventRow, Head, NewRow, Parked, Rows, Trigger, WaitHead, WaitRow, Webhook};
+use crate::topic::{Bucket, EventRow, Head, Kept, NewRow, Parked, Rows, Trigger, WaitHead, WaitRow, Webhook};
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Full;
@@ -316,15 +316,15 @@ impl Rows for Memory {
         self.write(1).map(|()| self.hooks.delete(id))
     }
 
-    fn put_delivery(&self, webhook: &str, slot: u64, delivery: &Delivery) -> Result<(), Full> {
-        self.write(1).map(|()| self.hooks.put_delivery(webhook, slot, delivery))
+    fn put_delivery(&self, webhook: &str, slot: u64, kept: &Kept) -> Result<(), Full> {
+        self.write(1).map(|()| self.hooks.put_delivery(webhook, slot, kept))
     }
 
-    fn deliveries(&self, webhook: &str) -> Result<Vec<Delivery>, Full> {
+    fn deliveries(&self, webhook: &str) -> Result<Vec<Kept>, Full> {
         Ok(self.hooks.deliveries(webhook))
     }
 
-    fn delivery(&self, webhook: &str, slot: u64) -> Result<Option<Delivery>, Full> {
+    fn delivery(&self, webhook: &str, slot: u64) -> Result<Option<Kept>, Full> {
         Ok(self.hooks.delivery(webhook, slot))
     }
 }

@@ -180,10 +180,21 @@ pub struct Bucket {
 impl Bucket {
     /// Takes so much of a rate a second; or says after how many seconds it is worth trying again.
     pub fn take(&mut self, now: Timestamp, per_second: u64, amount: u64) -> Result<(), u32> {
+        self.take_of(now, per_second, BURST_MS, amount)
+    }
+
+    /// The same, where as much may be taken at once as the rate gives in some time.
+    pub fn take_of(
+        &mut self,
+        now: Timestamp,
+        per_second: u64,
+        burst_ms: u64,
+        amount: u64,
+    ) -> Result<(), u32> {
         let now_us = now.as_millis() * 1_000;
         let owed_us = self.paid_at_us.saturating_sub(now_us);
-        if owed_us > BURST_MS * 1_000 || per_second == 0 {
-            let seconds = owed_us.saturating_sub(BURST_MS * 1_000).div_ceil(1_000_000);
+        if owed_us > burst_ms * 1_000 || per_second == 0 {
+            let seconds = owed_us.saturating_sub(burst_ms * 1_000).div_ceil(1_000_000);
             return Err(u32::try_from(seconds).unwrap_or(u32::MAX).max(1));
         }
         let cost_us = amount.saturating_mul(1_000_000).div_ceil(per_second);

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use stepwell_core::guesses::Guesses;
+use stepwell_core::guesses::{Guesses, network};
 use stepwell_protocol::{Code, Problem};
 use worker::Request;
 
@@ -18,6 +18,7 @@ const ADDRESS_HEADER: &str = "cf-connecting-ip";
 thread_local! {
     static GUESSES: RefCell<Guesses> = const { RefCell::new(Guesses::new()) };
     static TOKENS: RefCell<Guesses> = const { RefCell::new(Guesses::new()) };
+    static DELIVERIES: RefCell<Guesses> = const { RefCell::new(Guesses::of_programs()) };
 }
 
 /// Refuses an address that has failed too often, whatever it brings this time.
@@ -59,6 +60,31 @@ pub fn bad_token(request: &Request) -> Result<(), Refusal> {
     })
 }
 
+/// Who delivers to a webhook, by its path: whoever has the wrong secret of one may have the right one of another.
+pub fn sender(request: &Request, path: &str) -> Option<String> {
+    address(request).map(|address| format!("{address} {path}"))
+}
+
+/// Refuses whoever has delivered too much to this webhook that was not signed, whatever comes this time.
+pub fn check_sender(request: &Request, path: &str) -> Result<(), Refusal> {
+    if DELIVERIES.with_borrow(Guesses::is_empty) {
+        return Ok(());
+    }
+    let Some(sender) = sender(request, path) else { return Ok(()) };
+    let checked = DELIVERIES.with_borrow_mut(|guesses| guesses.check(runtime::clock(), &sender));
+    checked.map_err(|seconds| {
+        let detail = "Too many deliveries from your address to this webhook were refused. Check the secret that you sign \
+                      with, then deliver again.";
+        Refusal(Problem::new(Code::LimitReached, detail).after(seconds))
+    })
+}
+
+/// Counts a delivery that was refused.
+pub fn refused(sender: &str) {
+    DELIVERIES.with_borrow_mut(|guesses| guesses.failed(runtime::clock(), sender));
+}
+
 fn address(request: &Request) -> Option<String> {
-    request.headers().get(ADDRESS_HEADER).ok().flatten().filter(|address| !address.is_empty())
+    let address = request.headers().get(ADDRESS_HEADER).ok().flatten();
+    address.filter(|address| !address.is_empty()).map(|address| network(&address))
 }

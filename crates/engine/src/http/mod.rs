@@ -160,11 +160,15 @@ async fn respond(request: Request, address: &Address, env: Env) -> Response {
             Refusal::new(Code::InvalidRequest, detail).into_response()
         }
         (Ok(()), Some(route)) => {
+            let is_delivery = route == Route::ReceiveWebhook;
+            let sender = is_delivery.then(|| guessing::sender(&request, address.url.path())).flatten();
             let response = match receive(request, address, route).await {
                 Ok(incoming) => dispatch::answer(route, &front, incoming).await,
                 Err(refusal) => Err(refusal),
             };
-            response.unwrap_or_else(Refusal::into_response)
+            let response = response.unwrap_or_else(Refusal::into_response);
+            webhooks::count(sender.as_deref(), &response);
+            response
         }
     };
     front.vouched(answered).await

@@ -17,7 +17,7 @@ use super::{
     error::Refusal,
     events::{topic_of_query, wanted},
     front::Front,
-    guessing,
+    guessing, known_namespaces,
     response::Response,
     starts::nonce,
 };
@@ -35,13 +35,22 @@ const HEADERS_BYTES_MAX: usize = 16_384;
 /// By whom deliveries are, where a topic names who asks.
 const BY: &str = "webhook";
 
-/// Refuses an address that nobody was given, before anything else is read.
+/// Refuses an address that nobody was given, and whoever has delivered too much that was not signed, before anything else
+/// is read.
 pub fn check(request: &Request, url: &Url, env: &Env) -> Result<(), Refusal> {
     if Keyring::of(env).read_hook(url.path()).is_some() {
-        return Ok(());
+        return guessing::check_sender(request, url.path());
     }
     guessing::bad_token(request)?;
     Err(no_address())
+}
+
+/// Counts a delivery that was refused for what its sender knows: the secret, or the address. One that was signed and could
+/// not become an event is not a guess.
+pub fn count(sender: Option<&str>, response: &Response) {
+    if let (Some(sender), 403 | 404) = (sender, response.status) {
+        guessing::refused(sender);
+    }
 }
 
 /// The headers of a delivery, as far as they are of a sensible size.
@@ -69,6 +78,10 @@ pub async fn receive(
     let address = keyring.read_hook(&format!("{PATH}{namespace}/{topic}/{hook}"));
     let Address { namespace, topic, webhook } = address.ok_or_else(no_address)?;
     body::check_length(body.len(), EVENT_BYTES_MAX)?;
+    // The address of a webhook outlives its namespace, and the platform would make an object for it.
+    if !known_namespaces::has(front.env(), &namespace).await? {
+        return Err(no_address());
+    }
     let request = Ask::Webhook { id: webhook, ask: WebhookAsk::Deliver { headers, body } };
     let call = Call { by: BY.to_owned(), request };
     let (status, body) = front.holding(&namespace).call_topic(&topic, &call).await?;

@@ -5,11 +5,16 @@ use std::{path::PathBuf, time::UNIX_EPOCH};
 use anyhow::{Context as _, Result};
 use reqwest::Method;
 use serde_json::{Value, json};
-use stepwell_protocol::{Timestamp, webhook::schemes::sign};
+use stepwell_protocol::{
+    Timestamp,
+    signature::{Key, Purpose},
+    webhook::{Address, schemes::sign},
+};
 use stepwell_workerd_tests::{
     Answer, TestResult,
+    access::namespace,
     cli::Terminal,
-    engine::{Client, Engine, Form, URL},
+    engine::{Client, Engine, Form, KEY, URL},
 };
 use tokio::time::{Duration, Instant, sleep};
 
@@ -277,5 +282,58 @@ async fn the_command_line_sets_tests_and_redelivers() -> TestResult {
     assert!(run(&["webhooks", "list", "stripe"]).await?.contains("billing"));
     run(&["webhooks", "show", "stripe", "billing"]).await?;
     run(&["webhooks", "delete", "stripe", "billing"]).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_delivers_what_is_not_signed_is_refused_before_it_is_read() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    let spec = json!({ "kind": "github", "event": "shop/push", "secret": SECRET });
+    let (hook, other) = (set(&client, "repo", spec.clone()).await?, set(&client, "other", spec).await?);
+    let deliver = async |hook: &Hook, address: &str, secret: &str, id: &str| {
+        let mut headers = sign(&serde_json::from_value(hook.spec.clone())?, secret, id, now()?, b"{}");
+        headers.push(("cf-connecting-ip".into(), address.into()));
+        hook.post(&client, &headers, "{}").await
+    };
+    let mut refused = 0;
+    let throttled = loop {
+        let answer = deliver(&hook, "203.0.113.9", OTHER, "x").await?;
+        if answer.status == 429 {
+            break answer;
+        }
+        assert_eq!(answer.problem()?, (403, "webhook_refused".into()));
+        refused += 1;
+        assert!(refused < 300, "nobody stops it");
+    };
+    assert!(refused >= 60, "a sender with a wrong secret is told so for longer: {refused}");
+    assert_eq!(throttled.problem()?, (429, "limit_reached".into()));
+    assert!(throttled.headers.contains_key("retry-after"));
+    // Neither others, nor what the same sender delivers elsewhere; and it comes back by itself.
+    for (hook, address, id) in [(&hook, "203.0.113.10", "a"), (&other, "203.0.113.9", "b")] {
+        assert_eq!(deliver(hook, address, SECRET, id).await?.json()?["status"], "accepted");
+    }
+    sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(deliver(&hook, "203.0.113.9", SECRET, "c").await?.json()?["status"], "accepted");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_address_of_a_namespace_that_is_not_there_touches_no_object() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    let spec = json!({ "kind": "github", "event": "shop/push" });
+    // As it was given to somebody before the namespace was deleted.
+    let address = Address { namespace: "gone".into(), topic: "shop".into(), webhook: "repo".into() };
+    let hook = Hook { spec, path: address.path(&Key::derive(KEY, Purpose::Webhook)) };
+    namespace(&client, "other").await?;
+    let objects = || -> Result<usize> {
+        let is_one = |file: &PathBuf| file.extension().is_some_and(|end| end == "sqlite");
+        Ok(stored(&engine)?.into_iter().filter(is_one).count())
+    };
+    let before = objects()?;
+    let refused = hook.signed_by(&client, SECRET, "1", "{}").await?;
+    assert_eq!(refused.problem()?, (404, "webhook_not_found".into()));
+    assert_eq!(objects()?, before, "no object was made");
     Ok(())
 }

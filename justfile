@@ -168,6 +168,10 @@ sim-test:
 schedules-year:
     source scripts/env.sh && cargo nextest run --locked --all-features --cargo-profile quick --run-ignored all -p stepwell-core --lib schedule::tests::year
 
+# Evaluates COUNT random expressions over random values: none panics, and each keeps its bounds.
+expressions COUNT:
+    source scripts/env.sh && STEPWELL_EXPRESSIONS={{COUNT}} cargo nextest run --locked --all-features --cargo-profile quick --no-capture -p stepwell-core --lib expression::random
+
 # Lets libFuzzer try a TARGET of tests/fuzz that often, from its corpus on; more arguments are libFuzzer's own.
 fuzz TARGET EXECUTIONS *ARGUMENTS:
     scripts/fuzz {{TARGET}} {{EXECUTIONS}} {{ARGUMENTS}}

@@ -1,8 +1,10 @@
 //! What an expression means.
 
-use std::{cell::Cell, cmp::Ordering};
+use std::{borrow::Cow, cell::Cell, cmp::Ordering};
 
-use serde_json::Value as Json;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Number, Value as Json};
+use stepwell_protocol::Payload;
 
 use super::{EFFORT_MAX, Expression, Function, Link, Literal, Node, Path, Relation, SHARED_EFFORT_MAX};
 
@@ -33,6 +35,14 @@ impl Default for Effort {
     }
 }
 
+#[cfg(test)]
+impl Effort {
+    /// What is gone of it.
+    pub(super) fn spent(&self) -> u32 {
+        SHARED_EFFORT_MAX - self.0.get()
+    }
+}
+
 /// What a part of an expression is.
 #[derive(Clone, Debug)]
 pub(super) enum Value<'a> {
@@ -47,16 +57,61 @@ pub(super) enum Value<'a> {
     Json(&'a Json),
 }
 
-impl Value<'_> {
-    fn into_json(self) -> Json {
+/// What an expression is. What it has of its names' values is borrowed from there.
+#[derive(Clone, Debug)]
+pub struct Found<'a>(Value<'a>);
+
+impl<'a> Found<'a> {
+    /// A text as it is, or a number as a text. Nothing else is one.
+    pub fn text(&self) -> Option<Cow<'a, str>> {
+        match &self.0 {
+            Value::Text(text) => Some(Cow::Borrowed(text)),
+            Value::Int(int) => Some(int.to_string().into()),
+            Value::Float(float) => Number::from_f64(*float).map(|number| number.to_string().into()),
+            Value::Null | Value::Bool(_) | Value::List(_) | Value::Json(_) => None,
+        }
+    }
+
+    /// As JSON, unless that has more bytes than this. A list may hold the same large value hundreds of times: what is
+    /// far too large is not written first.
+    pub fn encode(&self, bytes_max: usize) -> Option<Payload> {
+        let left = left_by(&self.0, bytes_max);
+        left.and_then(|_| Payload::encode(&self.0).ok()).filter(|payload| payload.size() <= bytes_max)
+    }
+}
+
+/// How many of these bytes a value leaves at the most when it is written as JSON. Escapes and most digits of floats are not
+/// counted.
+fn left_by(value: &Value<'_>, bytes: usize) -> Option<usize> {
+    let own = match value {
+        Value::Null | Value::Bool(_) => 4,
+        Value::Int(int) => int.unsigned_abs().checked_ilog10().map_or(1, |digits| digits as usize + 1),
+        Value::Float(_) => 3,
+        Value::Text(text) => text.len() + 2,
+        // Each of the items or fields brings a comma, but for one.
+        Value::List(_) | Value::Json(_) => 1,
+    };
+    let left = bytes.checked_sub(own)?;
+    if let Value::Json(Json::Object(fields)) = value {
+        let with_name = |left: usize, name: &str| left.checked_sub(name.len() + 4);
+        return fields
+            .iter()
+            .try_fold(left, |left, (name, value)| left_by(&value.into(), with_name(left, name)?));
+    }
+    let items = items(value);
+    (0..items.len()).try_fold(left, |left, at| left_by(&*items.at(at)?, left.checked_sub(1)?))
+}
+
+impl Serialize for Value<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Null => Json::Null,
-            Self::Bool(bool) => bool.into(),
-            Self::Int(int) => int.into(),
-            Self::Float(float) => float.into(),
-            Self::Text(text) => text.into(),
-            Self::List(items) => items.into_iter().map(Self::into_json).collect(),
-            Self::Json(json) => json.clone(),
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(bool) => bool.serialize(serializer),
+            Self::Int(int) => int.serialize(serializer),
+            Self::Float(float) => float.serialize(serializer),
+            Self::Text(text) => text.serialize(serializer),
+            Self::List(items) => items.serialize(serializer),
+            Self::Json(json) => json.serialize(serializer),
         }
     }
 }
@@ -94,10 +149,10 @@ impl Expression {
         self.holds_within(&Effort::default(), names)
     }
 
-    /// What the expression is, by these names' values.
-    pub fn value_of(&self, names: &[(&str, &Json)]) -> Result<Json, Failed> {
+    /// What the expression is, by these names' values. Nothing is copied.
+    pub fn find<'a>(&'a self, names: &[(&str, &'a Json)]) -> Result<Found<'a>, Failed> {
         let evaluation = Evaluation { names, effort: Cell::new(EFFORT_MAX) };
-        evaluation.value(&self.root).map(Value::into_json)
+        evaluation.value(&self.root).map(Found)
     }
 
     /// Whether it is true, with what several expressions may spend together.
@@ -140,6 +195,11 @@ impl<'a> Evaluation<'a, '_> {
         left.map(|_| ()).ok_or(Failed::TooMuch)
     }
 
+    /// Before a text is read, or a field looked up by it.
+    fn spend_on_text(&self, text: &str) -> Result<(), Failed> {
+        self.spend(1 + text.len() / 64)
+    }
+
     fn condition(&self, node: &'a Node) -> Result<bool, Failed> {
         if let Value::Bool(bool) = self.value(node)? { Ok(bool) } else { Err(Failed::Mismatch) }
     }
@@ -163,7 +223,7 @@ impl<'a> Evaluation<'a, '_> {
                 let (condition, then, otherwise) = &**parts;
                 return self.value(if self.condition(condition)? { then } else { otherwise });
             }
-            Node::Index(sides) => return index(self.value(&sides.0)?, &self.value(&sides.1)?),
+            Node::Index(sides) => return self.index(&self.value(&sides.0)?, &self.value(&sides.1)?),
             Node::Call(function, arguments) => return self.call(*function, arguments),
         })
     }
@@ -203,20 +263,24 @@ impl<'a> Evaluation<'a, '_> {
 
     fn is_in(&self, item: &Value<'a>, list: &Value<'a>) -> Result<bool, Failed> {
         match (list, item) {
-            (Value::List(items), _) => self.any_equal(item, items.iter().cloned()),
-            (Value::Json(Json::Array(items)), _) => self.any_equal(item, items.iter().map(Value::from)),
-            (Value::Json(Json::Object(fields)), Value::Text(name)) => Ok(fields.contains_key(*name)),
+            (Value::List(_) | Value::Json(Json::Array(_)), _) => {
+                let items = items(list);
+                for at in 0..items.len() {
+                    if let Some(other) = items.at(at)
+                        && self.equal(item, &other)?
+                    {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            (Value::Json(Json::Object(fields)), Value::Text(name)) => {
+                self.spend_on_text(name)?;
+                Ok(fields.contains_key(*name))
+            }
             (Value::Json(Json::Object(_)), _) => Ok(false),
             _ => Err(Failed::Mismatch),
         }
-    }
-
-    fn any_equal(
-        &self,
-        item: &Value<'a>,
-        mut items: impl Iterator<Item = Value<'a>>,
-    ) -> Result<bool, Failed> {
-        items.try_fold(false, |found, other| Ok(found || self.equal(item, &other)?))
     }
 
     /// Values of different kinds are different; numbers are one kind.
@@ -233,24 +297,41 @@ impl<'a> Evaluation<'a, '_> {
                 compare_numbers(left, right) == Some(Ordering::Equal)
             }
             (Value::Json(Json::Object(left)), Value::Json(Json::Object(right))) => {
-                left.len() == right.len()
-                    && left.iter().try_fold(true, |same, (name, value)| {
-                        Ok(match right.get(name) {
-                            Some(other) if same => self.equal(&value.into(), &other.into())?,
-                            Some(_) | None => false,
-                        })
-                    })?
+                left.len() == right.len() && self.equal_fields(left, right)?
             }
             (Value::List(_) | Value::Json(Json::Array(_)), Value::List(_) | Value::Json(Json::Array(_))) => {
-                let length = items(left).len();
-                length == items(right).len()
-                    && (0..length).try_fold(true, |same, at| match (item(left, at), item(right, at)) {
-                        (Some(left), Some(right)) if same => self.equal(&left, &right),
-                        _ => Ok(false),
-                    })?
+                let (left, right) = (items(left), items(right));
+                left.len() == right.len() && self.equal_items(&left, &right)?
             }
             _ => false,
         })
+    }
+
+    /// As many fields on both sides. Ends at the first difference: what comes after it would be looked up for nothing.
+    fn equal_fields(
+        &self,
+        left: &'a Map<String, Json>,
+        right: &'a Map<String, Json>,
+    ) -> Result<bool, Failed> {
+        for (name, value) in left {
+            self.spend_on_text(name)?;
+            let Some(other) = right.get(name) else { return Ok(false) };
+            if !self.equal(&value.into(), &other.into())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// As many items on both sides.
+    fn equal_items(&self, left: &Items<'a, '_>, right: &Items<'a, '_>) -> Result<bool, Failed> {
+        for at in 0..left.len() {
+            let (Some(left), Some(right)) = (left.at(at), right.at(at)) else { return Ok(false) };
+            if !self.equal(&left, &right)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Nothing for numbers that have no order, which JSON does not have.
@@ -269,11 +350,25 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
+    fn index(&self, value: &Value<'a>, place: &Value<'a>) -> Result<Value<'a>, Failed> {
+        match (value, place) {
+            (Value::Json(Json::Object(fields)), Value::Text(name)) => {
+                self.spend_on_text(name)?;
+                fields.get(*name).map(Value::from).ok_or(Failed::Missing)
+            }
+            (Value::List(_) | Value::Json(Json::Array(_)), Value::Int(at)) => {
+                let item = usize::try_from(*at).ok().and_then(|at| items(value).at(at));
+                item.map(Cow::into_owned).ok_or(Failed::Missing)
+            }
+            _ => Err(Failed::Mismatch),
+        }
+    }
+
     fn call(&self, function: Function, arguments: &'a [Node]) -> Result<Value<'a>, Failed> {
         let subject = self.value(arguments.first().ok_or(Failed::Mismatch)?)?;
         if function == Function::Size {
             if let Value::Text(text) = &subject {
-                self.spend(1 + text.len() / 64)?;
+                self.spend_on_text(text)?;
             }
             return size(&subject).map(Value::Int).ok_or(Failed::Mismatch);
         }
@@ -281,7 +376,7 @@ impl<'a> Evaluation<'a, '_> {
         let (Value::Text(text), Value::Text(part)) = (&subject, &part) else {
             return Err(Failed::Mismatch);
         };
-        self.spend(1 + text.len() / 64)?;
+        self.spend_on_text(text)?;
         Ok(Value::Bool(match function {
             Function::StartsWith => text.starts_with(part),
             Function::EndsWith => text.ends_with(part),
@@ -296,11 +391,19 @@ enum Items<'a, 'b> {
     Json(&'a [Json]),
 }
 
-impl Items<'_, '_> {
+impl<'a, 'b> Items<'a, 'b> {
     fn len(&self) -> usize {
         match self {
             Self::Own(items) => items.len(),
             Self::Json(items) => items.len(),
+        }
+    }
+
+    /// A list in a list of the text is not copied: it may be compared with thousands of others.
+    fn at(&self, at: usize) -> Option<Cow<'b, Value<'a>>> {
+        match self {
+            Self::Own(items) => items.get(at).map(Cow::Borrowed),
+            Self::Json(items) => items.get(at).map(|json| Cow::Owned(json.into())),
         }
     }
 }
@@ -313,25 +416,6 @@ fn items<'a, 'b>(value: &'b Value<'a>) -> Items<'a, 'b> {
         Items::Json(items)
     } else {
         Items::Own(&[])
-    }
-}
-
-fn item<'a>(list: &Value<'a>, at: usize) -> Option<Value<'a>> {
-    match items(list) {
-        Items::Own(items) => items.get(at).cloned(),
-        Items::Json(items) => items.get(at).map(Value::from),
-    }
-}
-
-fn index<'a>(value: Value<'a>, place: &Value<'a>) -> Result<Value<'a>, Failed> {
-    match (value, place) {
-        (Value::Json(Json::Object(fields)), Value::Text(name)) => {
-            fields.get(*name).map(Value::from).ok_or(Failed::Missing)
-        }
-        (list @ (Value::List(_) | Value::Json(Json::Array(_))), Value::Int(at)) => {
-            usize::try_from(*at).ok().and_then(|at| item(&list, at)).ok_or(Failed::Missing)
-        }
-        _ => Err(Failed::Mismatch),
     }
 }
 

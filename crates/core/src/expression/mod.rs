@@ -10,11 +10,13 @@ mod equalities;
 mod evaluate;
 mod parse;
 #[cfg(test)]
+mod random;
+#[cfg(test)]
 mod tests;
 mod token;
 
 pub use equalities::{Equality, Side, index_key};
-pub use evaluate::{Effort, Failed};
+pub use evaluate::{Effort, Failed, Found};
 
 /// The most bytes of an expression.
 pub const LENGTH_MAX: usize = 1_024;
@@ -22,7 +24,8 @@ pub const LENGTH_MAX: usize = 1_024;
 /// How deep parentheses, lists, calls and conditions may be nested.
 pub const NESTING_MAX: usize = 16;
 
-/// How many values an evaluation compares at the most, where 64 bytes of a text count as one.
+/// How many values an evaluation compares, and how many fields it looks up by names that come from data, at the most;
+/// where 64 bytes of a text or a name count as one more.
 pub const EFFORT_MAX: u32 = 1 << 16;
 
 /// The same for all evaluations over one event: as many as four that compare the most, or thousands that compare little.

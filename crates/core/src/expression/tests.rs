@@ -151,6 +151,60 @@ fn expressions_over_one_event_share_what_they_may_compare() {
     assert!((0..100).all(|_| small.holds_within(&shared, &[("event", &event)]) == Ok(true)));
 }
 
+/// What a condition on an event takes.
+fn spent(text: &str, event: &Json) -> u32 {
+    let shared = Effort::default();
+    let _ = read(text).expect("it is one").holds_within(&shared, &[("event", event)]);
+    shared.spent()
+}
+
+/// An object of many fields, and a list of many items.
+fn many(value: u64) -> (Json, Json) {
+    let fields = (0..7_000).map(|name| (format!("n{name}"), Json::from(value)));
+    (fields.collect(), (0..7_000).map(|_| value).collect())
+}
+
+#[test]
+fn names_are_paid_for_like_other_texts() {
+    let long = "x".repeat(64_000);
+    let event = json!({"a": {&long: 1}, "b": {&long: 1}, "name": long});
+    for text in ["event.a == event.b", "event.name in event.a", "event.a[event.name] == 1"] {
+        assert!((1_000..1_010).contains(&spent(text, &event)), "{text}: {}", spent(text, &event));
+    }
+    let (fields, _) = many(1);
+    let event = json!({"a": fields, "b": fields});
+    assert_eq!(spent("event.a == event.b", &event), 2 + 2 * 7_000, "the name and the value of each field");
+}
+
+#[test]
+fn a_comparison_ends_at_the_first_difference() {
+    let ((one, ones), (two, twos)) = (many(1), many(2));
+    let mut renamed = one.clone();
+    let first = renamed.as_object_mut().and_then(|fields| fields.remove("n0"));
+    renamed["m"] = first.expect("it is there");
+    let event = json!({"a": one, "b": two, "c": ones, "d": twos, "e": renamed});
+    for text in ["event.a == event.b", "event.b != event.a", "event.c == event.d", "event.e == event.a"] {
+        assert!(spent(text, &event) <= 4, "{text}: {}", spent(text, &event));
+    }
+    // 11 million look-ups, if one did not.
+    let all = |item: &str, others: &[&str]| format!("{item} in [{}]", others.join(","));
+    let since = std::time::Instant::now();
+    for text in
+        [all("event.a", &["event.b"; 80]), all("event.e", &["event.a"; 80]), all("event.c", &["event.d"; 80])]
+    {
+        for _ in 0..20 {
+            assert!(spent(&text, &event) <= 400, "{text}: {}", spent(&text, &event));
+        }
+    }
+    assert!(since.elapsed().as_secs() < 2, "{:?}", since.elapsed());
+    // A list that stands in the text is not copied for each item that it is compared with.
+    let items: Json = (0..20_000).map(|_| json!([0])).collect();
+    let list = format!("[[{}]] in event.items", vec!["0"; 400].join(","));
+    let since = std::time::Instant::now();
+    assert_eq!(spent(&list, &json!({"items": items})), 2 * 20_000 + 1);
+    assert!(since.elapsed().as_secs() < 2, "{:?}", since.elapsed());
+}
+
 #[test]
 fn equalities_are_lifted_out_of_what_has_to_hold() {
     let path = |text: &str| {

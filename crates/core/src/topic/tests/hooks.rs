@@ -514,3 +514,64 @@ fn a_full_storage_loses_no_delivery() {
     let again = world.topic.accept(&world.rows, Timestamp::from_millis(0), "m", None, vec![sent]);
     assert_eq!(again.expect("it is known")[0].status, AcceptedStatus::Duplicate, "ids are the topic's");
 }
+
+#[test]
+fn a_transform_makes_no_more_of_a_delivery_than_an_event_may_be() {
+    let body = format!("\"{}\"", "x".repeat(600_000));
+    let copies = format!("[{}]", vec!["body"; 200].join(","));
+    for (more, code, word) in [
+        (json!({ "data": copies }), Code::PayloadTooLarge, "more than 1000000 bytes"),
+        (json!({ "data": "[body, body]" }), Code::PayloadTooLarge, "more than 1000000 bytes"),
+        (json!({ "id": copies }), Code::InvalidRequest, "`id` gives no text"),
+        (json!({ "event": format!("order/{{{copies}}}") }), Code::InvalidRequest, "`event` gives no text"),
+    ] {
+        let mut world = world();
+        world.set(spec("github", &more));
+        let refused = problem(world.signed(SECRET, "id-1", &body));
+        assert!(refused.code == code && refused.detail.contains(word), "{}", refused.detail);
+    }
+    let mut world = world();
+    world.set(spec(
+        "github",
+        &json!({ "data": "[body, 1, [body.size(), -1.5, null, 'x\\n']]", "id": "body" }),
+    ));
+    let accepted = world.delivered("id-1", "\"one\"");
+    assert_eq!(accepted.id.as_deref(), Some("one"));
+    assert_eq!(world.data("one"), json!(["one", 1, [3, -1.5, null, "x\n"]]));
+}
+
+#[test]
+fn a_body_of_very_many_values_is_passed_on_but_not_looked_into() {
+    let many = format!(r#"{{"id":"evt_1","event_id":"Ev1","a":[{}0]}}"#, r#"{"":1},"#.repeat(40_000));
+    let texts = format!(r#"{{"type":"paid","a":"\"{}"}}"#, ",".repeat(200_000));
+    for (kind, more, body, is_read) in [
+        ("github", json!({ "event": "order/{body.type}" }), &many, false),
+        ("github", json!({ "id": "body.id" }), &many, false),
+        ("github", json!({ "data": "body.a" }), &many, false),
+        ("github", json!({}), &many, true),
+        ("stripe", json!({}), &many, true),
+        ("slack", json!({}), &many, true),
+        ("github", json!({ "event": "order/{headers['x-github-delivery']}" }), &many, true),
+        ("github", json!({ "event": "order/{body.type}" }), &texts, true),
+    ] {
+        let mut world = world();
+        world.set(spec(kind, &more));
+        if is_read {
+            let id = world.delivered("id-1", body).id.expect("it has one");
+            assert_eq!(world.topic.get(&world.rows, &id).expect("it is there").data.text(), body);
+            let own = [("stripe", "evt_1"), ("slack", "Ev1"), ("github", "id-1")];
+            assert!(own.contains(&(kind, id.as_str())), "{kind}: {id}");
+        } else {
+            let refused = problem(world.signed(SECRET, "id-1", body));
+            assert_eq!(refused.code, Code::PayloadTooLarge, "{}", refused.detail);
+            assert!(refused.detail.contains("100000 keys and values"), "{}", refused.detail);
+        }
+    }
+    let mut world = world();
+    world.set(spec("hmac", &json!({ "header": "x-sig" })));
+    let form = "a&".repeat(100_001);
+    let mut headers = sign(&world.hook_spec(), SECRET, "", world.now, form.as_bytes());
+    headers.push(("content-type".into(), "application/x-www-form-urlencoded".into()));
+    let refused = problem(world.topic.deliver(&world.rows, world.now, "shop", headers, form));
+    assert_eq!(refused.code, Code::PayloadTooLarge, "{}", refused.detail);
+}

@@ -13,6 +13,7 @@ use super::{
     flights::Starts,
     pages::{self, Page},
     parked::{Queues, home},
+    recent::{EVENTS_READ, Recent},
     row::{Meets, condition},
     waits::KnownWaits,
     webhooks::{HookKeys, Hooks},
@@ -39,9 +40,6 @@ const UNSTORED_MAX: u64 = 1_000;
 /// Events that expire within this time are deleted together.
 const EXPIRY_ROUND_MS: u64 = 60_000;
 
-/// How many requests are remembered, to know one that is delivered again.
-const RECENT_MAX: usize = 256;
-
 /// A topic, put together with its storage's rows.
 #[derive(Clone, Debug)]
 pub struct Topic {
@@ -54,8 +52,8 @@ pub struct Topic {
     pub(super) keys: HookKeys,
     /// Nothing until the rows were read, and again when one could not be written.
     pub(super) known: Option<Known>,
-    /// The marks of the latest requests and the ids that their events got; nothing until the rows were asked for them.
-    recent: Option<Vec<(String, String)>>,
+    /// The latest requests; nothing until the rows were asked for them.
+    recent: Option<Recent>,
 }
 
 /// What was read of the rows, and what they will say.
@@ -172,33 +170,26 @@ impl Topic {
         let generation = self.pool.any(0).generation;
         let mut new: Vec<(EventRow, bool)> = Vec::new();
         let mut accepted = Vec::new();
-        for (index, NewEvent { name, id, data }) in events.into_iter().enumerate() {
-            let mark = format!("{mark}-{index}");
+        for (index, NewEvent { name, id, data }) in (0..).zip(events) {
+            let given = |number: u64| format!("{number}-{mark}-{index}");
             let known = match &id {
                 Some(id) if new.iter().any(|(event, _)| event.id == *id) => Some(id.clone()),
                 Some(id) => rows.find(id).map_err(Fault::Storage)?.map(|_| id.clone()),
-                None => {
-                    let recent = self.recent(rows)?;
-                    recent.iter().find(|(known, _)| *known == mark).map(|(_, id)| id.clone())
-                }
+                None => self.recent(rows)?.find(mark, index).map(given),
             };
             let is_known = known.is_some();
             let number = last + u64::try_from(new.len()).unwrap_or(u64::MAX) + 1;
             let has_own_id = id.is_some();
-            let id = known.or(id).unwrap_or_else(|| format!("{number}-{mark}"));
+            let id = known.or(id).unwrap_or_else(|| given(number));
             let status = if is_known { AcceptedStatus::Duplicate } else { AcceptedStatus::Accepted };
             accepted.push(Accepted { status, name: name.clone(), id: Some(id.clone()), problem: None });
             if !is_known {
                 if !has_own_id {
-                    self.recent(rows)?.push((mark, id.clone()));
+                    self.recent(rows)?.note(mark, index, number);
                 }
                 let source = source.map(ToOwned::to_owned);
                 new.push((EventRow { number, at: now, generation, name, id, data, source }, has_own_id));
             }
-        }
-        if let Some(recent) = &mut self.recent {
-            let surplus = recent.len().saturating_sub(RECENT_MAX);
-            recent.drain(..surplus);
         }
         if new.is_empty() {
             // This instance may have been superseded: only a write says that it has not.
@@ -220,15 +211,10 @@ impl Topic {
     }
 
     /// What is known of the latest requests. A call that the runtime delivers again may come to another instance.
-    fn recent<R: Rows>(&mut self, rows: &R) -> Result<&mut Vec<(String, String)>, Fault<R::Error>> {
+    fn recent<R: Rows>(&mut self, rows: &R) -> Result<&mut Recent, Fault<R::Error>> {
         if self.recent.is_none() {
-            let ids = rows.latest_ids(RECENT_MAX).map_err(Fault::Storage)?;
-            // An id of our own is the event's number and the mark.
-            let marked = ids.into_iter().rev().filter_map(|id| {
-                let mark = id.split_once('-')?.1.to_owned();
-                Some((mark, id))
-            });
-            self.recent = Some(marked.collect());
+            let ids = rows.latest_ids(EVENTS_READ).map_err(Fault::Storage)?;
+            self.recent = Some(Recent::read(&ids));
         }
         Ok(self.recent.get_or_insert_default())
     }

@@ -18,6 +18,7 @@ mod flights;
 mod host;
 mod pages;
 mod parked;
+mod recent;
 mod row;
 #[cfg(test)]
 mod tests;

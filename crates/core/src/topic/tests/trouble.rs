@@ -130,6 +130,29 @@ fn a_call_that_comes_again_after_a_crash_stores_nothing_twice() {
 }
 
 #[test]
+fn a_batch_that_comes_again_after_other_batches_stores_nothing_twice() {
+    for is_new_instance in [false, true] {
+        let mut world = World::new();
+        let first = world.send("m", events(100));
+        for mark in ["n", "o"] {
+            world.send(mark, events(100));
+        }
+        for number in 0..5_000 {
+            world.send(&format!("p{number}"), events(1));
+        }
+        if is_new_instance {
+            world.crash();
+        }
+        let again = world.send("m", events(100));
+        assert!(again.iter().all(|(status, _)| *status == AcceptedStatus::Duplicate), "{again:?}");
+        let ids =
+            |sent: &[(AcceptedStatus, String)]| sent.iter().map(|(_, id)| id.clone()).collect::<Vec<_>>();
+        assert_eq!(ids(&again), ids(&first));
+        assert_eq!(world.rows.events.borrow().len(), 5_300);
+    }
+}
+
+#[test]
 fn the_first_trigger_is_not_about_the_events_before_it_even_after_a_crash() {
     let mut world = World::new();
     world.send("a", events(100));

@@ -101,8 +101,8 @@ fn path(dice: &mut Dice, out: &mut String) {
     for nth in 0..=dice.below(3) {
         match dice.below(8) {
             0 if nth > 0 => out.push_str(dice.one(&["[0]", "[1]", "[-1]", "[9]"])),
-            1 => *out += &format!("[{:?}]", dice.one(&FIELDS)),
-            _ => *out += &format!(".{}", dice.one(&["a", "b", "c", "id", "list"])),
+            1 => out.extend(["['", dice.one(&FIELDS), "']"]),
+            _ => out.extend([".", dice.one(&["a", "b", "c", "id", "list"])]),
         }
     }
 }
@@ -146,7 +146,7 @@ fn condition(dice: &mut Dice, depth: usize, out: &mut String) {
     match dice.below(if depth == 0 { 6 } else { 11 }) {
         0..=3 => {
             operand(dice, depth, out);
-            *out += &format!(" {} ", dice.one(&["==", "!=", "<", "<=", ">", ">=", "in", "=="]));
+            out.extend([" ", dice.one(&["==", "!=", "<", "<=", ">", ">=", "in", "=="]), " "]);
             operand(dice, depth, out);
         }
         4 => {
@@ -156,7 +156,7 @@ fn condition(dice: &mut Dice, depth: usize, out: &mut String) {
         }
         5 => {
             path(dice, out);
-            *out += &format!(".{}(", dice.one(&["startsWith", "endsWith", "contains"]));
+            out.extend([".", dice.one(&["startsWith", "endsWith", "contains"]), "("]);
             operand(dice, 0, out);
             out.push(')');
         }

@@ -186,23 +186,23 @@ fn a_comparison_ends_at_the_first_difference() {
     for text in ["event.a == event.b", "event.b != event.a", "event.c == event.d", "event.e == event.a"] {
         assert!(spent(text, &event) <= 4, "{text}: {}", spent(text, &event));
     }
-    // 11 million look-ups, if one did not.
+    // 168 million look-ups, if one did not.
     let all = |item: &str, others: &[&str]| format!("{item} in [{}]", others.join(","));
     let since = std::time::Instant::now();
     for text in
         [all("event.a", &["event.b"; 80]), all("event.e", &["event.a"; 80]), all("event.c", &["event.d"; 80])]
     {
-        for _ in 0..20 {
+        for _ in 0..100 {
             assert!(spent(&text, &event) <= 400, "{text}: {}", spent(&text, &event));
         }
     }
-    assert!(since.elapsed().as_secs() < 2, "{:?}", since.elapsed());
+    assert!(since.elapsed().as_secs() < 5, "{:?}", since.elapsed());
     // A list that stands in the text is not copied for each item that it is compared with.
     let items: Json = (0..20_000).map(|_| json!([0])).collect();
     let list = format!("[[{}]] in event.items", vec!["0"; 400].join(","));
     let since = std::time::Instant::now();
     assert_eq!(spent(&list, &json!({"items": items})), 2 * 20_000 + 1);
-    assert!(since.elapsed().as_secs() < 2, "{:?}", since.elapsed());
+    assert!(since.elapsed().as_secs() < 5, "{:?}", since.elapsed());
 }
 
 #[test]

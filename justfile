@@ -108,6 +108,10 @@ kill KILLS RUNS *ARGUMENTS: test-bundles
 kill-children KILLS PARENTS *ARGUMENTS: test-bundles
     scripts/on-workerd kill_children {{KILLS}} {{PARENTS}} {{ARGUMENTS}}
 
+# Kills workerd KILLS times while EVENTS events start, wake and cancel runs, in both forms; more arguments: `--help`.
+kill-events KILLS EVENTS *ARGUMENTS: test-bundles
+    scripts/on-workerd kill_events {{KILLS}} {{EVENTS}} {{ARGUMENTS}}
+
 # Asks every route as every kind of caller, and lets one namespace do what it can to another; `--help`.
 access-matrix *ARGUMENTS:
     scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
@@ -209,6 +213,7 @@ soak:
     just sim-schedules 10000
     just kill 100 2000
     just kill-children 100 1000
+    just kill-events 100 5000
     just plan 500
     just hardening --full
     just bench

@@ -24,6 +24,7 @@ pub mod cli;
 mod config;
 pub mod dev;
 pub mod engine;
+pub mod events;
 pub mod evil;
 mod failure;
 pub mod family;

@@ -38,6 +38,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
     lines.extend(retired.map(|item| match item.kind {
         ItemKind::Workflow => line(red, "-", item, " is retired: it accepts no new runs"),
         ItemKind::Schedule => line(red, "-", item, " is retired: it does not tick any more"),
+        ItemKind::Trigger => line(red, "-", item, " is retired: it starts no more runs"),
     }));
     lines.extend(plan.kept_paused.iter().map(|item| line(yellow, "=", item, " stays paused")));
     lines
@@ -53,13 +54,14 @@ mod tests {
     fn each_change_has_a_line() {
         let changed =
             ChangedItem { item: Item::workflow("b"), changes: vec!["timeout_ms: none -> 1000".into()] };
+        let trigger = Item { kind: ItemKind::Trigger, name: "order/charge".into() };
         let plan = Plan {
             outcome: Outcome::Applied,
             hash: "00".into(),
             version: None,
             added: vec![Item::workflow("a")],
             changed: vec![changed],
-            retired: vec![Item::workflow("c"), Item::schedule("s")],
+            retired: vec![Item::workflow("c"), Item::schedule("s"), trigger],
             kept_paused: vec![Item::workflow("b")],
         };
         let uncoloured = |line: &String| anstream::adapter::strip_str(line).to_string();
@@ -69,6 +71,7 @@ mod tests {
             "~ workflow b: timeout_ms: none -> 1000",
             "- workflow c is retired: it accepts no new runs",
             "- schedule s is retired: it does not tick any more",
+            "- trigger order/charge is retired: it starts no more runs",
             "= workflow b stays paused",
         ];
         assert_eq!(told, expected);

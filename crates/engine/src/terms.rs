@@ -1,7 +1,8 @@
 //! How runs of a workflow are treated: what its app declares, and what the deployment says of all runs.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, pin::pin, rc::Rc, time::Duration};
 
+use futures::future::{Either, join, select};
 use stepwell_core::ordered::OrdSet;
 use stepwell_protocol::{
     Code, Problem, json,
@@ -9,7 +10,7 @@ use stepwell_protocol::{
     program::{Dispatch, WorkflowDescription},
 };
 use wasm_bindgen::JsValue;
-use worker::{Env, worker_sys::DurableObjectState};
+use worker::{Delay, Env, worker_sys::DurableObjectState};
 
 use crate::{
     calls::catalog::{self, Request},
@@ -20,6 +21,9 @@ use crate::{
 
 /// How long what the app and the catalog said is taken for what they would say.
 const FRESH_MS: u64 = 10_000;
+
+/// How long they may take to say it.
+const ASKED_MS: u64 = 5_000;
 
 /// How runs of a workflow are treated.
 #[derive(Clone, Copy, Default)]
@@ -108,7 +112,10 @@ impl KnownTerms {
             }
             known.read_at_ms = now_ms;
         }
-        let (manifest, paused) = futures::join!(manifest(env, state), paused_workflows(env, namespace));
+        let asked = join(manifest(env, state), paused_workflows(env, namespace));
+        let time = Delay::from(Duration::from_millis(ASKED_MS));
+        // A run that cannot be started for now is no fault of its cell, which gets longer to answer.
+        let Either::Left(((manifest, paused), _)) = select(pin!(asked), time).await else { return };
         let mut known = self.0.borrow_mut();
         if let Some(manifest) = manifest {
             known.manifest = Some(Rc::new(manifest));

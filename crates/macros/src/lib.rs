@@ -12,7 +12,8 @@ use proc_macro::TokenStream;
 /// `#[workflow(retention = "7d")]` it is deleted so long after its end; with `"forever"`, never. With
 /// `#[workflow(dispatch = "queued")]` it is called through the deployment's queue, if there is one. With
 /// `#[workflow(cron = "0 9 * * MON-FRI", zone = "Europe/Berlin")]` or `#[workflow(every = "5 minutes")]` runs of it start
-/// by themselves. With `#[workflow(cancel_on = "order/cancelled", cancel_when = "event.data.id == input.id")]` such an event
+/// by themselves. With `#[workflow(on = "order/paid", when = "event.data.amount > 100")]` each such event starts one. With
+/// `#[workflow(cancel_on = "order/cancelled", cancel_when = "event.data.id == input.id")]` such an event
 /// cancels a run.
 #[proc_macro_attribute]
 pub fn workflow(attributes: TokenStream, item: TokenStream) -> TokenStream {

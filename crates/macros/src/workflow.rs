@@ -13,16 +13,24 @@ use syn::{
 pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let function: ItemFn = syn::parse2(item)?;
     let attributes = attributes_of(attributes)?;
-    let cancel_on = attributes.cancel_on()?;
+    let (cancel_on, trigger) = (attributes.cancel_on()?, attributes.trigger()?);
     let Attributes {
-        name, timeout_ms, retention_ms, dispatch, key_required, input_schema, when, zone, ..
+        name,
+        timeout_ms,
+        retention_ms,
+        dispatch,
+        key_required,
+        input_schema,
+        schedule,
+        zone,
+        ..
     } = attributes;
     let name = name.unwrap_or_else(|| function.sig.ident.to_string());
     let timeout = timeout_ms.map(|ms| quote!(.timeout(::std::time::Duration::from_millis(#ms))));
     let retention = retention_ms.map(|ms| quote!(.retention(::std::time::Duration::from_millis(#ms))));
     let idempotency = key_required.then(|| quote!(.requires_key()));
     let schema = input_schema.map(|path| quote!(.input_schema(#path)));
-    let schedule = schedule_of(when, zone)?;
+    let schedule = schedule_of(schedule, zone)?;
     let dispatch = dispatch.map(|variant| quote!(.dispatch(::stepwell::Dispatch::#variant)));
     if name.is_empty() || name.len() > 128 {
         return Err(Error::new(function.sig.ident.span(), "a workflow's name has 1 to 128 bytes"));
@@ -68,6 +76,7 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
             #idempotency
             #schema
             #schedule
+            #trigger
             #cancel_on
         }
     })
@@ -119,24 +128,46 @@ struct Attributes {
     /// The function that gives the schema of its input.
     input_schema: Option<ExprPath>,
     /// The function of `stepwell::Schedule`, and what it is given.
-    when: Option<(Ident, LitStr)>,
+    schedule: Option<(Ident, LitStr)>,
     /// The time zone of that.
     zone: Option<LitStr>,
+    /// The events that start runs, and the condition on them.
+    on: Option<LitStr>,
+    when: Option<LitStr>,
     /// The events that cancel a run, and the condition on them.
     cancel_on: Option<LitStr>,
     cancel_when: Option<LitStr>,
 }
 
+/// Refuses what names no events at first sight. The engine reads the rest.
+fn check_events(events: &LitStr) -> syn::Result<()> {
+    let value = events.value();
+    if value.split_once('/').is_some_and(|(topic, rest)| !topic.is_empty() && !rest.is_empty()) {
+        return Ok(());
+    }
+    let message = "events are named by two parts, such as \"order/cancelled\" or \"order/*\"";
+    Err(Error::new(events.span(), message))
+}
+
 impl Attributes {
+    /// The call that lets events start runs of the workflow.
+    fn trigger(&self) -> syn::Result<Option<TokenStream>> {
+        match (&self.on, &self.when) {
+            (Some(events), when) => {
+                check_events(events)?;
+                let when = when.as_ref().map(|when| quote!(.when(#when)));
+                Ok(Some(quote!(.trigger(::stepwell::Trigger::on(#events)#when))))
+            }
+            (None, Some(when)) => Err(Error::new(when.span(), "a condition goes with `on = \"…\"`")),
+            (None, None) => Ok(None),
+        }
+    }
+
     /// The call that lets events cancel runs of the workflow.
     fn cancel_on(&self) -> syn::Result<Option<TokenStream>> {
         match (&self.cancel_on, &self.cancel_when) {
             (Some(events), when) => {
-                let value = events.value();
-                if !value.split_once('/').is_some_and(|(topic, rest)| !topic.is_empty() && !rest.is_empty()) {
-                    let message = "events are named by two parts, such as \"order/cancelled\" or \"order/*\"";
-                    return Err(Error::new(events.span(), message));
-                }
+                check_events(events)?;
                 let when = when.as_ref().map_or_else(
                     || quote!(::std::option::Option::None),
                     |when| quote!(::std::option::Option::Some(#when)),
@@ -150,8 +181,8 @@ impl Attributes {
 }
 
 /// The call that lets runs of the workflow start by themselves.
-fn schedule_of(when: Option<(Ident, LitStr)>, zone: Option<LitStr>) -> syn::Result<Option<TokenStream>> {
-    match (when, zone) {
+fn schedule_of(schedule: Option<(Ident, LitStr)>, zone: Option<LitStr>) -> syn::Result<Option<TokenStream>> {
+    match (schedule, zone) {
         (Some((by, text)), zone) => {
             let zone = zone.map(|zone| quote!(.zone(#zone)));
             Ok(Some(quote!(.schedule(::stepwell::Schedule::#by(#text)#zone))))
@@ -229,7 +260,7 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
                 check_cron(&text)?;
             }
             let by = Ident::new(by, text.span());
-            if found.when.replace((by, text)).is_some() {
+            if found.schedule.replace((by, text)).is_some() {
                 return Err(
                     meta.error("one schedule stands here: add others with `App::cron` and `App::every`")
                 );
@@ -237,6 +268,17 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
             Ok(())
         } else if meta.path.is_ident("zone") {
             found.zone = Some(meta.value()?.parse::<LitStr>()?);
+            Ok(())
+        } else if meta.path.is_ident("on") {
+            let text = meta.value()?.parse::<LitStr>()?;
+            if found.on.replace(text).is_some() {
+                return Err(
+                    meta.error("one trigger stands here: add others with `App::on` and `App::trigger`")
+                );
+            }
+            Ok(())
+        } else if meta.path.is_ident("when") {
+            found.when = Some(meta.value()?.parse::<LitStr>()?);
             Ok(())
         } else if meta.path.is_ident("cancel_on") {
             found.cancel_on = Some(meta.value()?.parse::<LitStr>()?);
@@ -248,7 +290,7 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
             Err(meta.error(
                 "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"`, `dispatch = \"…\"`, \
                  `idempotency = \"…\"`, `input_schema = \"…\"`, `cron = \"…\"`, `every = \"…\"`, `zone = \"…\"`, \
-                 `cancel_on = \"…\"` or `cancel_when = \"…\"`",
+                 `on = \"…\"`, `when = \"…\"`, `cancel_on = \"…\"` or `cancel_when = \"…\"`",
             ))
         }
     });

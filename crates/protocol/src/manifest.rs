@@ -15,6 +15,7 @@ use crate::{
     access::RunSettings,
     program::{Dispatch, WorkflowDescription},
     schedule::ScheduleSpec,
+    topic::{TriggerSpec, topic_of},
 };
 
 /// The binding that tells a Worker its own version: `[version_metadata]` in `wrangler.toml`.
@@ -43,6 +44,9 @@ pub struct Manifest {
     /// Its schedules, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedules: Vec<ScheduleDescription>,
+    /// Its triggers, by topic and name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<TriggerDescription>,
 }
 
 /// A schedule that an app declares.
@@ -53,6 +57,28 @@ pub struct ScheduleDescription {
     pub name: String,
     /// What it is to do.
     pub spec: ScheduleSpec,
+}
+
+/// A trigger that an app declares.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TriggerDescription {
+    /// Its name: the id of the trigger in its topic.
+    pub name: String,
+    /// What it is to do. The events that it is about say which topic it belongs to.
+    pub spec: TriggerSpec,
+}
+
+impl TriggerDescription {
+    /// The topic that it belongs to; none, if it is about no events.
+    pub fn topic(&self) -> Option<&str> {
+        topic_of(&self.spec.on)
+    }
+
+    /// What it is called among all triggers: `order/charge`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.topic().unwrap_or_default(), self.name)
+    }
 }
 
 /// A version of a Worker, as Cloudflare knows it.
@@ -69,7 +95,8 @@ impl Manifest {
     /// What an app declares that has these workflows.
     pub fn new(mut workflows: Vec<WorkflowDescription>, version: Option<WorkerVersion>) -> Self {
         workflows.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { protocol: PROTOCOL, hash: String::new(), version, workflows, schedules: Vec::new() }.sealed()
+        let (schedules, triggers) = (Vec::new(), Vec::new());
+        Self { protocol: PROTOCOL, hash: String::new(), version, workflows, schedules, triggers }.sealed()
     }
 
     /// The same with these schedules.
@@ -77,6 +104,13 @@ impl Manifest {
     pub fn with_schedules(self, mut schedules: Vec<ScheduleDescription>) -> Self {
         schedules.sort_by(|a, b| a.name.cmp(&b.name));
         Self { schedules, ..self }.sealed()
+    }
+
+    /// The same with these triggers.
+    #[must_use]
+    pub fn with_triggers(self, mut triggers: Vec<TriggerDescription>) -> Self {
+        triggers.sort_by_cached_key(TriggerDescription::full_name);
+        Self { triggers, ..self }.sealed()
     }
 
     /// The same with the hash of its content.
@@ -92,7 +126,7 @@ impl Manifest {
 
     /// SHA-256 of all that is declared, whichever Worker and version declares it.
     fn content_hash(&self) -> String {
-        let Self { protocol: _, hash: _, version: _, workflows, schedules } = self;
+        let Self { protocol: _, hash: _, version: _, workflows, schedules, triggers } = self;
         let mut digest = Sha256::new();
         digest.update(r#"{"workflows":["#);
         // One at a time, so that the tree of no more than one schema is in memory.
@@ -101,12 +135,10 @@ impl Manifest {
             digest.update(canonical(workflow));
         }
         digest.update("]");
-        // What an app without schedules declares has the hash that it always had.
-        for (index, schedule) in schedules.iter().enumerate() {
-            digest.update(if index == 0 { r#","schedules":["# } else { "," });
-            digest.update(canonical(schedule));
-        }
-        digest.update(if schedules.is_empty() { "}" } else { "]}" });
+        // What an app without any of these declares has the hash that it always had.
+        digest_list(&mut digest, "schedules", schedules);
+        digest_list(&mut digest, "triggers", triggers);
+        digest.update("}");
         let mut hash = String::with_capacity(64);
         for byte in digest.finalize() {
             let _ = write!(hash, "{byte:02x}");
@@ -117,8 +149,18 @@ impl Manifest {
     /// Every item that is declared.
     pub fn items(&self) -> impl Iterator<Item = Item> + '_ {
         let workflows = self.workflows.iter().map(|workflow| Item::workflow(&workflow.name));
-        workflows.chain(self.schedules.iter().map(|schedule| Item::schedule(&schedule.name)))
+        let schedules = self.schedules.iter().map(|schedule| Item::schedule(&schedule.name));
+        workflows.chain(schedules).chain(self.triggers.iter().map(Item::trigger))
     }
+}
+
+/// Adds a list of declarations, unless it is empty.
+fn digest_list<T: Serialize>(digest: &mut Sha256, name: &str, declared: &[T]) {
+    for (index, one) in declared.iter().enumerate() {
+        digest.update(if index == 0 { format!(r#","{name}":["#) } else { ",".into() });
+        digest.update(canonical(one));
+    }
+    digest.update(if declared.is_empty() { "" } else { "]" });
 }
 
 /// A declaration as text that has its fields in order. A schema that is no sensible JSON stays as it came: whoever takes
@@ -181,6 +223,11 @@ impl Item {
     pub fn schedule(name: &str) -> Self {
         Self { kind: ItemKind::Schedule, name: name.to_owned() }
     }
+
+    /// A trigger.
+    pub fn trigger(trigger: &TriggerDescription) -> Self {
+        Self { kind: ItemKind::Trigger, name: trigger.full_name() }
+    }
 }
 
 /// What an app can declare.
@@ -192,6 +239,8 @@ pub enum ItemKind {
     Workflow,
     /// A schedule.
     Schedule,
+    /// A trigger, by its topic and its name in it: `order/charge`.
+    Trigger,
 }
 
 impl ItemKind {
@@ -200,6 +249,7 @@ impl ItemKind {
         match self {
             Self::Workflow => "workflow",
             Self::Schedule => "schedule",
+            Self::Trigger => "trigger",
         }
     }
 }

@@ -33,6 +33,17 @@ pub fn is_visible(text: &str) -> bool {
     !text.chars().any(is_hidden)
 }
 
+/// The longest tag, in bytes.
+pub const TAG_LENGTH_MAX: usize = 64;
+
+/// The most tags of a run: each is a row.
+pub const TAGS_MAX: usize = 8;
+
+/// Whether a text may be a tag.
+pub fn is_tag(text: &str) -> bool {
+    (1..=TAG_LENGTH_MAX).contains(&text.len()) && is_visible(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,8 +30,14 @@ pub const EVENT_RETENTION_MS: u64 = 7 * 86_400_000;
 /// How long before a wait an event may have come that it still gets, unless the wait says more.
 pub const LOOK_BACK_MS: u64 = 10_000;
 
+/// The shortest time that a wait looks back: cell and topic go by different clocks.
+pub const LOOK_BACK_MS_MIN: u64 = 1_000;
+
 /// The longest time that a wait may look back: events are not kept for longer.
 pub const LOOK_BACK_MS_MAX: u64 = EVENT_RETENTION_MS;
+
+/// What the ids of events begin with that runs emit.
+pub const RUN_PREFIX: &str = "run:";
 
 /// What the names of waits for events begin with.
 pub const WAIT_PREFIX: &str = "event:";
@@ -58,7 +64,7 @@ impl NewEvent {
     pub fn of_run(run: &RunId, life: u32, op: &Op, name: String, data: Payload) -> Self {
         let part = name.split_once('/').map_or("", |(_, part)| part);
         let life = if life == 1 { String::new() } else { format!(".{life}") };
-        let id = format!("{run}{life}.{}.{part}", op.occurrence);
+        let id = format!("{RUN_PREFIX}{run}{life}.{}.{part}", op.occurrence);
         Self { name, id: Some(id), data }
     }
 
@@ -262,6 +268,9 @@ pub struct TriggerView {
     pub changed_at: Timestamp,
     /// Who has changed it last.
     pub changed_by: String,
+    /// What the code declares, if it is declared in code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared: Option<DeclaredTrigger>,
     /// Since when and by whom it is paused, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PausedTrigger>,
@@ -273,6 +282,20 @@ pub struct TriggerView {
     /// The latest events that started no run, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<TriggerFailure>,
+}
+
+/// What the code declares of a trigger, and what became of that.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeclaredTrigger {
+    /// What the code declares.
+    pub spec: TriggerSpec,
+    /// Whether an operator has changed it: then `spec` of the trigger is the operator's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed: bool,
+    /// When it was removed from the code. It starts no more runs, and is deleted 30 days later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retired_at: Option<Timestamp>,
 }
 
 /// Since when a trigger is paused.
@@ -378,9 +401,12 @@ pub fn is_event_id(text: &str) -> bool {
         && !matches!(text, "." | "..")
 }
 
-/// Whether an id looks like those that topics give to events that come without one: a number, the mark of the request, and
-/// the place in it. No caller may choose such a one: it could be that of another event.
+/// Whether an id looks like those that events of runs have, or those that topics give to events that come without one: a
+/// number, the mark of the request, and the place in it. No caller may choose such a one: it could be that of another event.
 pub fn is_given_id(text: &str) -> bool {
+    if text.starts_with(RUN_PREFIX) {
+        return true;
+    }
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let mut parts = text.split('-');
     let (number, mark, place) = (parts.next(), parts.next(), parts.next());
@@ -423,6 +449,11 @@ mod tests {
     fn ids_that_topics_give_are_told_from_those_of_callers() {
         let given = format!("17-{}-0", RunId::suffix_from(7));
         assert!(is_event_id(&given) && is_given_id(&given));
+        let op = Op { kind: crate::OpKind::Step, name: "emit".into(), occurrence: 3 };
+        let run = "default-1-0-7-1hnsfgvjpac3".parse().expect("a run");
+        let emitted = NewEvent::of_run(&run, 2, &op, "order/paid".into(), Payload::null());
+        let id = emitted.id.expect("it has one");
+        assert!(is_event_id(&id) && is_given_id(&id), "{id}");
         for own in ["17", "evt_1", "2026-11-16", "1-2-3", "17-evt-0", "17-1hnsfgvjpac3", "x-1hnsfgvjpac3-0"] {
             assert!(is_event_id(own) && !is_given_id(own), "{own}");
         }

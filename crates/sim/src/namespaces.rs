@@ -288,7 +288,8 @@ impl World {
                 | Order::Report(_)
                 | Order::Touch(_)
                 | Order::Distrust(_)
-                | Order::Declare { .. } => {}
+                | Order::DeclareTriggers(_)
+                | Order::DeclareSchedules { .. } => {}
             }
         }
         result

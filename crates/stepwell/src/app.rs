@@ -6,12 +6,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use stepwell_protocol::{
     Payload,
-    manifest::{Manifest, ScheduleDescription, WorkerVersion},
+    manifest::{Manifest, ScheduleDescription, TriggerDescription, WorkerVersion},
     program::{Dispatch, WorkflowDescription, is_reserved},
     topic::{EventWait, topic_of},
 };
 
-use crate::{Ctx, Error, Result, Schedule, ops::millis, shape::shape_of};
+use crate::{Ctx, Error, Result, Schedule, Trigger, ops::millis, shape::shape_of};
 
 /// A workflow's future, whatever its types.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Payload>>>>;
@@ -27,6 +27,7 @@ pub struct Workflow<I, O = Payload> {
     terms: Terms,
     schema: Schema,
     schedules: Vec<Schedule>,
+    triggers: Vec<Trigger>,
     start: Start,
     types: PhantomData<fn(I) -> O>,
 }
@@ -59,7 +60,7 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
             Ok(Box::pin(code(ctx, input)))
         });
         let schema: Schema = Box::new(|| shape_of::<I>().schema());
-        Self { name, terms: Terms::default(), schema, schedules: Vec::new(), start, types: PhantomData }
+        Self::bare(name, schema, start)
     }
 
     /// How long a run of it may take; after that it is failed.
@@ -128,18 +129,23 @@ impl<O> Workflow<(), O> {
         R: Future<Output = Result<Payload>> + 'static,
     {
         let start: Start = Box::new(move |ctx, _| Ok(Box::pin(code(ctx))));
-        Self {
-            name,
-            terms: Terms::default(),
-            schema: Box::new(|| None),
-            schedules: Vec::new(),
-            start,
-            types: PhantomData,
-        }
+        Self::bare(name, Box::new(|| None), start)
     }
 }
 
 impl<I, O> Workflow<I, O> {
+    fn bare(name: &'static str, schema: Schema, start: Start) -> Self {
+        let (schedules, triggers) = (Vec::new(), Vec::new());
+        Self { name, terms: Terms::default(), schema, schedules, triggers, start, types: PhantomData }
+    }
+
+    /// Starts runs of it by events.
+    #[must_use]
+    pub fn trigger(mut self, trigger: Trigger) -> Self {
+        self.triggers.push(trigger);
+        self
+    }
+
     /// Its name, by which runs are started.
     pub fn name(&self) -> &'static str {
         self.name
@@ -166,6 +172,8 @@ pub struct App {
     starters: BTreeMap<&'static str, Start>,
     schemas: BTreeMap<&'static str, Schema>,
     schedules: BTreeMap<String, ScheduleDescription>,
+    /// By their topics and names.
+    triggers: BTreeMap<String, TriggerDescription>,
     terms: AllTerms,
 }
 
@@ -181,15 +189,41 @@ impl App {
     /// If there is one of that name already, or the name begins with `stepwell.`: both are mistakes in the program.
     #[must_use]
     pub fn workflow<I, O>(mut self, define: fn() -> Workflow<I, O>) -> Self {
-        let Workflow { name, terms, schema, schedules, start, .. } = define();
+        let Workflow { name, terms, schema, schedules, triggers, start, .. } = define();
         let before = self.starters.insert(name, start);
         self.schemas.insert(name, schema);
         Rc::make_mut(&mut self.terms).insert(name, terms);
         assert!(!is_reserved(name), "the name '{name}' is the engine's own: begin it with another word");
         assert!(before.is_none(), "there are two workflows named '{name}'");
-        schedules
+        let app = schedules
             .into_iter()
-            .fold(self, |app, schedule| app.declare(schedule.describe(name, Payload::null())))
+            .fold(self, |app, schedule| app.declare(schedule.describe(name, Payload::null())));
+        triggers.into_iter().fold(app, |app, trigger| app.declare_trigger(trigger.describe(name)))
+    }
+
+    /// Starts a run of a workflow for each event of this name, with what the event says: `.on("order/paid", charge)`.
+    ///
+    /// # Panics
+    /// As [`Self::trigger`].
+    #[must_use]
+    pub fn on<I, O>(self, events: &str, define: fn() -> Workflow<I, O>) -> Self {
+        self.trigger(Trigger::on(events), define)
+    }
+
+    /// Starts runs of a workflow by events. The workflow is one of the app's.
+    ///
+    /// # Panics
+    /// If the topic of the events has a trigger of that name already: a mistake in the program.
+    #[must_use]
+    pub fn trigger<I, O>(self, trigger: Trigger, define: fn() -> Workflow<I, O>) -> Self {
+        self.declare_trigger(trigger.describe(define().name))
+    }
+
+    fn declare_trigger(mut self, trigger: TriggerDescription) -> Self {
+        let name = trigger.full_name();
+        let before = self.triggers.insert(name.clone(), trigger);
+        assert!(before.is_none(), "there are two triggers named '{name}': name one with `Trigger::named`");
+        self
     }
 
     /// Starts runs of a workflow by a cron expression, with this input: `.cron("0 9 * * MON-FRI", report, &())`.
@@ -261,7 +295,8 @@ impl App {
                 .and_then(|schema| Payload::encode(&schema).ok()),
         });
         let schedules = self.schedules.values().cloned().collect();
-        Manifest::new(workflows.collect(), version).with_schedules(schedules)
+        let triggers = self.triggers.values().cloned().collect();
+        Manifest::new(workflows.collect(), version).with_schedules(schedules).with_triggers(triggers)
     }
 
     /// The event that cancels a run of this workflow.
@@ -279,6 +314,12 @@ impl App {
     #[cfg(feature = "testing")]
     pub(crate) fn schedules(&self) -> impl Iterator<Item = &ScheduleDescription> {
         self.schedules.values()
+    }
+
+    /// The triggers that it declares, by topic and name.
+    #[cfg(feature = "testing")]
+    pub(crate) fn triggers(&self) -> impl Iterator<Item = &TriggerDescription> {
+        self.triggers.values()
     }
 
     /// How a run of this workflow is started.

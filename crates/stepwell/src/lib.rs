@@ -38,6 +38,7 @@ mod shape;
 mod span;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod trigger;
 pub mod vm;
 #[cfg(target_arch = "wasm32")]
 mod workers;
@@ -57,6 +58,7 @@ pub use stepwell_protocol::{
     schedule::Overlap,
     wait_token::{Decision, Verdict},
 };
+pub use trigger::Trigger;
 pub use uuid::Uuid;
 /// The `worker` crate in the version that Stepwell uses: the types of bindings.
 pub use worker;

@@ -234,6 +234,19 @@ impl Engine {
         Ok(others.fold(worker, |worker, (name, value)| worker.text(name, value)))
     }
 
+    /// One with two cells, beside an app of the test's own.
+    pub async fn beside(app: Worker) -> Result<Self> {
+        let engine = Worker::bundle("engine", &bundle("test-all-in-one")?)
+            .durable_object("CELL", "Cell")
+            .durable_object("STATION", "Station")
+            .text("STEPWELL_KEY", KEY)
+            .text("STEPWELL_APP_KEY", APP_KEY)
+            .text("STEPWELL_CELLS", "2")
+            .service("APP", "app");
+        let config = Config::serving("engine").worker(engine).worker(app);
+        Ok(Self::of(Workerd::start(&config).await?))
+    }
+
     /// One that was put together elsewhere.
     pub fn of(engine: Workerd) -> Self {
         Self { engine, app: None, build: Build::Abort }

@@ -3,7 +3,10 @@
 use clap::{Args, Subcommand};
 use serde::de::IgnoredAny;
 use serde_json::json;
-use stepwell_protocol::topic::{TriggerInput, TriggerList, TriggerSpec, TriggerView};
+use stepwell_protocol::{
+    Timestamp,
+    topic::{TriggerInput, TriggerList, TriggerSpec, TriggerView},
+};
 
 use crate::{
     Global,
@@ -122,10 +125,16 @@ fn list(global: &Global, topic: String) -> Result {
 fn row(trigger: &TriggerView) -> Vec<String> {
     let spec = &trigger.spec;
     let state = match &trigger.paused {
+        _ if retired(trigger).is_some() => "retired".to_owned(),
         Some(_) => "paused".to_owned(),
         None => format!("{} started", trigger.counts.started),
     };
     vec![words::plain(&trigger.id), words::plain(&spec.on), words::plain(&spec.workflow), state]
+}
+
+/// When it was removed from the code.
+fn retired(trigger: &TriggerView) -> Option<Timestamp> {
+    trigger.declared.as_ref().and_then(|declared| declared.retired_at)
 }
 
 fn delete(global: &Global, topic: &str, id: &str) -> Result {
@@ -150,6 +159,18 @@ fn show(trigger: &TriggerView) {
     field("workflow", words::plain(&spec.workflow));
     if let Some(paused) = &trigger.paused {
         field("paused", words::plain(&format!("since {} by {}", words::date(paused.at), paused.by)));
+    }
+    match &trigger.declared {
+        Some(declared) if declared.changed => {
+            let when = declared.spec.when.as_deref().map(|when| format!(" when {when}")).unwrap_or_default();
+            let spec = format!("in code as: {}{when}; an operator has changed it", declared.spec.on);
+            field("declared", words::plain(&spec));
+        }
+        Some(_) => match retired(trigger) {
+            Some(at) => field("retired", format!("removed from the code on {}", words::date(at))),
+            None => field("declared", "in code".to_owned()),
+        },
+        None => {}
     }
     if let Some(last) = &trigger.last {
         field("last", words::plain(&format!("{} {}", words::date(last.at), last.run)));

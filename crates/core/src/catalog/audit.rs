@@ -105,7 +105,9 @@ impl Catalog {
             }
             Entry::PoolGrown(cells) => registry("pool_grown", format!("pool:{}", numbers(cells)), None),
             Entry::KeyForgotten(_)
-            | Entry::Declared(Changed::Retired(_) | Changed::Unretired(_) | Changed::Heard(_))
+            | Entry::Declared(
+                Changed::Retired(_) | Changed::Unretired(_) | Changed::Heard(_) | Changed::Told(..),
+            )
             | Entry::SessionExtended { .. }
             | Entry::RefusalsCounted(_)
             | Entry::RevisionRaised

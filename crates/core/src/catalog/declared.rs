@@ -22,7 +22,10 @@ use stepwell_protocol::{
     text::is_visible,
 };
 
-use super::{Rejection, TIME_MS_MAX, WORKFLOWS_MAX, audit::changed, schedules::check_schedules};
+use super::{
+    Rejection, TIME_MS_MAX, Told, WORKFLOWS_MAX, audit::changed, schedules::check_schedules,
+    triggers::check_triggers,
+};
 use crate::{
     ordered::{OrdMap, OrdSet},
     sorting::{sort, sort_by},
@@ -55,6 +58,8 @@ pub struct Declared {
     pub(super) paused: OrdMap<String, Paused>,
     /// Which revision of the schedules their station has heard of.
     pub(super) heard: u64,
+    /// How far topics are with their triggers.
+    pub(super) topics: OrdMap<String, Told>,
 }
 
 /// The manifest that holds, as it is stored.
@@ -96,6 +101,13 @@ pub enum Change {
         /// Which.
         revision: u64,
     },
+    /// A topic knows which triggers this revision declares for it.
+    TopicHeard {
+        /// The topic.
+        topic: String,
+        /// Which.
+        revision: u64,
+    },
     /// Refuse starts of a workflow.
     Pause {
         /// Which.
@@ -123,6 +135,8 @@ pub enum Changed {
     Resumed(String),
     /// The station of schedules has heard of a revision.
     Heard(u64),
+    /// How far a topic is with its triggers; nothing, if that need not be remembered any more.
+    Told(String, Option<Told>),
 }
 
 impl Declared {
@@ -138,6 +152,7 @@ impl Declared {
                 self.sync(now, *manifest, is_explicit, &unknown_zones)
             }
             Change::Heard { revision } if revision > self.heard => Ok(vec![Changed::Heard(revision)]),
+            Change::TopicHeard { topic, revision } => Ok(self.topic_heard(&topic, revision)),
             Change::Pause { workflow } if self.paused.contains_key(&workflow) => Ok(Vec::new()),
             Change::Pause { workflow } => {
                 if self.paused.len() >= WORKFLOWS_MAX {
@@ -165,6 +180,7 @@ impl Declared {
             Verdict::Holds => {
                 let plan = self.plan(&manifest, Outcome::Applied);
                 let mut entries = self.retire(now, &manifest);
+                entries.extend(self.retell(now, &manifest));
                 let said = plan.changes_something().then(|| in_words(&plan));
                 let revision = self.revision_of(now, &manifest);
                 entries.push(Changed::Holds(Rc::new(Holds { manifest, older_since: None, revision }), said));
@@ -256,6 +272,7 @@ impl Declared {
         let after: OrdSet<_> = manifest.workflows.iter().map(|workflow| workflow.name.as_str()).collect();
         plan.retired = before.into_keys().filter(|name| !after.contains(name)).map(Item::workflow).collect();
         self.plan_schedules(manifest, &mut plan);
+        self.plan_triggers(manifest, &mut plan);
         plan
     }
 
@@ -302,6 +319,12 @@ impl Declared {
                 self.paused.remove(workflow);
             }
             Changed::Heard(revision) => self.heard = *revision,
+            Changed::Told(topic, Some(told)) => {
+                self.topics.insert(topic.clone(), *told);
+            }
+            Changed::Told(topic, None) => {
+                self.topics.remove(topic);
+            }
         }
     }
 
@@ -439,6 +462,7 @@ fn check(manifest: &Manifest, unknown_zones: &[String]) -> Result<(), Rejection>
         check_workflow(workflow, names.insert(&workflow.name), &mut mistakes);
     }
     check_schedules(manifest, unknown_zones, |mistake| mistakes.note(|| mistake));
+    check_triggers(manifest, |mistake| mistakes.note(|| mistake));
     mistakes.into_result()
 }
 
@@ -487,15 +511,40 @@ fn mistake_of_schema(schema: &Payload) -> Option<String> {
 }
 
 /// The fields of something that is declared.
-pub(super) fn fields<T: Serialize>(declared: &T) -> Value {
+fn fields<T: Serialize>(declared: &T) -> Value {
     serde_json::to_value(declared).unwrap_or_default()
+}
+
+/// Adds to a plan what becomes of everything of a kind, by its name and by what it is to do.
+pub(super) fn plan_kind<'a, T: Serialize + PartialEq + 'a>(
+    plan: &mut Plan,
+    kind: ItemKind,
+    before: impl Iterator<Item = (String, &'a T)>,
+    after: impl Iterator<Item = (String, &'a T)>,
+) {
+    let mut before: OrdMap<_, _> = before.collect();
+    for (name, spec) in after {
+        let declared = before.remove(&name);
+        let item = Item { kind, name };
+        match declared {
+            None => plan.added.push(item),
+            Some(declared) if declared == spec => {}
+            Some(declared) => {
+                let changes = changed(&fields(declared), &fields(spec));
+                if !changes.is_empty() {
+                    plan.changed.push(ChangedItem { item, changes });
+                }
+            }
+        }
+    }
+    plan.retired.extend(before.into_keys().map(|name| Item { kind, name }));
 }
 
 /// A plan for the audit log.
 fn in_words(plan: &Plan) -> String {
     let name = |item: &Item| match item.kind {
         ItemKind::Workflow => item.name.clone(),
-        ItemKind::Schedule => format!("{} {}", item.kind.as_str(), item.name),
+        ItemKind::Schedule | ItemKind::Trigger => format!("{} {}", item.kind.as_str(), item.name),
     };
     let names = |items: &[Item]| items.iter().map(name).collect::<Vec<_>>().join(", ");
     let changed: Vec<_> = plan.changed.iter().map(|changed| changed.item.clone()).collect();

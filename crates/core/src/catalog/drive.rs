@@ -8,6 +8,7 @@ use stepwell_protocol::{
 
 use super::{
     Batch, Catalog, Changed, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND, Station,
+    TopicWord,
     deletion::{Asking, Emptying},
     namespace_deleting,
 };
@@ -71,8 +72,10 @@ pub enum Order {
     },
     /// Let these stations look after their alarms.
     Touch(Vec<Station>),
+    /// Tell topics which triggers the code declares for them, and say when one knows.
+    DeclareTriggers(Vec<TopicWord>),
     /// Tell the station of schedules what the code declares, and say when it knows.
-    Declare {
+    DeclareSchedules {
         /// Which revision of it.
         revision: u64,
         /// All of it.
@@ -410,10 +413,14 @@ impl Desk {
         let (words, over) =
             (catalog.words(), catalog.over().take(DISTRUSTED_AT_ONCE).cloned().collect::<Vec<_>>());
         let untold = catalog.declared().untold();
-        let untold =
-            untold.map(|(revision, schedules)| Order::Declare { revision, schedules: schedules.to_vec() });
-        if words.is_empty() && over.is_empty() && untold.is_none() {
+        let untold = untold
+            .map(|(revision, schedules)| Order::DeclareSchedules { revision, schedules: schedules.to_vec() });
+        let topics = catalog.declared().untold_topics();
+        if words.is_empty() && over.is_empty() && untold.is_none() && topics.is_empty() {
             return is_leaving;
+        }
+        if !topics.is_empty() {
+            self.object.order(Order::DeclareTriggers(topics));
         }
         if let Some(declare) = untold {
             self.object.order(declare);

@@ -26,6 +26,7 @@ pub mod schedules;
 mod stations;
 #[cfg(test)]
 mod tests;
+pub mod triggers;
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -47,6 +48,7 @@ pub use drive::{Confirmation, Desk, Order, TELL_AGAIN_MS, Word};
 pub use input::{Entry, Input, LetterDeed, LetterNote};
 pub use rows::{Corrupt, Row, Rows, STATION, Trim};
 pub use stations::{NotAStation, Registered, Station, TOUCHED_AT_ONCE};
+pub use triggers::{Told, TopicWord};
 
 /// The namespace that is there without being made: that of the deployment's own key.
 pub const DEFAULT_NAMESPACE: &str = "default";

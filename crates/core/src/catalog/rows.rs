@@ -75,6 +75,7 @@ const MANIFEST: &str = "manifest";
 const RETIRED: &str = "retired";
 const PAUSED: &str = "paused";
 const SCHEDULES: &str = "schedules_heard";
+const TRIGGERS: &str = "triggers_heard";
 const NAMESPACE: &str = "namespace";
 const ISSUER: &str = "issuer";
 const REVISION: &str = "issuer_revision";
@@ -90,7 +91,7 @@ const WATCHER: &str = "watcher";
 const TOUCHED: &str = "touched";
 
 /// What can be left out if it cannot be read.
-const LEFT_OUT: [&str; 6] = [KEY, SESSION, ISSUER, NAMESPACE, MANIFEST, RETIRED];
+const LEFT_OUT: [&str; 8] = [KEY, SESSION, ISSUER, NAMESPACE, MANIFEST, RETIRED, SCHEDULES, TRIGGERS];
 
 impl Catalog {
     /// The state that rows stand for. Kinds that this release does not know are left alone.
@@ -126,6 +127,7 @@ impl Catalog {
             MANIFEST => self.declared.holds = Some(Rc::new(read(row)?)),
             RETIRED => drop(self.declared.retired.insert(name, Rc::new(read(row)?))),
             SCHEDULES => self.declared.heard = read(row)?,
+            TRIGGERS => drop(self.declared.topics.insert(name, read(row)?)),
             PAUSED => drop(self.declared.paused.insert(name, read(row)?)),
             NAMESPACE => drop(self.namespaces.insert(name, Rc::new(read(row)?))),
             ISSUER => drop(self.issuers.insert(name, Rc::new(read(row)?))),
@@ -215,6 +217,7 @@ impl Catalog {
             Changed::Retired(gone) => retired(&gone.workflow.name),
             Changed::Unretired(name) => retired(name),
             Changed::Heard(_) => write(SCHEDULES, "", Some(&declared.heard)),
+            Changed::Told(topic, _) => write(TRIGGERS, topic, declared.topics.get(topic)),
             Changed::Paused(workflow, _) | Changed::Resumed(workflow) => {
                 write(PAUSED, workflow, declared.paused.get(workflow))
             }

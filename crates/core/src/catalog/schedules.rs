@@ -5,20 +5,17 @@
 
 use stepwell_protocol::{
     Timestamp,
-    manifest::{ChangedItem, Item, Manifest, Plan, ScheduleDescription},
+    manifest::{ItemKind, Manifest, Plan, ScheduleDescription},
     program::is_reserved,
+    schedule::ScheduleSpec,
     text::is_visible,
 };
 
 use super::{
     Declared,
-    audit::changed,
-    declared::{NAME_LENGTH_MAX, fields},
+    declared::{NAME_LENGTH_MAX, plan_kind},
 };
-use crate::{
-    ordered::{OrdMap, OrdSet},
-    schedule::zone_of,
-};
+use crate::{ordered::OrdSet, schedule::zone_of};
 
 /// The most schedules of a manifest.
 pub const SCHEDULES_MAX: usize = 1_000;
@@ -43,24 +40,13 @@ impl Declared {
 
     /// Adds to a plan what it changes in schedules.
     pub(super) fn plan_schedules(&self, manifest: &Manifest, plan: &mut Plan) {
-        let before = self.holds.iter().flat_map(|holds| &holds.manifest.schedules);
-        let mut before: OrdMap<_, _> =
-            before.map(|schedule| (schedule.name.as_str(), &schedule.spec)).collect();
-        for ScheduleDescription { name, spec } in &manifest.schedules {
-            let item = Item::schedule(name);
-            match before.remove(name.as_str()) {
-                None => plan.added.push(item),
-                Some(declared) if declared == spec => {}
-                Some(declared) => {
-                    let changes = changed(&fields(declared), &fields(spec));
-                    if !changes.is_empty() {
-                        plan.changed.push(ChangedItem { item, changes });
-                    }
-                }
-            }
-        }
-        plan.retired.extend(before.into_keys().map(Item::schedule));
+        let before = self.holds().into_iter().flat_map(|holds| &holds.schedules);
+        plan_kind(plan, ItemKind::Schedule, before.map(by_name), manifest.schedules.iter().map(by_name));
     }
+}
+
+fn by_name(schedule: &ScheduleDescription) -> (String, &ScheduleSpec) {
+    (schedule.name.clone(), &schedule.spec)
 }
 
 /// What is wrong with the schedules of a manifest.

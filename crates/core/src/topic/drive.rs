@@ -15,11 +15,11 @@ use super::{
     parked::{Queues, home},
     recent::{EVENTS_READ, Recent},
     row::{Meets, condition},
-    waits::KnownWaits,
+    waits::{EXAMINED_MAX, KnownWaits},
     webhooks::{HookKeys, Hooks},
 };
 use crate::{
-    expression::Expression,
+    expression::{Expression, Failed},
     object::{DEAD_AFTER_MS, DEAD_MAN_MS, Fault, Hosted, Machine, Object},
     ordered::{OrdMap, OrdSet},
     pools::{Pool, spread},
@@ -54,6 +54,8 @@ pub struct Topic {
     pub(super) known: Option<Known>,
     /// The latest requests; nothing until the rows were asked for them.
     recent: Option<Recent>,
+    /// How many waits were compared with events in this turn.
+    pub(super) examined: usize,
 }
 
 /// What was read of the rows, and what they will say.
@@ -112,6 +114,7 @@ impl Hosted for Topic {
 
     fn begin(&mut self) {
         self.flights.begin();
+        self.examined = 0;
     }
 }
 
@@ -141,6 +144,7 @@ impl Topic {
             keys: HookKeys::default(),
             known: None,
             recent: None,
+            examined: 0,
         }
     }
 
@@ -353,12 +357,13 @@ impl Topic {
         self.take_parked(rows, now)?;
         self.leave_silent(rows, now)?;
         // Each of them is asked for, or done with.
-        while self.flights.may_ask() {
+        while self.flights.may_ask() && self.examined < EXAMINED_MAX {
             let Some(what) = self.flights.take(now) else { break };
             self.ask(rows, now, what)?;
         }
         self.flush(rows, now)?;
         self.end_waits(rows, now)?;
+        self.forget_retired(rows, now)?;
         self.expire(rows, now)
     }
 
@@ -385,6 +390,8 @@ impl Topic {
                 }
                 match loaded.trigger.meets(loaded.when.as_ref(), event, &value) {
                     Meets::No => {}
+                    // Those before it have spent what all may spend together: it is looked at by itself.
+                    Meets::Failed(Failed::TooMuch) => kept.push(park(id)),
                     Meets::Failed(failed) => {
                         loaded.trigger.failed(now, &event.id, failed);
                         loaded.is_changed = true;
@@ -398,13 +405,7 @@ impl Topic {
                     }
                 }
             }
-            for (what, to) in known.waits.cells(rows, event, &value).map_err(Fault::Storage)? {
-                if known.parked.is_blocked(&what.trigger) {
-                    kept.push(what);
-                } else {
-                    found.push((what, to));
-                }
-            }
+            found.extend(known.waits.cells(rows, event, &value).map_err(Fault::Storage)?);
         }
         // What cannot be read is passed over, and nothing else.
         known.matched = last.unwrap_or(known.last);
@@ -427,7 +428,7 @@ impl Topic {
             return self.ask_cell(rows, now, what, cell);
         }
         let loaded = self.known.as_mut().and_then(|known| known.triggers.get_mut(&what.trigger));
-        let Some(loaded) = loaded.filter(|loaded| loaded.trigger.paused.is_none()) else {
+        let Some(loaded) = loaded.filter(|loaded| loaded.trigger.is_active()) else {
             return self.done(rows, now, &what);
         };
         let event = rows.event(what.event).map_err(Fault::Storage)?;
@@ -481,8 +482,7 @@ impl Topic {
         let is_changed = |loaded: &&Loaded| loaded.is_changed && loaded.is_readable;
         let changed: Vec<_> = known.triggers.values().filter(is_changed).collect();
         let changed: Vec<_> = changed.into_iter().map(|loaded| &loaded.trigger).collect();
-        // What was found by looking back is in memory only, until it has arrived.
-        let looked = if self.flights.first_open().is_none() { known.waits.looked } else { known.looked };
+        let looked = known.waits.looked_for_good(|what| self.flights.is_open(what)).max(known.looked);
         rows.flush(done.max(known.through), looked, &changed).map_err(Fault::Storage)?;
         known.looked = looked;
         known.through = known.through.max(done);
@@ -527,7 +527,9 @@ impl Topic {
             let over = oldest.plus_millis(self.retention_ms).as_millis();
             Timestamp::from_millis(over.div_ceil(EXPIRY_ROUND_MS) * EXPIRY_ROUND_MS)
         });
-        [flying, self.flights.next_due(), more, unstored, parked, expires, waits].into_iter().flatten().min()
+        let retired = known.next_forgotten();
+        let due = [flying, self.flights.next_due(), more, unstored, parked, expires, waits, retired];
+        due.into_iter().flatten().min()
     }
 
     pub(super) fn known<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<&mut Known, Fault<R::Error>> {
@@ -545,7 +547,7 @@ impl Topic {
                 triggers.insert(id, Loaded { trigger, when, is_readable, is_changed: false });
             }
             let parked = Queues::read(rows, now).map_err(Fault::Storage)?;
-            let waits = KnownWaits::read(rows).map_err(Fault::Storage)?;
+            let waits = KnownWaits::read(rows, now).map_err(Fault::Storage)?;
             let hooks = Hooks::read(rows, &self.name, &self.keys).map_err(Fault::Storage)?;
             self.flights.clear();
             let mut known = Known {

@@ -73,6 +73,11 @@ impl Starts {
         self.waiting.get(what).is_some_and(|waiting| waiting.is_parked)
     }
 
+    /// Whether something is to be done of which no row tells.
+    pub fn is_open(&self, what: &Parked) -> bool {
+        self.waiting.get(what).is_some_and(|waiting| !waiting.is_parked)
+    }
+
     /// The first event that is not done, if starts that are not parked are.
     pub fn first_open(&self) -> Option<u64> {
         let open = self.waiting.iter().find(|(_, waiting)| !waiting.is_parked);

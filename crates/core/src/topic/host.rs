@@ -28,6 +28,12 @@ pub trait Rows {
     /// Deletes a trigger. What is parked for it goes in slices.
     fn delete_trigger(&self, id: &str) -> Result<(), Self::Error>;
 
+    /// Which revision of what the code declares was heard last.
+    fn heard(&self) -> Result<u64, Self::Error>;
+
+    /// Stores that a revision was heard, and the triggers that it has changed.
+    fn declare(&self, revision: u64, changed: &[&Trigger]) -> Result<(), Self::Error>;
+
     /// The number of the event that a sender has given this id.
     fn find(&self, id: &str) -> Result<Option<u64>, Self::Error>;
 

@@ -16,6 +16,9 @@
 mod drive;
 mod flights;
 mod host;
+mod kinds;
+mod layers;
+mod look_back;
 mod pages;
 mod parked;
 mod recent;
@@ -29,20 +32,20 @@ mod webhooks;
 
 pub use drive::{Topic, no_event};
 pub use host::{EventStart, Head, Meeting, NewRow, Order, Parked, Rows, StartEnd, WaitHead};
-pub use row::{EventRow, Shown, Trigger};
+pub use look_back::{LOOK_BACK_BYTES_MAX, LOOK_BACK_EVENTS_MAX};
+pub use row::{EventRow, RunOf, Shown, Trigger, runs_of};
 use stepwell_protocol::{
-    Problem,
+    Code, Problem,
+    text::{TAG_LENGTH_MAX, TAGS_MAX, is_tag},
     topic::{TriggerSpec, Triggered},
 };
 pub use triggers::no_trigger;
-pub use waits::{
-    Bucket, Conditions, LOOK_BACK_EVENTS_MAX, WAITS_MAX, WaitRow, check_wait, from_when, input_for, wait_id,
-};
+pub use waits::{Bucket, Conditions, WAITS_MAX, WaitRow, check_wait, from_when, input_for, wait_id};
 pub use webhooks::{
     DELIVERIES_MAX, Delivered, HookKeys, Kept, Sealed, WEBHOOKS_MAX, Webhook, check_webhook, no_webhook,
 };
 
-/// The most triggers of a topic, and so of an event.
+/// The most triggers of a topic that people make, and the most that the code declares.
 pub const TRIGGERS_MAX: usize = 100;
 
 /// How many events a page of the list has at the most.
@@ -53,7 +56,15 @@ pub const BYTES_MAX: u64 = 8_000_000_000;
 
 /// Refuses what no trigger of a topic can be, so that no topic is made for it.
 pub fn check_trigger(topic: &str, spec: &TriggerSpec) -> Result<(), Problem> {
-    row::condition(topic, spec).map(|_| ())
+    row::condition(topic, spec)?;
+    if spec.tags.len() >= TAGS_MAX || !spec.tags.iter().all(|tag| is_tag(tag)) {
+        let detail = format!(
+            "A trigger has up to {} tags of 1 to {TAG_LENGTH_MAX} bytes, without control or invisible characters.",
+            TAGS_MAX - 1
+        );
+        return Err(Problem::new(Code::InvalidRequest, detail));
+    }
+    Ok(())
 }
 
 /// By what a cell knows the run of an event. No workflow's name is empty, so no caller's key looks like it.

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use stepwell_protocol::{
     Code, Payload, Problem, RunId, Timestamp,
+    manifest::TriggerDescription,
     topic::{
-        CONDITION_BYTES_MAX, EventView, LastStart, PausedTrigger, TriggerCounts, TriggerFailure,
-        TriggerInput, TriggerSpec, TriggerView, Triggered, is_on, topic_of,
+        CONDITION_BYTES_MAX, DeclaredTrigger, EventView, LastStart, PausedTrigger, TriggerCounts,
+        TriggerFailure, TriggerInput, TriggerSpec, TriggerView, Triggered, is_on, topic_of,
     },
 };
 
@@ -110,6 +111,9 @@ pub struct Trigger {
     pub changed_at: Timestamp,
     /// Who has changed it last.
     pub changed_by: String,
+    /// What the code declares, if it is declared in code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared: Option<DeclaredTrigger>,
     /// Since when it is paused, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PausedTrigger>,
@@ -154,6 +158,33 @@ pub(super) fn condition(topic: &str, spec: &TriggerSpec) -> Result<Option<Expres
     parsed.map_err(|error| bad(format!("`when` is no expression: {error}.")))
 }
 
+/// A run that an event starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOf {
+    /// The trigger's name.
+    pub trigger: String,
+    /// The workflow.
+    pub workflow: String,
+    /// What it is started with.
+    pub input: Payload,
+}
+
+/// The runs that an event starts, by these triggers; or what is wrong with one of those.
+pub fn runs_of(triggers: &[TriggerDescription], event: &EventRow) -> Result<Vec<RunOf>, String> {
+    let value = event.value();
+    let mut runs = Vec::new();
+    for TriggerDescription { name, spec } in triggers {
+        let topic = topic_of(&spec.on).unwrap_or_default();
+        let when = condition(topic, spec).map_err(|bad| format!("trigger '{name}': {}", bad.detail))?;
+        let trigger = Trigger::new(event.at, 0, name.clone(), spec.clone(), String::new());
+        if trigger.meets(when.as_ref(), event, &value) == Meets::Yes {
+            let (trigger, input) = (name.clone(), trigger.input(event));
+            runs.push(RunOf { trigger, workflow: spec.workflow.clone(), input });
+        }
+    }
+    Ok(runs)
+}
+
 impl Trigger {
     /// A new one, for events after this one.
     pub fn new(now: Timestamp, after: u64, id: String, spec: TriggerSpec, by: String) -> Self {
@@ -164,6 +195,7 @@ impl Trigger {
             created_at: now,
             changed_at: now,
             changed_by: by,
+            declared: None,
             paused: None,
             counts: TriggerCounts::default(),
             last: None,
@@ -171,9 +203,14 @@ impl Trigger {
         }
     }
 
+    /// Whether it starts runs: it is neither paused nor retired.
+    pub(super) fn is_active(&self) -> bool {
+        self.paused.is_none() && self.retired_at().is_none()
+    }
+
     /// Whether an event may be one that it is about, whatever its condition says.
     pub(super) fn is_about(&self, event: &EventRow) -> bool {
-        self.paused.is_none() && event.number > self.after && is_on(&self.spec.on, &event.name)
+        self.is_active() && event.number > self.after && is_on(&self.spec.on, &event.name)
     }
 
     pub(super) fn meets(&self, when: Option<&Expression>, event: &EventRow, value: &Shown<'_>) -> Meets {
@@ -232,6 +269,7 @@ impl Trigger {
             created_at: self.created_at,
             changed_at: self.changed_at,
             changed_by: self.changed_by.clone(),
+            declared: self.declared.clone(),
             paused: self.paused.clone(),
             counts: self.counts,
             last: self.last.clone(),

@@ -230,12 +230,13 @@ fn check_parts(body: &str, count: impl Fn(&str) -> usize) -> Result<(), Problem>
 fn parts(text: &str) -> usize {
     let (mut parts, mut is_string, mut is_escaped) = (0, false, false);
     for byte in text.bytes() {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = is_string,
-            b'"' => is_string = !is_string,
-            b'{' | b'[' | b',' | b':' if !is_string => parts += 1,
-            _ => {}
+        let is_plain = !std::mem::take(&mut is_escaped);
+        if is_string {
+            is_escaped = is_plain && byte == b'\\';
+            is_string = byte != b'"' || !is_plain;
+        } else {
+            is_string = byte == b'"';
+            parts += usize::from(matches!(byte, b'{' | b'[' | b',' | b':'));
         }
     }
     parts

@@ -27,7 +27,8 @@ impl Topic {
         let known = self.known(rows, now)?;
         let last = known.last;
         let before = known.triggers.get(id).map(|loaded| loaded.trigger.clone());
-        let count = known.triggers.len() + known.unreadable.len();
+        let own = known.triggers.values().filter(|loaded| loaded.trigger.declared.is_none()).count();
+        let count = own + known.unreadable.len();
         let is_there = before.is_some() || known.unreadable.contains(id);
         if !is_there && count >= TRIGGERS_MAX {
             let detail = format!("A topic has at most {TRIGGERS_MAX} triggers. Delete one first.");
@@ -35,8 +36,8 @@ impl Topic {
         }
         let is_new = before.is_none();
         let trigger = match before {
-            Some(before) if before.spec == spec => before,
-            Some(before) => Trigger { spec, changed_at: now, changed_by: by.to_owned(), ..before },
+            Some(before) if before.spec == spec && before.retired_at().is_none() => before,
+            Some(before) => before.changed(now, last, spec, by.to_owned()),
             None => Trigger::new(now, last, id.to_owned(), spec, by.to_owned()),
         };
         self.store(rows, Loaded { trigger, when, is_readable: true, is_changed: false })?;
@@ -81,6 +82,23 @@ impl Topic {
         if !known.triggers.contains_key(id) && !known.unreadable.contains(id) {
             return Err(no_trigger().into());
         }
+        let declared = known.triggers.get(id).and_then(|loaded| loaded.trigger.declared.as_ref());
+        if declared.is_some_and(|declared| declared.retired_at.is_none()) {
+            let detail = "The trigger is declared in code. Pause it, or remove it from the code.";
+            return Err(Problem::new(Code::WrongStatus, detail).into());
+        }
+        self.forget_trigger(rows, now, id)?;
+        self.carry_on(rows, now);
+        Ok(())
+    }
+
+    /// Deletes it, and whatever it has not started yet.
+    pub(super) fn forget_trigger<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        id: &str,
+    ) -> Result<(), Fault<R::Error>> {
         if let Err(error) = rows.delete_trigger(id) {
             self.known = None;
             return Err(Fault::Storage(error));
@@ -91,7 +109,6 @@ impl Topic {
             known.unreadable.remove(id);
             known.parked.forget(now, id);
         }
-        self.carry_on(rows, now);
         Ok(())
     }
 
@@ -135,29 +152,39 @@ impl Topic {
         known.check(id)?;
         let last = known.last;
         let mut loaded = known.triggers.get(id).cloned().ok_or_else(no_trigger)?;
+        loaded.trigger.check_declared()?;
         change(&mut loaded.trigger, now, last);
         self.store(rows, Loaded { is_changed: false, ..loaded })?;
         self.view(id).ok_or_else(|| no_trigger().into())
     }
 
     fn store<R: Rows>(&mut self, rows: &R, loaded: Loaded) -> Result<(), Fault<R::Error>> {
-        let first = self.known.as_ref().filter(|known| known.is_idle());
-        let passed_over = first.map(|known| (known.last, known.looked));
-        let stored = match passed_over {
-            // Nobody has to look at the events so far, neither this instance nor the next one.
-            Some((last, looked)) => rows.flush(last, looked, &[&loaded.trigger]),
-            None => rows.put_trigger(&loaded.trigger),
-        };
+        self.pass_over(rows)?;
+        self.stored(rows.put_trigger(&loaded.trigger), vec![loaded])
+    }
+
+    /// Nobody has to look at the events that came before the first trigger or wait, neither this instance nor the next
+    /// one.
+    pub(super) fn pass_over<R: Rows>(&mut self, rows: &R) -> Result<(), Fault<R::Error>> {
+        if let Some(known) = self.known.as_mut().filter(|known| known.is_idle() && known.through < known.last)
+        {
+            rows.flush(known.last, known.looked, &[]).map_err(Fault::Storage)?;
+            (known.matched, known.through) = (known.last, known.last);
+        }
+        Ok(())
+    }
+
+    /// Remembers what was stored, if it was.
+    pub(super) fn stored<E>(&mut self, stored: Result<(), E>, changed: Vec<Loaded>) -> Result<(), Fault<E>> {
         if let Err(error) = stored {
             self.start_over();
             return Err(Fault::Storage(error));
         }
         if let Some(known) = &mut self.known {
-            if let Some((last, _)) = passed_over {
-                (known.matched, known.through) = (last, last);
+            for loaded in changed {
+                known.unreadable.remove(&loaded.trigger.id);
+                known.triggers.insert(loaded.trigger.id.clone(), loaded);
             }
-            known.unreadable.remove(&loaded.trigger.id);
-            known.triggers.insert(loaded.trigger.id.clone(), loaded);
         }
         Ok(())
     }

@@ -9,46 +9,28 @@
 use serde_json::Value as Json;
 use stepwell_protocol::{
     Code, Epoch, Op, Payload, Place, Problem, RunId, Timestamp,
-    topic::{EventWait, LOOK_BACK_MS, LOOK_BACK_MS_MAX, Waiter, is_on, topic_of},
+    topic::{EventWait, LOOK_BACK_MS, LOOK_BACK_MS_MAX, LOOK_BACK_MS_MIN, Waiter, is_on, topic_of},
 };
 
-use super::{
-    BYTES_MAX, EventRow, Meeting, Order, Parked, Rows, Shown, Topic,
-    drive::Known,
-    pages::{self, Page},
-};
+use super::{BYTES_MAX, EventRow, Meeting, Order, Parked, Rows, Shown, Topic, kinds::Kinds, look_back::Look};
 use crate::{
-    expression::{Expression, Failed, Path, Side, index_key},
-    object::{DEAD_AFTER_MS, Fault, Hosted as _, Receipt},
+    expression::{Expression, Failed, index_key},
+    object::{Fault, Hosted as _, Receipt, pause_ms},
     ordered::{OrdMap, OrdSet},
+    sorting::sort,
 };
 
 /// How many waits one call tells a cell of.
 pub const WAITS_MAX: usize = 256;
 
-/// How many waits are compared with an event in one turn.
-const EXAMINED_MAX: usize = 2_048;
-
-/// How many events a wait looks back over at the most.
-pub const LOOK_BACK_EVENTS_MAX: usize = 5_000;
-
-/// How many bytes of them.
-const LOOK_BACK_BYTES_MAX: usize = 32 << 20;
-
-/// How many events are read at once.
-const LOOK_BACK_PAGE: usize = 16;
-
-/// The longest pause between two looks back: the more events one of them reads, the longer.
-const LOOK_BACK_PAUSE_MS_MAX: u64 = 1_000;
-
-/// How many kinds of waits a topic knows: what they wait for, and what they are found by.
-const KINDS_MAX: usize = 10_000;
-
-/// By how many paths the waits for the same events are found; those beyond are compared one by one.
-const PATHS_MAX: usize = 16;
+/// How many waits are compared with events in one turn.
+pub(super) const EXAMINED_MAX: usize = 2_048;
 
 /// How long after its end a wait is deleted: clocks differ.
 const ENDED_MS: u64 = 60_000;
+
+/// How many events are parked for a wait whose run takes none of them: the first that it takes ends the wait.
+const PARKED_MAX: usize = 64;
 
 /// How many waits that have ended are deleted in one turn.
 const ENDED_SLICE: usize = 256;
@@ -57,13 +39,15 @@ const ENDED_SLICE: usize = 256;
 const INPUT_BYTES_MAX: usize = 16_384;
 
 /// What the conditions of waits go by.
-const NAMES: [&str; 2] = ["event", "input"];
+pub(super) const NAMES: [&str; 2] = ["event", "input"];
 
 /// A wait as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitRow {
     /// Its number in the topic: a later one for one that is registered again.
     pub number: u64,
+    /// The latest event that nobody compares with it, unless it looks back.
+    pub after: u64,
     /// Who waits.
     pub waiter: Waiter,
     /// The path that it is found by; empty if all of its kind are compared.
@@ -93,19 +77,22 @@ pub(super) struct Cursor {
 /// What is known of the waits, besides their rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownWaits {
-    /// What waits are for, and by which paths they are found.
-    kinds: OrdMap<(String, String), Option<Path>>,
+    kinds: Kinds,
     /// The number of the latest one.
     pub last: u64,
     /// Up to which one the events before it were looked at.
     pub looked: u64,
     /// When that may go on.
     pub looks_at: Timestamp,
+    /// How far the look back of the next ones has come.
+    pub look: Option<Look>,
+    /// What was found by looking back and is in memory only, and up to which wait that was done before.
+    pub found: OrdMap<Parked, u64>,
     /// When the first of them is over.
     pub ends: Option<Timestamp>,
     cursors: OrdMap<Parked, Cursor>,
     /// What has to be compared again: a wait began after its cell was asked.
-    anew: OrdSet<Parked>,
+    pub anew: OrdSet<Parked>,
 }
 
 /// Whether waits are met by events. Knows the condition that was read last: those who wait for the same have the same one.
@@ -115,9 +102,17 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Whether a wait gets an event, whose value is what expressions see of it.
-    pub fn meets(&mut self, waiter: &Waiter, event: &EventRow, value: &Shown<'_>) -> Result<bool, Failed> {
-        if event.at < waiter.from || waiter.except == Some(event.number) || !is_on(&waiter.on, &event.name) {
+    /// Whether a wait gets an event, whose value is what expressions see of it. One that came after the wait was known is
+    /// not too old, whatever the clocks of topic and cell say.
+    pub fn meets(
+        &mut self,
+        waiter: &Waiter,
+        after: u64,
+        event: &EventRow,
+        value: &Shown<'_>,
+    ) -> Result<bool, Failed> {
+        let is_old = event.number <= after && event.at < waiter.from;
+        if is_old || waiter.except == Some(event.number) || !is_on(&waiter.on, &event.name) {
             return Ok(false);
         }
         let Some(when) = &waiter.when else { return Ok(true) };
@@ -141,20 +136,6 @@ impl WaitRow {
 /// By what a wait is known in its topic.
 pub fn wait_id(run: &RunId, life: u32, op: &Op) -> String {
     format!("{run}/{life}/{op}")
-}
-
-/// The equality that a wait can be found by, if its condition has one: a path of the event, and a value.
-fn equality(waiter: &Waiter) -> Option<(String, String)> {
-    let when = Expression::parse(waiter.when.as_deref()?, &NAMES).ok()?;
-    let input = waiter.input.decode::<Json>().unwrap_or_default();
-    when.equalities().into_iter().filter(|equality| equality.path.root == "event").find_map(|equality| {
-        let value = match &equality.side {
-            Side::Literal(literal) => index_key(&Json::from(literal)),
-            Side::Path(path) if path.root == "input" => path.find(&[("input", &input)]).and_then(index_key),
-            Side::Path(_) => None,
-        };
-        Some((equality.path.to_string(), value?))
-    })
 }
 
 /// Refuses what no wait can be for.
@@ -199,31 +180,39 @@ pub fn input_for(wait: &EventWait, input: Option<&Payload>) -> Result<Payload, P
     Ok(taken)
 }
 
-/// The first time of an event that a wait gets which began at this time.
+/// The first time of an event that a wait gets which began at this time. At least a second before: the topic goes by
+/// another clock.
 pub fn from_when(wait: &EventWait, since: Timestamp) -> Timestamp {
-    let back_ms = wait.looking_back_ms.unwrap_or(LOOK_BACK_MS).min(LOOK_BACK_MS_MAX);
+    let back_ms = wait.looking_back_ms.unwrap_or(LOOK_BACK_MS).clamp(LOOK_BACK_MS_MIN, LOOK_BACK_MS_MAX);
     Timestamp::from_millis(since.as_millis().saturating_sub(back_ms))
 }
 
 /// What is parked for the waits of a cell. No trigger is called so.
-fn of_cell(event: u64, cell: &str) -> Parked {
+pub(super) fn of_cell(event: u64, cell: &str) -> Parked {
     Parked { event, trigger: format!("\n{cell}") }
+}
+
+/// What is parked for one of them, whose run could not take it.
+fn of_wait(event: u64, wait: &WaitRow) -> Parked {
+    Parked { event, trigger: format!("\n{}\n{}", wait.waiter.run.place, wait.number) }
 }
 
 impl Parked {
     /// The cell whose waits it is about, if it is about no trigger.
     pub(super) fn cell(&self) -> Option<Place> {
-        self.trigger.strip_prefix('\n')?.parse().ok()
+        let cell = self.trigger.strip_prefix('\n')?;
+        cell.split_once('\n').map_or(cell, |(cell, _)| cell).parse().ok()
+    }
+
+    /// The number of the wait, if it is about one alone.
+    fn wait(&self) -> Option<u64> {
+        self.trigger.strip_prefix('\n')?.split_once('\n')?.1.parse().ok()
     }
 }
 
 impl KnownWaits {
-    pub(super) fn read<R: Rows>(rows: &R) -> Result<Self, R::Error> {
-        let mut kinds = OrdMap::new();
-        for (on, path) in rows.wait_kinds()? {
-            let read = Path::read(&path);
-            kinds.insert((on, path), read);
-        }
+    pub(super) fn read<R: Rows>(rows: &R, now: Timestamp) -> Result<Self, R::Error> {
+        let kinds = Kinds::read(rows, now)?;
         let head = rows.wait_head()?;
         let (last, looked, ends) = (head.last.max(head.looked), head.looked, head.ends);
         Ok(Self { kinds, last, looked, ends, ..Self::default() })
@@ -233,32 +222,18 @@ impl KnownWaits {
         self.kinds.is_empty()
     }
 
-    /// Under what a wait is found; nothing if there are too many kinds already.
-    fn place(&self, waiter: &Waiter) -> Option<(String, String)> {
-        let (path, value) = equality(waiter).unwrap_or_default();
-        let kind = (waiter.on.clone(), path);
-        let paths = self.kinds.keys().filter(|(on, _)| *on == waiter.on).count();
-        let (path, value) = if paths < PATHS_MAX || self.kinds.contains_key(&kind) {
-            (kind.1, value)
-        } else {
-            (String::new(), String::new())
-        };
-        let is_known = self.kinds.contains_key(&(waiter.on.clone(), path.clone()));
-        (is_known || self.kinds.len() < KINDS_MAX).then_some((path, value))
-    }
-
-    /// Where the waits are that an event may meet. One that is too large for conditions meets none that has one.
-    fn buckets(&self, event: &EventRow, value: &Shown<'_>) -> Vec<(String, String, String)> {
-        let kinds = self.kinds.iter().filter(|((on, _), _)| is_on(on, &event.name));
-        kinds
-            .filter_map(|((on, path), read)| {
-                let found = match read {
-                    Some(read) => read.find(&[("event", value.value().ok()?)]).and_then(index_key)?,
-                    None => String::new(),
-                };
-                Some((on.clone(), path.clone(), found))
-            })
-            .collect()
+    /// Where the waits are that an event may meet, in order: a comparison goes on where it was. One that is too large for conditions meets none that has one.
+    pub(super) fn buckets(&self, event: &EventRow, value: &Shown<'_>) -> Vec<(String, String, String)> {
+        let found = self.kinds.of(&event.name).filter_map(|(on, path, read)| {
+            let found = match read {
+                Some(read) => read.find(&[("event", value.value().ok()?)]).and_then(index_key)?,
+                None => String::new(),
+            };
+            Some((on.to_owned(), path.to_owned(), found))
+        });
+        let mut found: Vec<_> = found.collect();
+        sort(&mut found);
+        found
     }
 
     /// The cells that an event may matter to.
@@ -307,16 +282,25 @@ impl Topic {
             return Ok(Receipt::Gone);
         }
         let is_full = rows.bytes().map_err(Fault::Storage)? >= BYTES_MAX;
+        let id = wait_id(&waiter.run, waiter.life, &waiter.op);
+        let before = rows.wait(&id).map_err(Fault::Storage)?;
+        if before.is_some_and(|before| before.waiter.epoch >= waiter.epoch) {
+            // It came before, or is of an earlier activation. This instance may have been superseded: only a write says
+            // that it has not.
+            self.object().arm_anew(now);
+            return Ok(Receipt::Taken);
+        }
         let known = self.known(rows, now)?;
         let is_first = known.is_idle();
+        let after = if is_first { known.last } else { known.matched };
         let known = &mut known.waits;
-        let Some((path, value)) = known.place(&waiter).filter(|_| !is_full) else {
+        let place = known.kinds.place(rows, now, &waiter).map_err(Fault::Storage)?;
+        let Some((path, value)) = place.filter(|_| !is_full) else {
             let detail = "The topic has no room for more waits. Try again later.";
             return Err(Problem::new(Code::TooMany, detail).into());
         };
-        let kind = (waiter.on.clone(), path.clone());
-        let is_new = !known.kinds.contains_key(&kind);
-        let row = WaitRow { number: known.last + 1, waiter, path, value };
+        let is_new = !known.kinds.has(&waiter.on, &path);
+        let row = WaitRow { number: known.last + 1, after, waiter, path, value };
         if let Err(error) = rows.put_wait(&row, is_new) {
             self.start_over();
             return Err(Fault::Storage(error));
@@ -326,8 +310,7 @@ impl Topic {
             known.waits.last = row.number;
             known.waits.ends = [known.waits.ends, row.waiter.until].into_iter().flatten().min();
             if is_new {
-                let read = Path::read(&kind.1);
-                known.waits.kinds.insert(kind, read);
+                known.waits.kinds.add(row.waiter.on.clone(), row.path.clone());
             }
             if is_first {
                 // Nobody has looked at the events so far; a wait looks back by itself.
@@ -357,64 +340,6 @@ impl Topic {
         Ok(Receipt::Taken)
     }
 
-    /// Looks at the events that came before waits were known here.
-    pub(super) fn look_back<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
-        let Some(known) = &mut self.known else { return Ok(()) };
-        let Known { waits, matched, unstored, .. } = known;
-        if waits.looked >= waits.last || waits.looks_at > now || !self.flights.has_room() {
-            return Ok(());
-        }
-        let page = rows.waits_after(waits.looked, WAITS_MAX).map_err(Fault::Storage)?;
-        let last = page.last().map_or(waits.last, |(number, _)| *number);
-        let new: Vec<_> = page.into_iter().filter_map(|(_, wait)| wait).collect();
-        let from = new.iter().map(|wait| wait.waiter.from).min().unwrap_or(now);
-        let mut kinds: OrdMap<(&str, &str), OrdMap<&str, Vec<&WaitRow>>> = OrdMap::new();
-        for wait in &new {
-            let values = kinds.get_or_default((wait.waiter.on.as_str(), wait.path.as_str()));
-            values.get_or_default(wait.value.as_str()).push(wait);
-        }
-        let (mut before, mut seen, mut bytes) = (*matched + 1, 0, 0);
-        let mut conditions = Conditions::default();
-        let mut found_late = Vec::new();
-        while seen < LOOK_BACK_EVENTS_MAX && bytes < LOOK_BACK_BYTES_MAX && !new.is_empty() {
-            let page = pages::read(before, LOOK_BACK_PAGE, |from, count| rows.before(from, count));
-            let Page { events, last, more } = page.map_err(Fault::Storage)?;
-            let Some(last) = last else { break };
-            before = last;
-            seen += events.len().max(1);
-            bytes += events.iter().map(|event| event.data.size()).sum::<usize>();
-            let is_over = events.last().is_some_and(|oldest| oldest.at < from);
-            let events = events.iter().filter(|event| event.at >= from);
-            for event in events.filter(|event| kinds.keys().any(|(on, _)| is_on(on, &event.name))) {
-                let value = event.value();
-                for (on, path, value_there) in &waits.buckets(event, &value) {
-                    let found = kinds.get(&(on.as_str(), path.as_str()));
-                    let found = found.and_then(|values| values.get(value_there.as_str()));
-                    for wait in found.into_iter().flatten() {
-                        // What could not be compared here is compared again before its cell is told.
-                        let meets = conditions.meets(&wait.waiter, event, &value);
-                        if matches!(meets, Ok(true) | Err(Failed::TooMuch)) {
-                            let to = &wait.waiter.run.place;
-                            let what = of_cell(event.number, &to.to_string());
-                            if !self.flights.add(what.clone(), to.clone(), now, false) {
-                                found_late.push(what);
-                            }
-                        }
-                    }
-                }
-            }
-            if is_over || !more {
-                break;
-            }
-        }
-        waits.anew.extend(found_late);
-        waits.looked = last;
-        let pause_ms = u64::try_from(seen).unwrap_or(u64::MAX).min(LOOK_BACK_PAUSE_MS_MAX);
-        waits.looks_at = now.plus_millis(pause_ms);
-        unstored.get_or_insert(now);
-        Ok(())
-    }
-
     /// Lets the host tell a cell of an event that its runs wait for.
     pub(super) fn ask_cell<R: Rows>(
         &mut self,
@@ -423,11 +348,14 @@ impl Topic {
         what: Parked,
         to: Place,
     ) -> Result<(), Fault<R::Error>> {
+        // It is told for as long as it is kept.
         let event = rows.event(what.event).map_err(Fault::Storage)?;
-        let event = event.filter(|event| event.at.plus_millis(DEAD_AFTER_MS) > now);
         let Some(event) = event else { return self.done(rows, now, &what) };
         if !self.flights.has_bytes(now, &what, event.data.size()) {
             return Ok(());
+        }
+        if let Some(number) = what.wait() {
+            return self.ask_for_wait(rows, now, what, to, number, event);
         }
         let Some(known) = &mut self.known else { return Ok(()) };
         let cursor = known.waits.cursors.remove(&what);
@@ -448,7 +376,8 @@ impl Topic {
                 let page = rows.waits(bucket, &cell, after, WAITS_MAX).map_err(Fault::Storage)?;
                 let is_last = page.len() < WAITS_MAX;
                 for (number, wait) in page {
-                    let meets = wait.as_ref().map(|wait| conditions.meets(&wait.waiter, &event, &value));
+                    let meets =
+                        wait.as_ref().map(|wait| conditions.meets(&wait.waiter, wait.after, &event, &value));
                     if meets == Some(Err(Failed::TooMuch)) && examined > 0 {
                         // Those before it have spent too much: the next turn begins with it.
                         rest = Some(Cursor { kind, after });
@@ -466,10 +395,17 @@ impl Topic {
                 }
             }
         }
+        self.examined += examined;
         if let Some(rest) = &rest {
             known.waits.cursors.insert(what.clone(), rest.clone());
         }
         known.unstored.get_or_insert(now);
+        // Those whose runs take nothing are asked once a minute, whatever comes meanwhile.
+        let is_stuck = |wait: &WaitRow| known.parked.has(&of_wait(what.event, wait).trigger);
+        let (stuck, met): (Vec<_>, Vec<_>) = met.into_iter().partition(is_stuck);
+        for wait in stuck {
+            self.put_off_for(rows, now, what.event, &wait)?;
+        }
         match (met.is_empty(), rest) {
             (true, None) => self.done(rows, now, &what),
             (true, Some(_)) => {
@@ -477,12 +413,37 @@ impl Topic {
                 Ok(())
             }
             (false, _) => {
-                let flight = self.flights.ask(now, what, &to);
-                let meeting = Meeting { flight, to, event: event.view(&self.name), waits: met };
-                self.object().order(Order::Meet(Box::new(meeting)));
+                self.meet(now, what, to, event, met);
                 Ok(())
             }
         }
+    }
+
+    /// Lets the host tell a cell of an event for one wait alone, if it still waits.
+    fn ask_for_wait<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        what: Parked,
+        to: Place,
+        number: u64,
+        event: EventRow,
+    ) -> Result<(), Fault<R::Error>> {
+        let found = rows.waits_after(number.saturating_sub(1), 1).map_err(Fault::Storage)?;
+        let wait = found.into_iter().find_map(|(known, wait)| wait.filter(|_| known == number));
+        let met = wait.filter(|wait| {
+            let met = Conditions::default().meets(&wait.waiter, wait.after, &event, &event.value());
+            met == Ok(true)
+        });
+        let Some(wait) = met else { return self.done(rows, now, &what) };
+        self.meet(now, what, to, event, vec![wait]);
+        Ok(())
+    }
+
+    fn meet(&mut self, now: Timestamp, what: Parked, to: Place, event: EventRow, waits: Vec<WaitRow>) {
+        let flight = self.flights.ask(now, what, &to);
+        let meeting = Meeting { flight, to, event: event.view(&self.name), waits };
+        self.object().order(Order::Meet(Box::new(meeting)));
     }
 
     /// What a cell has answered about the waits that it was told of; nothing if nobody knows.
@@ -513,32 +474,59 @@ impl Topic {
     ) -> Result<(), Fault<R::Error>> {
         let known = self.known(rows, now)?;
         known.unstored.get_or_insert(now);
-        let is_answered = receipts.is_some();
-        let mut is_all = receipts.as_ref().is_some_and(|receipts| receipts.len() == meeting.waits.len());
-        let (mut over, mut is_any) = (Vec::new(), false);
-        for (wait, receipt) in meeting.waits.iter().zip(receipts.unwrap_or_default()) {
+        let Some(receipts) = receipts.filter(|receipts| receipts.len() == meeting.waits.len()) else {
+            return self.ask_again(rows, now, what, false);
+        };
+        let (mut over, mut later) = (Vec::new(), Vec::new());
+        for (wait, receipt) in meeting.waits.iter().zip(receipts) {
             match receipt {
                 Receipt::Taken => over.push((wait, true)),
                 Receipt::Gone => over.push((wait, false)),
-                Receipt::Passed => is_any = true,
-                Receipt::Started { .. } | Receipt::Moved { .. } | Receipt::Later => is_all = false,
+                Receipt::Passed => {}
+                Receipt::Started { .. } | Receipt::Moved { .. } | Receipt::Later => later.push(wait),
             }
         }
-        is_any |= !over.is_empty();
-        let has_rest = known.waits.cursors.contains_key(what) || known.waits.anew.contains(what);
-        let goes_on = is_all && has_rest;
+        let goes_on = known.waits.cursors.contains_key(what) || known.waits.anew.contains(what);
         rows.end_waits(what.event, &over).map_err(Fault::Storage)?;
-        if is_any {
-            self.is_answered(what);
+        if what.wait().is_some() && !later.is_empty() {
+            return self.ask_again(rows, now, what, true);
         }
-        match (is_all, goes_on) {
-            // A run that cannot take it yet does not stand for the others of its cell.
-            (false, _) => self.ask_again(rows, now, what, is_answered && !is_any),
-            (true, true) => {
-                self.flights.put_off(what, now);
-                Ok(())
+        self.is_answered(what);
+        // A run that cannot take it yet does not stand for the others of its cell.
+        for wait in later {
+            self.put_off_for(rows, now, what.event, wait)?;
+        }
+        if goes_on {
+            self.flights.put_off(what, now);
+            return Ok(());
+        }
+        self.done(rows, now, what)
+    }
+
+    /// A run cannot take an event yet. It is asked again by itself, a few times and then once a minute.
+    fn put_off_for<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        event: u64,
+        wait: &WaitRow,
+    ) -> Result<(), Fault<R::Error>> {
+        let what = of_wait(event, wait);
+        let Some(known) = &mut self.known else { return Ok(()) };
+        if !known.parked.has(&what.trigger) {
+            let found = known.waits.found.get(&of_cell(event, &wait.waiter.run.place.to_string())).copied();
+            if let Some(looked) = found {
+                known.waits.found.get_or_insert_with(what.clone(), || looked);
             }
-            (true, false) => self.done(rows, now, what),
+            let due = now.plus_millis(pause_ms(1));
+            self.flights.add(what, wait.waiter.run.place.clone(), due, false);
+            return Ok(());
+        }
+        let parked = rows.parked(&what.trigger, 0, PARKED_MAX).map_err(Fault::Storage)?;
+        if parked.len() < PARKED_MAX && !parked.contains(&event) {
+            self.park(rows, now, &what)
+        } else {
+            Ok(())
         }
     }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stepwell_core::object::{Address, Message};
 use stepwell_protocol::{
+    manifest::TriggerDescription,
     topic::{NewEvent, TriggerSpec},
     webhook::WebhookSpec,
 };
@@ -71,6 +72,13 @@ pub enum Request {
     ResumeTrigger {
         /// Its id.
         id: String,
+    },
+    /// Take up the triggers that the code declares.
+    Declare {
+        /// By which revision.
+        revision: u64,
+        /// All of them.
+        triggers: Vec<TriggerDescription>,
     },
     /// A cell has written.
     Receive {

@@ -21,7 +21,7 @@ use futures::{
 };
 use stepwell_core::{
     access::APP,
-    catalog::{Change, Desk, Input, Order, Relation, Station, Word},
+    catalog::{Change, Desk, Input, Order, Relation, Station, TopicWord, Word},
     object::Address,
 };
 use stepwell_protocol::{Place, json, manifest::ScheduleDescription};
@@ -32,7 +32,7 @@ use crate::{
     calls::{
         catalog::{Call, Request, ask},
         cell::{Call as CellCall, Operation},
-        schedules,
+        schedules, topics,
     },
     keyring::Keyring,
     object::{self, Answering, Kind, Loaded},
@@ -89,7 +89,17 @@ struct Telling {
     /// Namespaces that are to be deleted.
     deleted: Vec<(String, u64)>,
     /// The schedules that the code declares, and their revision.
-    declared: Option<(u64, Vec<ScheduleDescription>)>,
+    schedules: Option<(u64, Vec<ScheduleDescription>)>,
+    /// Topics, and the triggers that the code declares for them.
+    topics: Vec<TopicWord>,
+}
+
+impl Telling {
+    fn is_empty(&self) -> bool {
+        let Self { cells, namespaces, deleted, schedules, topics } = self;
+        let is_declared = schedules.is_some() || !topics.is_empty();
+        cells.is_empty() && namespaces.is_empty() && deleted.is_empty() && !is_declared
+    }
 }
 
 impl Kind for Catalog {
@@ -105,13 +115,15 @@ impl Kind for Catalog {
                 Order::Distrust(relations) => telling.namespaces = relations,
                 Order::Touch(stations) => host.touch(stations),
                 Order::Delete(names) => telling.deleted = names,
-                Order::Declare { revision, schedules } => telling.declared = Some((revision, schedules)),
+                Order::DeclareSchedules { revision, schedules } => {
+                    telling.schedules = Some((revision, schedules));
+                }
+                Order::DeclareTriggers(topics) => telling.topics = topics,
                 Order::Empty(batch) => host.empty_batch(batch),
                 Order::Clear { life } => host.clear(life),
             }
         }
-        let Telling { cells, namespaces, deleted, declared } = &telling;
-        if cells.is_empty() && namespaces.is_empty() && deleted.is_empty() && declared.is_none() {
+        if telling.is_empty() {
             return;
         }
         let (done, heard) = oneshot::channel();
@@ -144,32 +156,41 @@ impl Host {
     }
 
     /// Tells everybody at once: nobody waits for one that does not answer.
-    async fn tell(self: Rc<Self>, Telling { cells, namespaces, deleted, declared }: Telling) {
+    async fn tell(self: Rc<Self>, Telling { cells, namespaces, deleted, schedules, topics }: Telling) {
         let told = stream::iter(namespaces).map(|relation| self.clone().distrust(relation));
         let distrusted = told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>();
         let deleting = self.clone().delete_namespaces(deleted);
-        let declaring = self.clone().declare(declared);
-        futures::join!(self.clone().tell_cells(cells), distrusted, deleting, declaring);
+        let declaring = self.clone().declare_schedules(schedules);
+        let topics = stream::iter(topics).map(|word| self.clone().declare_triggers(word));
+        let topics = topics.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>();
+        futures::join!(self.clone().tell_cells(cells), distrusted, deleting, declaring, topics);
     }
 
     /// Tells the station of schedules what the code declares.
-    async fn declare(self: Rc<Self>, declared: Option<(u64, Vec<ScheduleDescription>)>) {
+    async fn declare_schedules(self: Rc<Self>, declared: Option<(u64, Vec<ScheduleDescription>)>) {
         let Some((revision, schedules)) = declared else { return };
         let call =
             schedules::Call { by: APP.into(), request: schedules::Request::Declare { revision, schedules } };
-        match in_time(schedules::ask(&self.env, DEFAULT_NAMESPACE, &call)).await {
-            Ok((200, _)) => self.record(Input::Declared(Change::Heard { revision })),
-            // The alarm tries again.
-            Ok((status, body)) => {
-                worker::console_error!(
-                    "stepwell: the declared schedules are not in effect yet: {status} {body}"
-                );
-            }
-            Err(thrown) => {
-                let why = runtime::message(&thrown);
-                worker::console_error!("stepwell: the declared schedules are not in effect yet: {why}");
-            }
-        }
+        let answer = in_time(schedules::ask(&self.env, DEFAULT_NAMESPACE, &call)).await;
+        self.declared("schedules", answer, Change::Heard { revision });
+    }
+
+    /// Tells a topic which triggers the code declares for it.
+    async fn declare_triggers(self: Rc<Self>, TopicWord { topic, revision, triggers }: TopicWord) {
+        let call = topics::Call { by: APP.into(), request: topics::Request::Declare { revision, triggers } };
+        let answer = in_time(topics::ask(&self.env, DEFAULT_NAMESPACE, &topic, &call)).await;
+        let what = format!("triggers of the topic '{topic}'");
+        self.declared(&what, answer, Change::TopicHeard { topic, revision });
+    }
+
+    /// Records that a station has heard of what the code declares. If it has not, the alarm tries again.
+    fn declared(self: &Rc<Self>, what: &str, answer: Result<(u16, String), JsValue>, change: Change) {
+        let why = match answer {
+            Ok((200, _)) => return self.record(Input::Declared(change)),
+            Ok((status, body)) => format!("{status} {body}"),
+            Err(thrown) => runtime::message(&thrown),
+        };
+        worker::console_error!("stepwell: the declared {what} are not in effect yet: {why}");
     }
 
     /// Tells the catalog of a namespace that an issuer's word counts no more.

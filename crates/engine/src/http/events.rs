@@ -18,7 +18,7 @@ use super::{
     body::{read, shown},
     error::Refusal,
     front::Front,
-    request::{TAGS_MAX, check_name, check_tags, pairs},
+    request::{check_name, pairs},
     response::Response,
     starts::nonce,
     workflows,
@@ -208,11 +208,6 @@ pub async fn put_trigger(front: &Front, topic: &str, id: String, body: &str) -> 
     check_name("workflow", &spec.workflow)?;
     if is_reserved(&spec.workflow) {
         let detail = format!("Workflows that begin with '{RESERVED_PREFIX}' are started by Stepwell itself.");
-        return Err(Refusal::new(Code::InvalidRequest, detail));
-    }
-    check_tags(&spec.tags)?;
-    if spec.tags.len() >= TAGS_MAX {
-        let detail = format!("A trigger has up to {} tags: its runs get one more.", TAGS_MAX - 1);
         return Err(Refusal::new(Code::InvalidRequest, detail));
     }
     let topic = wanted(Some(topic.to_owned()))?;

@@ -2,7 +2,11 @@
 
 use percent_encoding::percent_decode_str;
 use stepwell_core::{ordered::OrdSet, schedule};
-use stepwell_protocol::{Code, Payload, Seq, Timestamp, program::PAYLOAD_BYTES_MAX, text::is_visible};
+use stepwell_protocol::{
+    Code, Payload, Seq, Timestamp,
+    program::PAYLOAD_BYTES_MAX,
+    text::{TAG_LENGTH_MAX, TAGS_MAX, is_tag, is_visible},
+};
 
 use super::{body, error::Refusal};
 
@@ -17,12 +21,6 @@ const WAIT_SECONDS_MAX: u64 = 300;
 
 /// The longest idempotency key or signal id.
 const KEY_LENGTH_MAX: usize = 256;
-
-/// The longest tag.
-const TAG_LENGTH_MAX: usize = 64;
-
-/// The most tags of a run: each is a row.
-pub const TAGS_MAX: usize = 8;
 
 /// The longest name of a workflow or signal.
 const NAME_LENGTH_MAX: usize = 128;
@@ -183,8 +181,7 @@ pub fn tags(query: &str) -> Result<Vec<String>, Refusal> {
 
 /// Refuses what no run can have for tags.
 pub fn check_tags(tags: &[String]) -> Result<(), Refusal> {
-    let is_good = |tag: &String| !tag.is_empty() && tag.len() <= TAG_LENGTH_MAX && is_visible(tag);
-    if tags.len() > TAGS_MAX || !tags.iter().all(is_good) {
+    if tags.len() > TAGS_MAX || !tags.iter().all(|tag| is_tag(tag)) {
         let detail = format!(
             "A run has up to {TAGS_MAX} tags of 1 to {TAG_LENGTH_MAX} bytes, without control or invisible \
              characters."

@@ -7,7 +7,10 @@ use stepwell_core::{
     object::{Message, Receipt},
     topic::wait_id,
 };
-use stepwell_protocol::topic::{AcceptedList, NewEvent, TriggerSpec};
+use stepwell_protocol::{
+    manifest::TriggerDescription,
+    topic::{AcceptedList, NewEvent, TriggerSpec},
+};
 use wasm_bindgen::JsValue;
 
 use super::Host;
@@ -47,6 +50,7 @@ impl Host {
             Request::GetTrigger { id } => self
                 .turn(|machine, store, now| Ok(Answered::new(200, &machine.get_trigger(store, now, &id)?))),
             Request::PutTrigger { id, spec } => self.put_trigger(&by, &id, *spec).await,
+            Request::Declare { revision, triggers } => self.declare(revision, &triggers).await,
             Request::DeleteTrigger { id } => self.turn(|machine, store, now| {
                 machine.delete_trigger(store, now, &id)?;
                 Ok(Answered::new(200, &()))
@@ -102,6 +106,20 @@ impl Host {
         self.turn(|machine, store, now| {
             let results = machine.accept(store, now, mark, source, events)?;
             Ok(Answered::new(200, &AcceptedList { results }))
+        })
+    }
+
+    /// The catalog says what the code declares.
+    async fn declare(
+        self: &Rc<Self>,
+        revision: u64,
+        triggers: &[TriggerDescription],
+    ) -> Result<Answered, Fault> {
+        register(self, &self.address).await?;
+        self.store.prepare()?;
+        self.turn(|machine, store, now| {
+            machine.declare(store, now, revision, triggers)?;
+            Ok(Answered::new(200, &()))
         })
     }
 

@@ -24,7 +24,7 @@ const SCHEMA: [&str; 10] = [
        WITHOUT ROWID",
     "CREATE TABLE watermark(one INTEGER PRIMARY KEY, through INTEGER NOT NULL, looked INTEGER NOT NULL)",
     "CREATE TABLE waits(number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, pattern TEXT NOT NULL, path TEXT NOT NULL,
-       value TEXT NOT NULL, cell TEXT NOT NULL, until INTEGER, waiter TEXT NOT NULL)",
+       value TEXT NOT NULL, cell TEXT NOT NULL, until INTEGER, after INTEGER NOT NULL, waiter TEXT NOT NULL)",
     "CREATE INDEX waits_by_value ON waits(pattern, path, value, cell)",
     "CREATE INDEX waits_by_end ON waits(until) WHERE until IS NOT NULL",
     "CREATE TABLE kinds(pattern TEXT NOT NULL, path TEXT NOT NULL, PRIMARY KEY(pattern, path)) WITHOUT ROWID",
@@ -53,8 +53,8 @@ const PUT_WEBHOOK: &str =
     "INSERT INTO webhooks VALUES(?, ?) ON CONFLICT DO UPDATE SET state = excluded.state";
 const PUT_WATERMARK: &str = "INSERT INTO watermark VALUES(0, ?, ?)
    ON CONFLICT DO UPDATE SET through = max(through, excluded.through), looked = max(looked, excluded.looked)";
-const PUT_WAIT: &str = "INSERT OR REPLACE INTO waits VALUES(?, ?, ?, ?, ?, ?, ?, ?)";
-const WAITS: &str = "SELECT number, path, value, waiter FROM waits
+const PUT_WAIT: &str = "INSERT OR REPLACE INTO waits VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const WAITS: &str = "SELECT number, path, value, after, waiter FROM waits
    WHERE pattern = ? AND path = ? AND value = ? AND cell = ? AND number > ? ORDER BY number LIMIT ?";
 
 const EXPIRE_IDS: &str =
@@ -158,8 +158,9 @@ fn read(row: &Row) -> Result<EventRow, StoreError> {
 fn read_wait(row: &Row) -> Result<(u64, Option<WaitRow>), StoreError> {
     let number = row.number(0, "number")?;
     let read = || {
-        let waiter = json::from_str(&row.text(3, "waiter").ok()?).ok()?;
-        Some(WaitRow { number, path: row.text(1, "path").ok()?, value: row.text(2, "value").ok()?, waiter })
+        let waiter = json::from_str(&row.text(4, "waiter").ok()?).ok()?;
+        let (path, value) = (row.text(1, "path").ok()?, row.text(2, "value").ok()?);
+        Some(WaitRow { number, after: row.number(3, "after").ok()?, path, value, waiter })
     };
     Ok((number, read()))
 }
@@ -200,6 +201,21 @@ impl Rows for Store {
 
     fn delete_trigger(&self, id: &str) -> Result<(), StoreError> {
         self.tables.execute("DELETE FROM triggers WHERE id = ?", &[id.into()])
+    }
+
+    fn heard(&self) -> Result<u64, StoreError> {
+        let rows = self.rows("SELECT value FROM meta WHERE key = 'declared'", &[])?;
+        // One that cannot be read is heard again.
+        let text = rows.first().and_then(|row| row.optional_text(0));
+        Ok(text.and_then(|text| text.parse().ok()).unwrap_or_default())
+    }
+
+    fn declare(&self, revision: u64, changed: &[&Trigger]) -> Result<(), StoreError> {
+        self.tables.transaction(|| {
+            let heard = ["declared".into(), revision.to_string().into()];
+            self.tables.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", &heard)?;
+            changed.iter().try_for_each(|trigger| self.put(trigger))
+        })
     }
 
     fn find(&self, id: &str) -> Result<Option<u64>, StoreError> {
@@ -312,7 +328,7 @@ impl Rows for Store {
     }
 
     fn put_wait(&self, wait: &WaitRow, is_new_kind: bool) -> Result<(), StoreError> {
-        let WaitRow { number: place, waiter, path, value } = wait;
+        let WaitRow { number: place, after, waiter, path, value } = wait;
         let text = serde_json::to_string(waiter).expect("a wait holds only what JSON can say");
         let values = [
             number(*place),
@@ -322,6 +338,7 @@ impl Rows for Store {
             value.as_str().into(),
             waiter.run.place.to_string().into(),
             time(waiter.until),
+            number(*after),
             text.into(),
         ];
         self.tables.transaction(|| {
@@ -354,13 +371,14 @@ impl Rows for Store {
     }
 
     fn waits_after(&self, after: u64, limit: usize) -> Result<Vec<(u64, Option<WaitRow>)>, StoreError> {
-        let query = "SELECT number, path, value, waiter FROM waits WHERE number > ? ORDER BY number LIMIT ?";
+        let query =
+            "SELECT number, path, value, after, waiter FROM waits WHERE number > ? ORDER BY number LIMIT ?";
         let rows = self.rows(query, &[number(after), limited(limit)])?;
         rows.iter().map(read_wait).collect()
     }
 
     fn wait(&self, id: &str) -> Result<Option<WaitRow>, StoreError> {
-        let query = "SELECT number, path, value, waiter FROM waits WHERE id = ?";
+        let query = "SELECT number, path, value, after, waiter FROM waits WHERE id = ?";
         let rows = self.rows(query, &[id.into()])?;
         Ok(rows.first().map(read_wait).transpose()?.and_then(|(_, wait)| wait))
     }

@@ -107,7 +107,8 @@ impl Engine {
         for waiter in &waiters {
             let found = self.events.sent.iter().find(|event| {
                 let had = (event.number, waiter.op.name.clone());
-                !self.events.had.contains(&had) && conditions.meets(waiter, event, &event.value()) == Ok(true)
+                !self.events.had.contains(&had)
+                    && conditions.meets(waiter, u64::MAX, event, &event.value()) == Ok(true)
             });
             if let Some(event) = found.cloned() {
                 self.meet(waiter, &event);
@@ -125,7 +126,7 @@ impl Engine {
                 data,
                 source: None,
             };
-            waiters.iter().any(|waiter| conditions.meets(waiter, &row, &row.value()) == Ok(true))
+            waiters.iter().any(|waiter| conditions.meets(waiter, u64::MAX, &row, &row.value()) == Ok(true))
         });
         let Some(next) = next else { return false };
         let event = self.events.awaited.remove(next);

@@ -55,6 +55,7 @@ mod outcome;
 mod replay;
 mod schedules;
 mod script;
+mod triggers;
 mod woken;
 
 use std::{
@@ -72,6 +73,7 @@ pub use effects::{Effects, effect};
 pub use outcome::Outcome;
 pub use replay::replay;
 pub use schedules::Tick;
+pub use triggers::Triggered;
 
 use self::{
     children::{ChildMock, ChildMocks},

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use stepwell_workerd_tests::{
-    TestResult,
+    TestResult, Worker,
     engine::{Client, Engine, Form},
 };
 use tokio::time::{Duration, Instant, sleep};
@@ -264,5 +264,87 @@ async fn a_topic_that_nobody_has_used_is_not_made_by_looking_at_it() -> TestResu
     send(&client, &json!({ "name": "nobody/was", "data": 1 })).await?;
     let page = client.get("/api/events?topic=nobody").await?.json()?;
     assert_eq!(page["events"].as_array().map(Vec::len), Some(1));
+    Ok(())
+}
+
+/// An app whose next version, from this time on, has one trigger less. Its runs never end.
+fn declaring_app(until_ms: u64) -> Worker {
+    let app = r#"
+        import { WorkerEntrypoint } from "cloudflare:workers";
+        export default class extends WorkerEntrypoint {
+          describe() {
+            const on = (name, on) => ({ name, spec: { workflow: "w", on, tags: [name] } });
+            const isFirst = Date.now() < Number(this.env.UNTIL);
+            return JSON.stringify({
+              protocol: 1,
+              version: { id: isFirst ? "one" : "two", at: isFirst ? 1 : 2 },
+              workflows: [{ name: "w" }],
+              triggers: isFirst
+                ? [on("gone", "order/paid"), on("kept", "order/*"), on("other", "invoice/paid")]
+                : [on("kept", "order/*")],
+            });
+          }
+          activate() { return new Promise(() => {}); }
+        }"#;
+    Worker::inline("app", [("main.js", app)]).text("UNTIL", &until_ms.to_string())
+}
+
+/// Waits until a trigger is as it should be.
+async fn until_trigger(client: &Client, path: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let answer = client.get(path).await?;
+        if answer.status == 200 && is(&answer.json()?) {
+            return Ok(());
+        }
+        anyhow::ensure!(began.elapsed() < Duration::from_secs(15), "{path}: {}", answer.body);
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_code_declares_starts_runs_through_a_kill_and_what_leaves_it_is_retired() -> TestResult {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let until = u64::try_from(now.as_millis())? + 12_000;
+    let mut engine = Engine::beside(declaring_app(until)).await?;
+    let plan = engine.client().send_post("/api/sync", "").await?.json()?;
+    assert_eq!(plan["added"][1], json!({ "kind": "trigger", "name": "invoice/other" }), "{plan}");
+    // The topics may not have heard of it yet.
+    engine.engine.kill();
+    engine.engine.restart().await?;
+    let client = engine.client();
+    client.send_post("/api/sync", "").await?;
+    let paths = ["order/gone", "order/kept", "invoice/other"].map(|name| format!("/api/triggers/{name}"));
+    for path in &paths {
+        until_trigger(&client, path, |trigger| trigger["changed_by"] == "app").await?;
+    }
+    let events =
+        json!({ "events": [{ "name": "order/paid", "data": 1 }, { "name": "invoice/paid", "data": 1 }] });
+    send(&client, &events).await?;
+    for tag in ["gone", "kept", "other"] {
+        assert_eq!(until_runs(&client, tag, 1).await?, 1, "{tag}");
+    }
+    client.send_post("/api/triggers/order/kept/pause", "").await?;
+    let refused = client.request("DELETE", "/api/triggers/order/kept", "").await?;
+    assert_eq!(refused.problem()?, (409, "wrong_status".into()));
+    let began = Instant::now();
+    let plan = loop {
+        let plan = client.send_post("/api/sync", "").await?.json()?;
+        if plan["version"]["id"] == "two" {
+            break plan;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "it is never deployed: {plan}");
+        sleep(Duration::from_millis(200)).await;
+    };
+    let gone = |name: &str| json!({ "kind": "trigger", "name": name });
+    assert_eq!(plan["retired"], json!([gone("invoice/other"), gone("order/gone")]), "{plan}");
+    for path in [&paths[0], &paths[2]] {
+        until_trigger(&client, path, |trigger| trigger["declared"]["retired_at"].is_number()).await?;
+    }
+    send(&client, &events).await?;
+    sleep(Duration::from_millis(1_500)).await;
+    for tag in ["gone", "kept", "other"] {
+        assert_eq!(client.list(&format!("tag={tag}"), 10).await?.len(), 1, "{tag} goes on");
+    }
     Ok(())
 }

@@ -4,8 +4,8 @@
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use stepwell_workerd_tests::{
-    Config, TestResult, Worker, Workerd, bundle,
-    engine::{APP_KEY, Client, Engine, Form, KEY},
+    TestResult, Worker,
+    engine::{Client, Engine, Form},
 };
 use tokio::time::{Duration, Instant, sleep};
 
@@ -136,18 +136,7 @@ fn declaring_app(until_ms: u64) -> Worker {
 async fn what_the_code_declares_ticks_through_a_kill_and_what_leaves_it_is_retired() -> TestResult {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     let until = u64::try_from(now.as_millis())? + 12_000;
-    let config = Config::serving("engine")
-        .worker(
-            Worker::bundle("engine", &bundle("test-all-in-one")?)
-                .durable_object("CELL", "Cell")
-                .durable_object("STATION", "Station")
-                .text("STEPWELL_KEY", KEY)
-                .text("STEPWELL_APP_KEY", APP_KEY)
-                .text("STEPWELL_CELLS", "2")
-                .service("APP", "app"),
-        )
-        .worker(declaring_app(until));
-    let mut engine = Engine::of(Workerd::start(&config).await?);
+    let mut engine = Engine::beside(declaring_app(until)).await?;
     let client = engine.client();
     let plan = client.send_post("/api/sync", "").await?.json()?;
     assert_eq!(plan["added"][2], json!({ "kind": "schedule", "name": "kept" }), "{plan}");

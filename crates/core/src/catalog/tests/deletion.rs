@@ -145,7 +145,8 @@ impl Deployment {
                     | Order::Report(_)
                     | Order::Distrust(_)
                     | Order::Touch(_)
-                    | Order::Declare { .. },
+                    | Order::DeclareTriggers(_)
+                    | Order::DeclareSchedules { .. },
                 )) => {}
                 None => return false,
             }

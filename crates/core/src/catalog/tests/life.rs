@@ -39,7 +39,8 @@ pub(super) fn told(world: &mut World) -> Option<Vec<Word>> {
         | Order::Touch(_)
         | Order::Delete(_)
         | Order::Empty(_)
-        | Order::Declare { .. }
+        | Order::DeclareTriggers(_)
+        | Order::DeclareSchedules { .. }
         | Order::Clear { .. } => None,
     })
 }

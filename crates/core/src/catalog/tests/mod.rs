@@ -4,6 +4,7 @@ mod life;
 mod schedules;
 mod sessions;
 mod stations;
+mod triggers;
 mod trust;
 mod walk;
 

@@ -25,7 +25,7 @@ impl World {
     fn declared_to_station(&mut self) -> Option<(u64, Vec<String>)> {
         let orders = self.desk.take_orders().own;
         orders.into_iter().find_map(|order| match order {
-            Order::Declare { revision, schedules } => {
+            Order::DeclareSchedules { revision, schedules } => {
                 Some((revision, schedules.into_iter().map(|schedule| schedule.name).collect()))
             }
             Order::Tell(_)
@@ -34,6 +34,7 @@ impl World {
             | Order::Touch(_)
             | Order::Delete(_)
             | Order::Empty(_)
+            | Order::DeclareTriggers(_)
             | Order::Clear { .. } => None,
         })
     }

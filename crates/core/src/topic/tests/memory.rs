@@ -53,7 +53,11 @@ pub(super) struct Memory {
     pub unreadable_waits: RefCell<BTreeSet<u64>>,
     /// How many waits were read.
     pub waits_read: Cell<usize>,
+    /// How many events were read backwards.
+    pub events_read: Cell<usize>,
     pub last: Cell<u64>,
+    /// The latest revision of what the code declares.
+    pub heard: Cell<u64>,
     pub through: Cell<u64>,
     pub is_full: Cell<bool>,
     pub written: Cell<usize>,
@@ -121,6 +125,16 @@ impl Rows for Memory {
         Ok(())
     }
 
+    fn heard(&self) -> Result<u64, Full> {
+        Ok(self.heard.get())
+    }
+
+    fn declare(&self, revision: u64, changed: &[&Trigger]) -> Result<(), Full> {
+        self.write(1)?;
+        self.heard.set(revision);
+        changed.iter().try_for_each(|trigger| self.put_trigger(trigger))
+    }
+
     fn find(&self, id: &str) -> Result<Option<u64>, Full> {
         Ok(self.ids.borrow().get(id).copied().filter(|_| !self.has(Bug::ForgetIds)))
     }
@@ -170,12 +184,10 @@ impl Rows for Memory {
             return Ok(Vec::new());
         }
         let events = self.events.borrow();
-        Ok(events
-            .range(..number)
-            .rev()
-            .map(|(number, event)| (*number, self.read(event)))
-            .take(limit)
-            .collect())
+        let before = events.range(..number).rev().map(|(number, event)| (*number, self.read(event)));
+        let before: Vec<_> = before.take(limit).collect();
+        self.events_read.set(self.events_read.get() + before.len());
+        Ok(before)
     }
 
     fn oldest(&self, limit: usize) -> Result<Vec<(u64, Option<Timestamp>)>, Full> {

@@ -2,6 +2,8 @@
 
 mod chaos;
 mod hooks;
+mod layers;
+mod look_back;
 mod memory;
 mod trouble;
 mod waits;
@@ -400,4 +402,18 @@ fn an_event_that_triggers_nothing_takes_one_row_and_one_start_takes_few_more() {
     world.settle(10_000);
     assert_eq!(world.runs.len(), 50);
     assert!(world.rows.written.get() - before <= 54, "{}", world.rows.written.get() - before);
+}
+
+#[test]
+fn conditions_that_spend_what_all_may_spend_together_are_looked_at_by_themselves() {
+    let mut world = World::new();
+    for number in 0..30 {
+        let spec = on("order/*", Some("event.data.a == event.data.b"));
+        world.put(&format!("t{number}"), spec).expect("a trigger");
+    }
+    let list = vec![0; 30_000];
+    world.send("m", vec![event("order/paid", None, &json!({"a": list.clone(), "b": list}))]);
+    world.settle(300_000);
+    assert_eq!(world.runs.len(), 30);
+    assert_eq!(world.trigger("t9").counts.failed, 0);
 }

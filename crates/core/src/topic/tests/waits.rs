@@ -10,11 +10,11 @@ use stepwell_protocol::{
 use super::*;
 use crate::{
     object::{ANSWER_MS, Receipt},
-    topic::{LOOK_BACK_EVENTS_MAX, Meeting, WAITS_MAX, wait_id},
+    topic::{Meeting, WAITS_MAX, kinds::KINDS_MAX, wait_id, waits::EXAMINED_MAX},
 };
 
 /// What a run waits for: `id` is both the run's number and what it compares the event with.
-fn waiter(id: u64, from: Timestamp) -> Waiter {
+pub(super) fn waiter(id: u64, from: Timestamp) -> Waiter {
     let place = Place { pool: "default".into(), generation: 1, cell: u32::try_from(id % 4).expect("small") };
     Waiter {
         run: RunId { place, number: id, suffix: RunId::suffix_from(id) },
@@ -36,16 +36,16 @@ fn paid(id: u64) -> NewEvent {
 }
 
 impl World {
-    fn wait(&mut self, waiter: Waiter) {
+    pub(super) fn wait(&mut self, waiter: Waiter) {
         let receipt = self.topic.wait(&self.rows, self.now, waiter).expect("it is taken");
         assert_eq!(receipt, Receipt::Taken);
     }
 
-    fn wait_now(&mut self, id: u64) {
+    pub(super) fn wait_now(&mut self, id: u64) {
         self.wait(waiter(id, self.now));
     }
 
-    fn emit(&mut self, id: u64) {
+    pub(super) fn emit(&mut self, id: u64) {
         let mark = format!("m{}", self.rows.last.get());
         self.send(&mark, vec![paid(id)]);
     }
@@ -61,7 +61,16 @@ impl World {
     }
 
     /// Goes on until the alarm is further away than this, and cells answer as they are told to: which runs were told.
-    fn deliver(&mut self, within_ms: u64, answer: &Receipt) -> Vec<(u64, u64)> {
+    pub(super) fn deliver(&mut self, within_ms: u64, answer: &Receipt) -> Vec<(u64, u64)> {
+        self.deliver_with(within_ms, |_| answer.clone())
+    }
+
+    /// The same with an answer for each run.
+    pub(super) fn deliver_with(
+        &mut self,
+        within_ms: u64,
+        answer: impl Fn(u64) -> Receipt,
+    ) -> Vec<(u64, u64)> {
         let until = self.now.plus_millis(within_ms);
         let mut told = Vec::new();
         for _ in 0..100_000 {
@@ -85,7 +94,7 @@ impl World {
                 let number = meeting.event.tag.rsplit('/').next().and_then(|number| number.parse().ok());
                 let number: u64 = number.expect("a number");
                 told.extend(meeting.waits.iter().map(|wait| (wait.waiter.run.number, number)));
-                let receipts = vec![answer.clone(); meeting.waits.len()];
+                let receipts = meeting.waits.iter().map(|wait| answer(wait.waiter.run.number)).collect();
                 self.topic.met(&self.rows, self.now, &meeting, Some(receipts)).expect("it is taken");
             }
         }
@@ -261,18 +270,94 @@ fn many_waits_for_one_event_are_told_in_calls_of_256() {
 }
 
 #[test]
-fn waits_that_are_registered_together_look_back_together() {
+fn an_event_that_comes_after_a_wait_counts_whatever_the_clocks_say() {
+    let mut world = World::new();
+    world.wait(waiter(7, world.now.plus_millis(60_000)));
+    world.emit(7);
+    assert_eq!(world.deliver(2_000, &Receipt::Taken), [(7, 1)]);
+}
+
+#[test]
+fn an_old_registration_does_not_replace_a_newer_one() {
+    let mut world = World::new();
+    world.wait(Waiter { epoch: Epoch(3), ..waiter(7, world.now) });
+    world.wait(Waiter { until: Some(world.now.plus_millis(5_000)), ..waiter(7, world.now) });
+    world.deliver(70_000, &Receipt::Taken);
+    world.emit(7);
+    assert_eq!(world.deliver(2_000, &Receipt::Taken), [(7, 1)]);
+}
+
+#[test]
+fn an_event_is_delivered_for_as_long_as_it_is_kept() {
     let mut world = World::new();
     let from = world.now;
-    for id in 1..=1_000 {
-        world.emit(id);
+    world.emit(7);
+    world.later(EVENT_RETENTION_MS - 3_600_000);
+    world.wait(waiter(7, from));
+    assert_eq!(world.deliver(2_000, &Receipt::Taken), [(7, 1)]);
+}
+
+#[test]
+fn a_run_that_takes_nothing_holds_up_no_other_of_its_cell() {
+    let mut world = World::new();
+    world.wait(Waiter { on: "order/*".into(), when: None, ..waiter(4, world.now) });
+    world.wait_now(8);
+    let answer = |run| if run == 4 { Receipt::Later } else { Receipt::Taken };
+    for _ in 0..120 {
+        world.emit(1);
+        world.deliver_with(1_000, answer);
+        world.later(1_000);
     }
+    assert!(world.rows.parked.borrow().len() <= 64, "{}", world.rows.parked.borrow().len());
+    world.emit(8);
+    let told = world.deliver_with(2_000, answer);
+    assert!(told.contains(&(8, 121)), "{told:?}");
+    // It gets one of those that wait for it.
+    let told = world.deliver(180_000, &Receipt::Taken);
+    assert!(told.len() == 1 && told[0].0 == 4, "{told:?}");
+    assert!(world.rows.parked.borrow().is_empty() && world.rows.waits.borrow().is_empty());
+}
+
+#[test]
+fn waits_are_found_by_what_is_theirs_alone() {
+    let mut world = World::new();
+    let when = "event.data.country == 'DE' && event.data.id == input.id";
     for id in 1..=1_000 {
-        world.wait(waiter(id, from));
+        world.wait(Waiter { when: Some(when.into()), ..waiter(id, world.now) });
     }
-    assert_eq!(world.deliver(20_000, &Receipt::Taken).len(), 1_000);
-    // The first one alone, then 256 at a time.
-    const { assert!(1_000 < LOOK_BACK_EVENTS_MAX) };
+    world.deliver(2_000, &Receipt::Taken);
+    world.rows.waits_read.set(0);
+    world.send("m", vec![event("order/paid", None, &json!({"id": 7, "country": "DE"}))]);
+    assert_eq!(world.deliver(2_000, &Receipt::Taken), [(7, 1)]);
+    assert!(world.rows.waits_read.get() <= 4, "{}", world.rows.waits_read.get());
+}
+
+#[test]
+fn one_turn_compares_so_many_waits_however_many_events_come() {
+    let mut world = World::new();
+    for id in 1..=1_000 {
+        world.wait(Waiter { when: Some("event.data.id < 0".into()), ..waiter(id, world.now) });
+    }
+    world.deliver(20_000, &Receipt::Taken);
+    world.rows.waits_read.set(0);
+    world.send("m", (0..16).map(paid).collect());
+    let read = world.rows.waits_read.get();
+    assert!(read <= 2 * EXAMINED_MAX, "{read}");
+    world.deliver(60_000, &Receipt::Taken);
+    assert_eq!(world.rows.waits_read.get(), 16 * 1_000);
+}
+
+#[test]
+fn names_that_nobody_waits_for_any_more_make_room_for_others() {
+    let mut world = World::new();
+    for number in 0..=KINDS_MAX {
+        let on = format!("order/n{number}");
+        world.later(10);
+        world.wait(Waiter { on: on.clone(), when: None, ..waiter(4, world.now) });
+        let Waiter { run, life, op, epoch, .. } = waiter(4, world.now);
+        world.topic.wait_over(&world.rows, world.now, &wait_id(&run, life, &op), epoch).expect("it is over");
+    }
+    assert!(world.rows.waits.borrow().is_empty());
 }
 
 #[test]
@@ -285,6 +370,17 @@ fn a_topic_that_nobody_waits_at_sets_its_alarm_once() {
         armed += usize::from(world.topic.take_orders().arm.is_some());
     }
     assert_eq!(armed, 1, "for the end of the first event's time");
+}
+
+#[test]
+fn an_event_that_is_told_in_several_calls_reaches_the_waits_of_every_kind() {
+    let mut world = World::new();
+    world.wait_in_one_cell(300);
+    for (id, on) in [(5_000, "order/*"), (5_004, "order/p*"), (5_008, "order/paid*")] {
+        world.wait(Waiter { on: on.into(), when: None, ..waiter(id, world.now) });
+    }
+    world.emit(1);
+    assert_eq!(world.deliver(30_000, &Receipt::Taken).len(), 303);
 }
 
 #[test]
@@ -326,7 +422,7 @@ fn a_cell_that_hangs_gets_its_events_when_it_answers() {
 }
 
 #[test]
-fn a_cell_that_takes_nothing_is_asked_once_a_minute() {
+fn a_run_that_takes_nothing_is_asked_once_a_minute() {
     let mut world = World::new();
     world.wait_now(4);
     for _ in 0..60 {
@@ -335,11 +431,9 @@ fn a_cell_that_takes_nothing_is_asked_once_a_minute() {
         world.later(1_000);
     }
     world.deliver(60_000, &Receipt::Later);
-    assert_eq!((world.rows.parked.borrow().len(), world.rows.through.get()), (60, 60));
+    assert_eq!(world.rows.through.get(), 60);
     let asked = world.deliver(3_600_000, &Receipt::Later).len();
     assert!((50..=62).contains(&asked), "{asked}");
-    world.emit(4);
-    assert_eq!(world.meetings(), [], "nobody has to be asked now");
     assert_eq!(world.deliver(300_000, &Receipt::Taken).len(), 1);
     assert!(world.rows.parked.borrow().is_empty() && world.rows.waits.borrow().is_empty());
 }

@@ -81,6 +81,7 @@ fn nothing_there(request: &Request) -> Result<Response, Refusal> {
         | Request::DeleteTrigger { .. }
         | Request::PauseTrigger { .. }
         | Request::ResumeTrigger { .. }
+        | Request::Declare { .. }
         | Request::Receive { .. } => Err(Refusal(no_trigger())),
     }
 }

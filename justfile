@@ -189,6 +189,10 @@ bench-schedules *ARGUMENTS:
     scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
     cargo run --quiet --locked --profile quick -p stepwell-workerd-tests --bin bench_schedules -- {{ARGUMENTS}}
 
+# Events at several rates on workerd: how soon their runs start, and how long many waits take to get theirs; arguments: `--help`.
+bench-events *ARGUMENTS: test-bundles
+    cargo run --quiet --locked --profile quick -p stepwell-workerd-tests --bin bench_events -- {{ARGUMENTS}}
+
 # Builds the bench's release bundles: engine and app in one, the app alone, the engine alone.
 bench-bundles:
     scripts/build-worker bench/app target/bundles/bench-all-in-one
@@ -217,3 +221,4 @@ soak:
     just plan 500
     just hardening --full
     just bench
+    just bench-events --waits 10000

@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -18,6 +18,10 @@ const BATCH: u32 = 5;
 /// How long after the start of its run an event is sent: often before the run waits for it.
 const SENT_WITHIN_MS: u64 = 2_500;
 
+/// How long a client looks whether its run waits.
+const LOOKS_FOR: Duration = Duration::from_secs(30);
+const LOOKS_EVERY: Duration = Duration::from_millis(200);
+
 /// How many waits are for events that nobody sends: one for so many events, and a few.
 const UNPAID: (u32, u32, u32) = (50, 2, 20);
 
@@ -29,8 +33,11 @@ enum What {
         /// How many.
         count: u32,
     },
-    /// Starts a run that waits, and sends its event.
-    Pay,
+    /// Starts a run that waits, and sends its event; or only when it waits.
+    Pay {
+        /// Whether the client looks.
+        looks: bool,
+    },
     /// The same the other way round.
     PayEarly,
     /// Starts a run that waits for nothing that comes.
@@ -91,7 +98,7 @@ impl Wish {
             match number % 10 {
                 0 => wish(number, What::Place { count: BATCH.min(events - number) }, from_ms),
                 1..BATCH => {}
-                5 | 6 => wish(number, What::Pay, from_ms),
+                5 | 6 => wish(number, What::Pay { looks: number % 10 == 5 }, from_ms),
                 7 => wish(number, What::PayEarly, from_ms),
                 _ => {
                     wish(number, What::Cancel, from_ms);
@@ -122,7 +129,7 @@ impl Wish {
                     amount: 50 * u64::from(order % BATCH),
                 })
                 .collect(),
-            What::Pay | What::PayEarly => one("paid", "order/paid"),
+            What::Pay { .. } | What::PayEarly => one("paid", "order/paid"),
             What::Cancel => one("cancelled", "order/cancelled"),
             What::Owe | What::Travel => Vec::new(),
         }
@@ -130,7 +137,7 @@ impl Wish {
 
     /// Whether its run waits for an event.
     pub fn waits(&self) -> bool {
-        matches!(self.what, What::Pay | What::PayEarly | What::Owe)
+        matches!(self.what, What::Pay { .. } | What::PayEarly | What::Owe)
     }
 
     /// Whether its event is sent before the run is started.
@@ -156,11 +163,14 @@ impl Wish {
                 asking.send(&self.events()).await?;
                 Some(asking.start("ship", self.order).await?)
             }
-            What::Pay | What::Owe | What::Cancel | What::Travel => {
+            What::Pay { .. } | What::Owe | What::Cancel | What::Travel => {
                 let workflow = if self.waits() { "ship" } else { "on_the_road" };
                 let run = asking.start(workflow, self.order).await?;
                 let events = self.events();
                 if !events.is_empty() {
+                    if self.what == (What::Pay { looks: true }) {
+                        asking.until_waiting(&run).await;
+                    }
                     sleep(self.between).await;
                     asking.send(&events).await?;
                 }
@@ -219,6 +229,19 @@ impl Asking {
         let answer: Value = serde_json::from_str(&answer.await?)?;
         let results = answer["results"].as_array().cloned().unwrap_or_else(|| vec![answer.clone()]);
         Ok(results.iter().map(|one| one["status"].as_str().unwrap_or_default().to_owned()).collect())
+    }
+
+    /// Looks whether a run waits; not for long.
+    async fn until_waiting(&self, run: &str) {
+        let began = Instant::now();
+        while began.elapsed() < LOOKS_FOR {
+            if let Ok(answer) = self.client.show(run, 0).await
+                && answer.json().is_ok_and(|view| view["status"] == "waiting")
+            {
+                return;
+            }
+            sleep(LOOKS_EVERY).await;
+        }
     }
 
     /// Starts a run under its key until that is acknowledged.

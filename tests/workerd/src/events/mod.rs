@@ -45,7 +45,8 @@ const QUIET: Duration = Duration::from_secs(2);
 
 /// Sends events under kills, then the verdict; with the end of workerd's log if it is a bad one.
 pub async fn run(form: Form, kills: u32, events: u32, cells: u32, seed: u64) -> Result<Report> {
-    let pause_ms = 300..1_200;
+    // Long enough for runs to begin to wait: an event that is ten seconds old by then is not theirs.
+    let pause_ms = 1_000..3_000;
     let plan = Plan { kills, runs: events, live: 0, cells, transport: Transport::Direct, pause_ms, seed };
     let engine = Mutex::new(Target::start(form, Build::Abort, &plan).await?);
     match judge(form, &plan, &engine).await {
@@ -77,6 +78,8 @@ async fn judge(form: Form, plan: &Plan, engine: &Mutex<Target>) -> Result<Report
     let mut report = Report { form: form.name(), kills, ..Report::default() };
     // What is wrong says more than that something is still under way.
     seen::check(&client, &done, &mut report).await?;
+    let Report { met, met_early, missed, .. } = report;
+    ensure!(3 * (met + met_early) >= missed, "{missed} waits missed their events: too few met them to tell");
     report.healed_ms = rest?.saturating_duration_since(last_kill).as_millis();
     ensure!(engine.lock().await.is_running(), "workerd ended by itself");
     Ok(report)

@@ -27,6 +27,8 @@ pub struct Report {
     pub timed_out: u32,
     /// Waits that timed out because their events came at another time.
     pub missed: u32,
+    /// Waits that got an event which does not name them: the topic was killed before it heard of the end.
+    pub unnamed: u32,
     /// Runs that their events have cancelled.
     pub cancelled: u32,
     /// Runs that no event was sent to cancel.
@@ -38,7 +40,7 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { form, kills, events, repeats, unheard, started, met, met_early, .. } = self;
-        let Self { timed_out, missed, cancelled, left, healed_ms, .. } = self;
+        let Self { timed_out, missed, unnamed, cancelled, left, healed_ms, .. } = self;
         writeln!(f, "{form}: {} engine, {} app, {} both killed", kills.engine, kills.app, kills.both)?;
         writeln!(
             f,
@@ -49,7 +51,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "  {met} waits and {met_early} with early events met once; {timed_out} without an event timed out, \
-             {missed} whose event came at another time"
+             {missed} whose event came at another time; {unnamed} met that their event does not name"
         )?;
         write!(
             f,

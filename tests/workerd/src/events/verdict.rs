@@ -42,6 +42,8 @@ pub struct Started {
 /// A run that waits for an event, and what its history says.
 #[derive(Clone, Debug)]
 pub struct Waited {
+    /// The run.
+    pub run: String,
     /// The order that it waits for.
     pub order: u32,
     /// The event's id and when it was accepted, if one was sent.
@@ -50,6 +52,8 @@ pub struct Waited {
     pub since: Option<u64>,
     /// The events that it got, by their ids.
     pub received: Vec<String>,
+    /// The run that the event names as the first that got it.
+    pub named: Option<String>,
     /// How often it has timed out.
     pub timeouts: usize,
     /// The run's status.
@@ -133,6 +137,8 @@ pub fn wait_has_one_end(wait: &Waited) -> Result<End> {
             let (sent, _) = wait.sent.as_ref().with_context(|| format!("order {order} got {id}"))?;
             ensure!(sent == id, "order {order} got {id}, not {sent}");
             ensure!(status == "completed", "order {order} got its event, and is {status}");
+            let other = wait.named.as_ref().filter(|named| **named != wait.run);
+            ensure!(other.is_none(), "run {} got {id}, which names {other:?}", wait.run);
             let output = format!("order/paid {order} of {order}");
             ensure!(wait.output == output.as_str(), "order {order} has returned {}", wait.output);
             Ok(End::Met)
@@ -195,10 +201,12 @@ mod tests {
     /// A run that got its event.
     fn met() -> Waited {
         Waited {
+            run: "run-7".into(),
             order: 7,
             sent: Some(("paid-7".into(), SINCE + 10)),
             since: Some(SINCE),
             received: vec!["paid-7".into()],
+            named: Some("run-7".into()),
             timeouts: 0,
             status: "completed".into(),
             output: json!("order/paid 7 of 7"),
@@ -307,6 +315,13 @@ mod tests {
         assert_eq!(says(wait_has_one_end(&other)), "order 7 got paid-8, not paid-7");
         let unsent = Waited { sent: None, ..met() };
         assert_eq!(says(wait_has_one_end(&unsent)), "order 7 got paid-7");
+    }
+
+    #[test]
+    fn an_event_that_names_another_run_is_noticed() {
+        let other = Waited { named: Some("run-8".into()), ..met() };
+        assert_eq!(says(wait_has_one_end(&other)), "run run-7 got paid-7, which names Some(\"run-8\")");
+        assert_eq!(wait_has_one_end(&Waited { named: None, ..met() }).ok(), Some(End::Met));
     }
 
     #[test]

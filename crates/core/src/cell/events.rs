@@ -135,13 +135,12 @@ impl Cell {
     ) -> Result<Receipt, Fault<R::Error>> {
         let Waiter { run: id, life, op, .. } = waiter;
         let run = self.kept(rows, id.number)?.filter(|run| run.id == id);
-        let Some(run) = run.filter(|run| !matches!(run.phase, Phase::Ended { .. })) else {
-            return Ok(Receipt::Gone);
-        };
+        let Some(run) = run else { return Ok(Receipt::Gone) };
         // An event is had once by the waits of one name: the next one of a loop looks back, too.
         let known_by = Signal::event_id(event, &op.name);
         let is_known = rows.has_signal(id.number, &known_by).map_err(Fault::Storage)?;
-        let open = run.open.iter().find(|open| open.op == op && life == run.life_number());
+        let is_open = life == run.life_number() && !matches!(run.phase, Phase::Ended { .. });
+        let open = run.open.iter().find(|open| open.op == op && is_open);
         let Some(wait) = open.and_then(|open| open.event.as_ref()) else {
             return Ok(if is_known { Receipt::Taken } else { Receipt::Gone });
         };

@@ -160,6 +160,19 @@ fn an_event_wakes_whoever_waits_for_it_and_the_next_one_is_told_that_it_is_gone(
 }
 
 #[test]
+fn a_run_that_has_ended_still_says_that_it_had_an_event() {
+    let (rows, mut cell, _) = waiting(vec![wait(0)]);
+    let waiters = waiters(&rows);
+    assert_eq!(cell.meet(&rows, at(20), &event(1), waiters.clone()), [Receipt::Taken]);
+    let seq = rows.journal(1).last().map(|record| record.seq).expect("it has the event");
+    let commit = said(seq, vec![], Then::Complete { output: Payload::null() });
+    cell.commit(&rows, at(30), 1, Epoch(2), commit, 1).expect("it is taken");
+    // The topic has died before it could write that down, and asks again.
+    assert_eq!(cell.meet(&rows, at(40), &event(1), waiters.clone()), [Receipt::Taken]);
+    assert_eq!(cell.meet(&rows, at(40), &event(2), waiters), [Receipt::Gone]);
+}
+
+#[test]
 fn an_event_counts_once_while_the_program_is_at_work() {
     let (rows, mut cell) = (Memory::default(), Cell::new(4));
     cell.start(&rows, at(0), new_run(None)).expect("it is accepted");

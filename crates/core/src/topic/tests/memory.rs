@@ -47,6 +47,8 @@ pub(super) struct Memory {
     /// Events that cannot be read.
     pub unreadable: RefCell<BTreeSet<u64>>,
     pub waits: RefCell<BTreeMap<u64, WaitRow>>,
+    /// The latest number of each wait, whether it is still there or not.
+    wait_numbers: RefCell<BTreeMap<String, u64>>,
     pub met: RefCell<BTreeMap<u64, Vec<MetWait>>>,
     pub looked: Cell<u64>,
     /// Waits that cannot be read.
@@ -246,7 +248,9 @@ impl Rows for Memory {
     fn put_wait(&self, wait: &WaitRow, _: bool) -> Result<(), Full> {
         self.write(1)?;
         let mut waits = self.waits.borrow_mut();
-        waits.retain(|_, known| known.id() != wait.id());
+        if let Some(before) = self.wait_numbers.borrow_mut().insert(wait.id(), wait.number) {
+            waits.remove(&before);
+        }
         waits.insert(wait.number, wait.clone());
         Ok(())
     }
@@ -279,7 +283,8 @@ impl Rows for Memory {
     }
 
     fn wait(&self, id: &str) -> Result<Option<WaitRow>, Full> {
-        Ok(self.waits.borrow().values().find(|wait| wait.id() == id).cloned())
+        let number = self.wait_numbers.borrow().get(id).copied();
+        Ok(number.and_then(|number| self.waits.borrow().get(&number).cloned()))
     }
 
     fn end_waits(&self, event: u64, over: &[(&WaitRow, bool)]) -> Result<(), Full> {

@@ -308,7 +308,7 @@ async fn what_the_code_declares_starts_runs_through_a_kill_and_what_leaves_it_is
     let until = u64::try_from(now.as_millis())? + 12_000;
     let mut engine = Engine::beside(declaring_app(until)).await?;
     let plan = engine.client().send_post("/api/sync", "").await?.json()?;
-    assert_eq!(plan["added"][1], json!({ "kind": "trigger", "name": "invoice/other" }), "{plan}");
+    assert_eq!(plan["added"][3], json!({ "kind": "trigger", "name": "invoice/other" }), "{plan}");
     // The topics may not have heard of it yet.
     engine.engine.kill();
     engine.engine.restart().await?;

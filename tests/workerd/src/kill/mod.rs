@@ -32,8 +32,9 @@ pub use target::Transport;
 /// How much of workerd's log is shown when something went wrong, in bytes.
 const LOG_SHOWN: usize = 4_000;
 
-/// How long runs may take to end after the last kill.
+/// How long runs may take to end after the last kill: so long, and longer for each, since nearly all of them may be live.
 const HEALED_WITHIN: Duration = Duration::from_secs(60);
+const HEALED_EACH: Duration = Duration::from_millis(60);
 
 /// The pauses of a client that gets no answer: twice as long each time. Thousands that ask all the time would keep
 /// what they wait for from coming back.
@@ -74,7 +75,7 @@ async fn judge(form: Form, build: Build, plan: &Plan, engine: &Mutex<Target>) ->
     let mut report = Report { form: form.name(), build: build.name(), kills, ..Report::default() };
     let mut lives = Vec::new();
     for run in &runs {
-        lives.push(verify::ended(&client, run, last_kill + HEALED_WITHIN).await?);
+        lives.push(verify::ended(&client, run, last_kill + plan.healed_within()).await?);
     }
     report.live = verify::live_at_once(&lives);
     ensure!(report.live >= plan.live, "only {} runs were live at once", report.live);

@@ -5,7 +5,7 @@ use std::{ops::Range, time::Duration};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
-use super::{HEALED_WITHIN, Transport};
+use super::{HEALED_EACH, HEALED_WITHIN, Transport};
 
 /// A kill, the pause before it and the restart take no longer, on a machine that has other work to do.
 const RESTART_MAX: Duration = Duration::from_secs(6);
@@ -87,7 +87,12 @@ impl Plan {
 impl Plan {
     /// How long a client goes on trying: for as long as somebody is killed, and then until all has healed.
     pub(crate) fn patience(&self) -> Duration {
-        HEALED_WITHIN + self.kills * RESTART_MAX
+        self.healed_within() + self.kills * RESTART_MAX
+    }
+
+    /// How long runs may take to end after the last kill.
+    pub(crate) fn healed_within(&self) -> Duration {
+        HEALED_WITHIN + self.runs * HEALED_EACH
     }
 
     /// How long the runs that are live at once are kept waiting: until all are there, which takes longer the more

@@ -2,7 +2,7 @@
 //!
 //! Owns: the rows of waits, by what they are found (the events, and one equality that their condition cannot hold without),
 //! and the look at events that came before a wait was known here. Does not own: whether a run still waits, which its cell
-//! says when it is told: *gone* lets the row go, so nobody has to say that a wait is over.
+//! says when it is told: *gone* lets the row go, so whoever says that a wait is over may be late.
 //!
 //! Invariant: an event that a wait may get is delivered to its cell, or the wait's row stays.
 

@@ -156,6 +156,10 @@ sim SEEDS *ARGUMENTS:
 sim-schedules SEEDS *ARGUMENTS:
     cargo run --quiet --locked --profile quick -p stepwell-sim -- schedules --seeds {{SEEDS}} {{ARGUMENTS}}
 
+# Runs SEEDS small worlds of topics, in which everything breaks, and every bug that is planted there; `1 --first S --trace` prints what happens in one.
+sim-topics SEEDS *ARGUMENTS:
+    cargo run --quiet --locked --profile quick -p stepwell-sim -- topics --seeds {{SEEDS}} {{ARGUMENTS}}
+
 # Runs one world again and prints what happened in it; a world that breaks a rule is made smaller first.
 sim-seed SEED:
     cargo run --quiet --locked --profile quick -p stepwell-sim -- seed {{SEED}}
@@ -215,6 +219,7 @@ bench-cpu *ARGUMENTS: bench-bundles
 soak:
     just sim 1000000
     just sim-schedules 10000
+    just sim-topics 10000
     just kill 100 2000
     just kill-children 100 1000
     just kill-events 100 5000

@@ -6,7 +6,7 @@
 //! what breaks. Beside the world stands a model of what must be true of it, asked after every transition and
 //! once more when everything has come to rest.
 //!
-//! Schedules have worlds of their own ([`schedules`]).
+//! Schedules and topics have worlds of their own ([`schedules`], [`topics`]).
 //!
 //! Beside it stands the explorer ([`explore`]), which looks at every world of a small size.
 //!
@@ -30,6 +30,7 @@ pub mod shrink;
 pub mod store;
 pub mod sweep;
 pub mod tables;
+pub mod topics;
 pub mod world;
 
 pub use sabotage::Sabotage;

@@ -9,6 +9,7 @@ use stepwell_sim::{
     explore::{Bounds, Family, OneRun, Report, Start, explore},
     schedules, shrink, simulate,
     sweep::{Seeds, Sweep, sweep},
+    topics,
 };
 
 // A world is mostly small things that are made and dropped.
@@ -62,6 +63,18 @@ enum Command {
         /// The first one.
         #[arg(long, default_value_t = 1)]
         first: u64,
+    },
+    /// Runs many seeds of topics' own worlds, and plants each of their bugs.
+    Topics {
+        /// How many.
+        #[arg(long, default_value_t = 1_000)]
+        seeds: u64,
+        /// The first one.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+        /// Runs the first one alone, and prints what happened in it.
+        #[arg(long)]
+        trace: bool,
     },
     /// Runs one seed, prints what happened; if a rule is broken, also the smallest world that breaks it.
     Seed {
@@ -130,6 +143,8 @@ fn main() -> anyhow::Result<()> {
         Command::Seed { seed, whole } => one(seed, whole),
         Command::Planted { seeds } => planted(seeds),
         Command::Schedules { seeds, first } => schedules_worlds(first, seeds),
+        Command::Topics { first, trace: true, .. } => topics_world(first),
+        Command::Topics { seeds, first, trace: false } => topics_worlds(first, seeds),
         Command::Survey { seeds, first } => {
             survey(first, seeds);
             Ok(())
@@ -269,6 +284,59 @@ fn schedules_worlds(first: u64, seeds: u64) -> anyhow::Result<()> {
     );
     for planted in schedules::Planted::ALL {
         let mut worlds = (first..first + seeds).map(|seed| (seed, schedules::simulate(seed, Some(planted))));
+        match worlds.find_map(|(seed, outcome)| outcome.violation.map(|violation| (seed, violation))) {
+            Some((seed, violation)) => println!("{planted:?}: seed {seed}: {}", violation.rule),
+            None => bail!("{planted:?}: NOT NOTICED"),
+        }
+    }
+    Ok(())
+}
+
+fn topics_world(seed: u64) -> anyhow::Result<()> {
+    let outcome = topics::trace(seed, None);
+    for line in &outcome.transcript {
+        println!("{line}");
+    }
+    match outcome.violation {
+        Some(violation) => bail!("seed {seed} of topics: {}: {}", violation.rule, violation.detail),
+        None => Ok(()),
+    }
+}
+
+fn topics_worlds(first: u64, seeds: u64) -> anyhow::Result<()> {
+    let (mut transitions, mut faults, mut events, mut runs, mut waits) = (0, 0, 0, 0, 0);
+    let mut met: BTreeMap<&str, u64> = BTreeMap::new();
+    if std::env::var("TOPICS_SURVEY").is_ok() {
+        let mut broken = BTreeMap::new();
+        for seed in first..first + seeds {
+            if let Some(violation) = topics::simulate(seed, None).violation {
+                broken.entry(violation.rule).or_insert((0, seed, violation.detail)).0 += 1;
+            }
+        }
+        println!("{broken:#?}");
+        return Ok(());
+    }
+    for seed in first..first + seeds {
+        let outcome = topics::simulate(seed, None);
+        if let Some(violation) = outcome.violation {
+            println!("to see it again: just sim-topics 1 --first {seed} --trace");
+            bail!("seed {seed} of topics: {}: {}", violation.rule, violation.detail);
+        }
+        (transitions, faults) = (transitions + outcome.transitions, faults + outcome.faults);
+        (events, runs, waits) = (events + outcome.events, runs + outcome.runs, waits + outcome.waits);
+        for (what, count) in outcome.met {
+            *met.entry(what).or_default() += count;
+        }
+    }
+    println!(
+        "{seeds} worlds of topics: {transitions} transitions, {faults} faults, {events} events, {runs} runs of events, \
+         {waits} waits; no rule is broken"
+    );
+    for (what, count) in &met {
+        println!("  {count:>9} {what}");
+    }
+    for planted in topics::Planted::ALL {
+        let mut worlds = (first..first + seeds).map(|seed| (seed, topics::simulate(seed, Some(planted))));
         match worlds.find_map(|(seed, outcome)| outcome.violation.map(|violation| (seed, violation))) {
             Some((seed, violation)) => println!("{planted:?}: seed {seed}: {}", violation.rule),
             None => bail!("{planted:?}: NOT NOTICED"),

@@ -472,13 +472,19 @@ impl Topic {
         Ok(())
     }
 
+    /// Up to which event everything is done, as far as this instance knows.
+    pub(super) fn done_through(&self) -> u64 {
+        let matched = self.known.as_ref().map_or(0, |known| known.matched);
+        self.flights.first_open().map_or(matched, |open| (open - 1).min(matched))
+    }
+
     /// Stores how far everything is done, if that has been in memory for long enough.
     fn flush<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+        let done = self.done_through();
         let Some(known) = &mut self.known else { return Ok(()) };
         if known.unstored.is_none_or(|since| now < since.plus_millis(FLUSH_MS)) {
             return Ok(());
         }
-        let done = self.flights.first_open().map_or(known.matched, |open| (open - 1).min(known.matched));
         let is_changed = |loaded: &&Loaded| loaded.is_changed && loaded.is_readable;
         let changed: Vec<_> = known.triggers.values().filter(is_changed).collect();
         let changed: Vec<_> = changed.into_iter().map(|loaded| &loaded.trigger).collect();
@@ -496,12 +502,12 @@ impl Topic {
     /// Deletes some of the events whose time is over.
     fn expire<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
         let until = Timestamp::from_millis(now.as_millis().saturating_sub(self.retention_ms));
+        // Those that nobody triggers are done, whatever the rows say.
+        let done = self.done_through();
         let Some(known) = &mut self.known else { return Ok(()) };
         if known.oldest.is_none_or(|oldest| oldest > until) {
             return Ok(());
         }
-        // Those that nobody triggers are done, whatever the rows say.
-        let done = self.flights.first_open().map_or(known.matched, |open| (open - 1).min(known.matched));
         let oldest = rows.oldest(EXPIRE_SLICE).map_err(Fault::Storage)?;
         // One that cannot be read goes with those before it.
         let is_over =

@@ -163,13 +163,17 @@ impl Topic {
         self.stored(rows.put_trigger(&loaded.trigger), vec![loaded])
     }
 
-    /// Nobody has to look at the events that came before the first trigger or wait, neither this instance nor the next
-    /// one.
+    /// Stores how far everything is done, before a trigger is made or changed: an instance that looked at the same events
+    /// again would go by what the trigger is about from now on, and start runs for events that it was not about. Nobody
+    /// has to look at those that came before the first trigger or wait.
     pub(super) fn pass_over<R: Rows>(&mut self, rows: &R) -> Result<(), Fault<R::Error>> {
-        if let Some(known) = self.known.as_mut().filter(|known| known.is_idle() && known.through < known.last)
-        {
-            rows.flush(known.last, known.looked, &[]).map_err(Fault::Storage)?;
-            (known.matched, known.through) = (known.last, known.last);
+        if let Some(known) = self.known.as_mut().filter(|known| known.is_idle()) {
+            known.matched = known.last;
+        }
+        let done = self.done_through();
+        if let Some(known) = self.known.as_mut().filter(|known| known.through < done) {
+            rows.flush(done, known.looked, &[]).map_err(Fault::Storage)?;
+            known.through = done;
         }
         Ok(())
     }

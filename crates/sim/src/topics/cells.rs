@@ -178,7 +178,9 @@ impl World {
         }
         let delay_ms = self.rng.between(0, 20);
         match out {
-            Out::ToProgram(name, call, received) => self.put(delay_ms, Event::ToProgram(name, call, received)),
+            Out::ToProgram(name, call, received) => {
+                self.put(delay_ms, Event::ToProgram(name, call, received))
+            }
             Out::Begin(_)
             | Out::Letter(_)
             | Out::Receipt(..)
@@ -227,7 +229,9 @@ impl World {
 
     /// An answer arrives at a program.
     pub(super) fn hear(&mut self, name: u32, call: u32, received: Received) {
-        let Some(program) = self.programs.get_mut(&name).filter(|program| program.call == call) else { return };
+        let Some(program) = self.programs.get_mut(&name).filter(|program| program.call == call) else {
+            return;
+        };
         let Some(vm) = &mut program.vm else { return };
         let goes_on = match received {
             Received::Answer(answer) => vm.answered(answer),
@@ -276,8 +280,10 @@ impl World {
     pub(super) fn resume_all(&mut self, cell: usize) {
         let disk = self.cells[cell].host.disk.clone();
         let paused = disk.runs.keys().filter_map(|number| disk.run(&place(cell), *number));
-        let paused: Vec<_> =
-            paused.filter(|run| matches!(run.phase, Phase::Paused { .. })).map(|run| run.id.clone()).collect();
+        let paused: Vec<_> = paused
+            .filter(|run| matches!(run.phase, Phase::Paused { .. }))
+            .map(|run| run.id.clone())
+            .collect();
         for run in paused {
             let Some(id) = self.reach(cell) else { return };
             let _ = self.turn(cell, id, Cause::Request, |machine, store, now| {
@@ -363,7 +369,9 @@ impl World {
                 Receipt::Taken => "a wait takes an event",
                 Receipt::Gone => "a wait is over when its event comes",
                 Receipt::Passed => "a wait passes an event that its run has had",
-                Receipt::Started { .. } | Receipt::Moved { .. } | Receipt::Later => "a wait cannot take its event yet",
+                Receipt::Started { .. } | Receipt::Moved { .. } | Receipt::Later => {
+                    "a wait cannot take its event yet"
+                }
             });
         }
         if self.is(Planted::LaterIsGone) {

@@ -21,6 +21,9 @@ use super::{
 };
 use crate::check::Checked;
 
+/// How long a start is under way at the most, until it is parked.
+const UNDER_WAY_MS: u64 = 120_000;
+
 /// When something became durable: in which order, and at what time of the world.
 pub type When = (u64, u64);
 
@@ -57,6 +60,8 @@ pub struct Model {
     revisions: BTreeMap<u64, Vec<TriggerDescription>>,
     /// The latest revision that the catalog has sent, and the latest that was answered.
     declared: (u64, u64),
+    /// When each was first sent.
+    sent_at: BTreeMap<u64, u64>,
     /// Starts that must be, and starts that must not be.
     wanted: BTreeSet<(String, u64)>,
     forbidden: BTreeSet<(String, u64)>,
@@ -111,14 +116,17 @@ impl Model {
     }
 
     /// Somebody does something: from here on it may take effect.
-    pub fn begins(&mut self, act: &Act) {
+    pub fn begins(&mut self, act: &Act, now_ms: u64) {
         match act {
             Act::Resume(id) => {
                 if let Some(known) = self.triggers.get_mut(id) {
                     known.is_off = false;
                 }
             }
-            Act::Declare(revision, _) => self.declared.0 = self.declared.0.max(*revision),
+            Act::Declare(revision, _) => {
+                self.declared.0 = self.declared.0.max(*revision);
+                self.sent_at.entry(*revision).or_insert(now_ms);
+            }
             Act::Hook(secret) => self.hook.0 = self.hook.0.max(Some(*secret)),
             Act::Send(..)
             | Act::Put(..)
@@ -188,7 +196,8 @@ impl Model {
         if sent != answered {
             return;
         }
-        let of_code: BTreeSet<_> = self.revisions.values().flatten().map(|trigger| trigger.name.clone()).collect();
+        let of_code: BTreeSet<_> =
+            self.revisions.values().flatten().map(|trigger| trigger.name.clone()).collect();
         let now = self.revisions.get(&answered).cloned().unwrap_or_default();
         for name in of_code {
             let spec = now.iter().find(|trigger| trigger.name == name).map(|trigger| &trigger.spec);
@@ -198,6 +207,17 @@ impl Model {
         }
     }
 
+    /// Whether a trigger was changed to be about an event while the starts of that were under way.
+    fn is_changed_for(&self, trigger: &str, event: u64) -> bool {
+        let Some(Logged { row, when }) = self.log.get(&event) else { return false };
+        let is_about = |revision: &u64| {
+            let triggers = self.revisions.get(revision).into_iter().flatten();
+            triggers.filter(|one| one.name == trigger).any(|one| meets(&one.spec, row) == Some(true))
+        };
+        let soon = when.1..when.1 + UNDER_WAY_MS;
+        self.sent_at.iter().any(|(revision, at)| soon.contains(at) && is_about(revision))
+    }
+
     /// A cell has started the run of an event.
     pub fn started(&mut self, triggered: &Triggered, run: &str) -> Checked {
         let Triggered { topic, trigger, event } = triggered;
@@ -205,11 +225,17 @@ impl Model {
         if topic != TOPIC || !self.log.contains_key(event) {
             return Err(("8 nothing is started before its event is stored", format!("{what:?} has {run}")));
         }
-        if self.forbidden.contains(&what) {
-            return Err(("a trigger starts what it is about, and nothing while it is off", format!("{what:?}")));
+        if self.forbidden.contains(&what) && !self.is_changed_for(trigger, *event) {
+            return Err((
+                "a trigger starts what it is about, and nothing while it is off",
+                format!("{what:?}"),
+            ));
         }
         if let Some(before) = self.runs.insert(what.clone(), run.to_owned()) {
-            return Err(("16 an event starts one run by each trigger", format!("{what:?}: {before} and {run}")));
+            return Err((
+                "16 an event starts one run by each trigger",
+                format!("{what:?}: {before} and {run}"),
+            ));
         }
         Ok(())
     }
@@ -301,7 +327,10 @@ impl Model {
 
     fn sent(&self, events: &[NewEvent], accepted: &[Accepted]) -> Checked {
         if events.len() != accepted.len() {
-            return Err(("15 each event of a batch is answered", format!("{} of {}", accepted.len(), events.len())));
+            return Err((
+                "15 each event of a batch is answered",
+                format!("{} of {}", accepted.len(), events.len()),
+            ));
         }
         for (event, accepted) in events.iter().zip(accepted) {
             let id = accepted.id.as_deref().unwrap_or_default();
@@ -312,7 +341,10 @@ impl Model {
             let is_its = event.id.as_ref().is_none_or(|own| own == id) && event.name == accepted.name;
             let is_known = accepted.status == AcceptedStatus::Duplicate && event.id.is_some();
             if !is_its || !is_known && found.row.data != event.data {
-                return Err(("15 each event of a batch has its own answer", format!("{event:?} {accepted:?}")));
+                return Err((
+                    "15 each event of a batch has its own answer",
+                    format!("{event:?} {accepted:?}"),
+                ));
             }
         }
         Ok(())

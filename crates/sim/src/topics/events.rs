@@ -209,9 +209,12 @@ impl World {
         let copies = match &out {
             Out::Answer(..) => Vec::new(),
             Out::Begin(_) | Out::ToProgram(..) => return self.release_to_program(out),
-            Out::Letter(_) | Out::Receipt(..) | Out::Start(..) | Out::Started(..) | Out::Meet(..) | Out::Met(..) => {
-                self.copies()
-            }
+            Out::Letter(_)
+            | Out::Receipt(..)
+            | Out::Start(..)
+            | Out::Started(..)
+            | Out::Meet(..)
+            | Out::Met(..) => self.copies(),
         };
         match out {
             Out::Begin(_) | Out::ToProgram(..) => {}

@@ -106,9 +106,11 @@ impl World {
         let again_ms = self.rng.between(500, 3_000);
         self.put(again_ms, Event::Act(index));
         let act = self.acts[index].clone();
-        self.model.begins(&act);
+        self.model.begins(&act, self.now_ms);
         match act {
-            Act::Start(cell, ..) | Act::Manage(cell, ..) | Act::Token(cell, ..) => self.ask_cell(index, cell, act),
+            Act::Start(cell, ..) | Act::Manage(cell, ..) | Act::Token(cell, ..) => {
+                self.ask_cell(index, cell, act)
+            }
             Act::Send(..)
             | Act::Put(..)
             | Act::Pause(_)
@@ -140,9 +142,11 @@ impl World {
             Act::Delete(name) => self.turn(TheTopic, id, Cause::Request, |machine, rows, now| {
                 machine.delete_trigger(rows, now, &name).map(|()| Answered::Done)
             }),
-            Act::Declare(revision, triggers) => self.turn(TheTopic, id, Cause::Request, |machine, rows, now| {
-                machine.declare(rows, now, revision, &triggers).map(|()| Answered::Done)
-            }),
+            Act::Declare(revision, triggers) => {
+                self.turn(TheTopic, id, Cause::Request, |machine, rows, now| {
+                    machine.declare(rows, now, revision, &triggers).map(|()| Answered::Done)
+                })
+            }
             Act::Hook(secret) => self.turn(TheTopic, id, Cause::Request, |machine, rows, now| {
                 machine.put_webhook(rows, now, "root", HOOK, hook(Some(secret))).map(|_| Answered::Done)
             }),
@@ -227,7 +231,11 @@ impl World {
             Act::Manage(_, action, run) => {
                 let Some(run) = run.or_else(|| self.some_run(cell, |_| true)) else { return };
                 self.acts[index] = Act::Manage(cell, action.clone(), Some(run.clone()));
-                self.note(if action == Action::Cancel { "a run is cancelled" } else { "a run is taken back" });
+                self.note(if action == Action::Cancel {
+                    "a run is cancelled"
+                } else {
+                    "a run is taken back"
+                });
                 self.turn(cell, id, Cause::Request, |machine, store, now| {
                     machine.act(store, now, &run, "root", action).map(|()| Answered::Done)
                 })
@@ -296,8 +304,8 @@ impl World {
     fn new_token(&mut self, cell: usize, id: u64) -> Option<WaitToken> {
         let run = self.some_run(cell, |workflow| workflow == "approval")?;
         let new = NewToken { name: "approval".into(), occurrence: Some(0), expires_ms: None };
-        let made =
-            self.turn(cell, id, Cause::Request, |machine, store, now| machine.new_token(store, now, &run, new));
+        let made = self
+            .turn(cell, id, Cause::Request, |machine, store, now| machine.new_token(store, now, &run, new));
         made.ok().map(|made| made.token)
     }
 
@@ -317,7 +325,10 @@ impl World {
             self.note("a token is completed");
             let has = self.cells[cell].host.disk.signals.contains(&(token.run.number, token.signal_id()));
             if !has {
-                self.must(Err(("1 what was acknowledged is on record", format!("the token of {}", token.run))));
+                self.must(Err((
+                    "1 what was acknowledged is on record",
+                    format!("the token of {}", token.run),
+                )));
             }
             // Whoever has the link tries it once more.
             if self.breaks() && self.rng.percent(60) {

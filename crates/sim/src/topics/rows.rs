@@ -127,7 +127,8 @@ impl Disk for Table {
                 }
             }
             Write::Expired(until, limit) => {
-                let over = self.waits.iter().filter(|(_, wait)| wait.waiter.until.is_some_and(|at| at <= *until));
+                let over =
+                    self.waits.iter().filter(|(_, wait)| wait.waiter.until.is_some_and(|at| at <= *until));
                 let over: Vec<_> = over.map(|(number, _)| *number).take(*limit).collect();
                 self.waits.retain(|number, _| !over.contains(number));
             }
@@ -196,12 +197,15 @@ impl Table {
 
     /// When the alarm has to be set for, at the latest, if the instance has seen this time.
     pub fn due_by(&self, latest: Timestamp) -> Option<(Timestamp, String)> {
-        let parked = self.parked.first().map(|what| (latest.plus_millis(PARKED_MS), format!("{what:?} is parked")));
+        let parked =
+            self.parked.first().map(|what| (latest.plus_millis(PARKED_MS), format!("{what:?} is parked")));
         let last = self.waits.last_key_value().map_or(0, |(number, _)| *number);
-        let looks = (self.looked < last).then(|| (latest.plus_millis(LOOK_MS), format!("wait {last} looks back")));
+        let looks =
+            (self.looked < last).then(|| (latest.plus_millis(LOOK_MS), format!("wait {last} looks back")));
         let ends = self.waits.values().filter_map(|wait| wait.waiter.until).min();
         let ends = ends.map(|at| (at.max(latest).plus_millis(ENDED_MS), "a wait is over".to_owned()));
-        let oldest = self.events.values().next().map(|event| event.at.plus_millis(EVENT_RETENTION_MS + 61_000));
+        let oldest =
+            self.events.values().next().map(|event| event.at.plus_millis(EVENT_RETENTION_MS + 61_000));
         let oldest = oldest.map(|at| (at.max(latest.plus_millis(5_000)), "an event expires".to_owned()));
         [parked, looks, ends, oldest].into_iter().flatten().min()
     }
@@ -291,11 +295,12 @@ impl Rows for Board {
     }
 
     fn append(&self, events: &[NewRow<'_>]) -> Result<(), Refused> {
-        let is_hook = |event: &EventRow| event.source.as_deref().is_some_and(|source| source.starts_with("webhook:"));
-        let is_lost = |event: &EventRow| {
-            self.is(Planted::IdLost) || self.is(Planted::DeliveryIdLost) && is_hook(event)
-        };
-        let rows = events.iter().map(|row| (Rc::new(row.event.clone()), row.has_own_id && !is_lost(row.event)));
+        let is_hook =
+            |event: &EventRow| event.source.as_deref().is_some_and(|source| source.starts_with("webhook:"));
+        let is_lost =
+            |event: &EventRow| self.is(Planted::IdLost) || self.is(Planted::DeliveryIdLost) && is_hook(event);
+        let rows =
+            events.iter().map(|row| (Rc::new(row.event.clone()), row.has_own_id && !is_lost(row.event)));
         self.view.write(Write::Events(rows.collect()))
     }
 
@@ -319,7 +324,12 @@ impl Rows for Board {
 
     fn after(&self, number: u64, limit: usize) -> Result<Vec<(u64, Option<EventRow>)>, Refused> {
         let table = self.view.read()?;
-        Ok(table.events.range(number + 1..).take(limit).map(|(number, event)| (*number, Some(row(event)))).collect())
+        Ok(table
+            .events
+            .range(number + 1..)
+            .take(limit)
+            .map(|(number, event)| (*number, Some(row(event))))
+            .collect())
     }
 
     fn before(&self, number: u64, limit: usize) -> Result<Vec<(u64, Option<EventRow>)>, Refused> {
@@ -420,7 +430,12 @@ impl Rows for Board {
 
     fn waits_after(&self, number: u64, limit: usize) -> Result<Vec<(u64, Option<WaitRow>)>, Refused> {
         let table = self.view.read()?;
-        Ok(table.waits.range(number + 1..).take(limit).map(|(number, wait)| (*number, Some(wait.clone()))).collect())
+        Ok(table
+            .waits
+            .range(number + 1..)
+            .take(limit)
+            .map(|(number, wait)| (*number, Some(wait.clone())))
+            .collect())
     }
 
     fn wait(&self, id: &str) -> Result<Option<WaitRow>, Refused> {
@@ -437,7 +452,10 @@ impl Rows for Board {
         if over.is_empty() {
             return Ok(());
         }
-        self.view.write(Write::Ended(event, over.iter().map(|(wait, is_met)| ((*wait).clone(), *is_met)).collect()))
+        self.view.write(Write::Ended(
+            event,
+            over.iter().map(|(wait, is_met)| ((*wait).clone(), *is_met)).collect(),
+        ))
     }
 
     fn expire_waits(&self, until: Timestamp, limit: usize) -> Result<Option<Timestamp>, Refused> {
@@ -448,7 +466,8 @@ impl Rows for Board {
 
     fn met(&self, event: u64, limit: usize) -> Result<Vec<MetWait>, Refused> {
         let table = self.view.read()?;
-        let met = table.met.range((event, String::new(), String::new())..).take_while(|(of, _, _)| *of == event);
+        let met =
+            table.met.range((event, String::new(), String::new())..).take_while(|(of, _, _)| *of == event);
         let read = |(_, run, wait): &(u64, String, String)| {
             Some(MetWait { run: run.parse().ok()?, wait: wait.clone() })
         };

@@ -48,7 +48,8 @@ impl World {
         for cell in 0..CELLS {
             for _ in 0..self.rng.between(0, 3) {
                 let at = self.rng.between(10_000, BREAKS_MS);
-                let action = if self.rng.percent(50) { Action::Cancel } else { Action::Restart { from: None } };
+                let action =
+                    if self.rng.percent(50) { Action::Cancel } else { Action::Restart { from: None } };
                 self.act(at, Act::Manage(cell, action, None));
             }
             for _ in 0..self.rng.between(0, 2) {
@@ -157,7 +158,11 @@ impl World {
     /// Somebody starts a run.
     fn start_some(&mut self, at: u64, request: u64) {
         let workflow = *self.rng.pick(&CALLED);
-        let ms = if self.rng.percent(50) { self.rng.between(1_000, 30_000) } else { self.rng.between(30_000, 400_000) };
+        let ms = if self.rng.percent(50) {
+            self.rng.between(1_000, 30_000)
+        } else {
+            self.rng.between(30_000, 400_000)
+        };
         let job = Job { n: self.rng.below(KINDS), ms };
         let cell = usize::try_from(self.rng.below(2)).expect("small");
         self.act(at, Act::Start(cell, workflow, job, format!("start-{request}")));

@@ -173,11 +173,12 @@ impl World {
     /// What the topic has written, for whoever wants to know what these worlds come to.
     fn cover(&mut self, write: &Write) {
         match write {
-            Write::Park(parked) if parked.trigger.starts_with('\n') => self.note("an event is parked for waits"),
+            Write::Park(parked) if parked.trigger.starts_with('\n') => {
+                self.note("an event is parked for waits")
+            }
             Write::Park(_) => self.note("a start is parked"),
             Write::Unpark(_) => self.note("something parked is done"),
             Write::Expired(..) => self.note("a wait expires"),
-            Write::Expire(..) => self.note("events expire"),
             Write::Wait(_) => self.note("a wait is registered"),
             Write::TriggerGone(_) => self.note("a trigger is deleted"),
             Write::Triggers(Some(_), _) => self.note("what the code declares is heard"),
@@ -187,6 +188,7 @@ impl World {
             | Write::Flush(..)
             | Write::Tidy
             | Write::Ended(..)
+            | Write::Expire(..)
             | Write::Webhook(_)
             | Write::WebhookGone(_) => {}
         }
@@ -198,7 +200,14 @@ fn brief(write: &Write) -> String {
     match write {
         Write::Events(events) => {
             let of = |event: &stepwell_core::topic::EventRow| {
-                format!("event {} {} {} at {} {}", event.number, event.id, event.name, event.at.as_millis(), event.data.text())
+                format!(
+                    "event {} {} {} at {} {}",
+                    event.number,
+                    event.id,
+                    event.name,
+                    event.at.as_millis(),
+                    event.data.text()
+                )
             };
             events.iter().map(|(event, _)| of(event)).collect::<Vec<_>>().join(", ")
         }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_core::{
-    object::Message,
-    run::{OpenOp, Phase, Run},
+    object::{Letter, Message},
+    run::{Entry, OpenOp, Phase, Run},
     topic::wait_id,
 };
 use stepwell_protocol::{
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     check::Checked,
-    tables::{Tables, Write},
+    tables::{LetterChange, Tables, Write},
 };
 
 /// How long a delivery takes at the most once all is well for so long: what is parked is tried every minute.
@@ -63,6 +63,11 @@ fn number_of(tag: &str) -> Option<u64> {
 impl Model {
     /// A cell has written, and this is what it has on disk since.
     pub fn cell_wrote(&mut self, cell: usize, disk: &Tables, write: &Write, when: When) -> Checked {
+        if let Some(LetterChange::Buried(letter)) = write.letter
+            && let Some((letter, _)) = disk.letters.get(&letter)
+        {
+            self.waits.buried(letter);
+        }
         let Some(run) = disk.run(&place(cell), write.number) else { return Ok(()) };
         let name = run.id.to_string();
         if write.is_new
@@ -71,7 +76,8 @@ impl Model {
             self.started(triggered, &name)?;
             self.waits.started_by.insert(name.clone(), triggered.event);
         }
-        if write.entries.iter().any(|entry| matches!(entry, stepwell_core::run::Entry::Rewound(_))) {
+        let is_taken_back = write.entries.iter().any(|entry| matches!(entry, Entry::Rewound(_)));
+        if is_taken_back {
             self.waits.open.retain(|(of, _), _| *of != name);
             self.waits.had.retain(|(of, _), _| *of != name);
             self.taken_back(&name);
@@ -81,6 +87,8 @@ impl Model {
                 JournalEvent::SignalReceived { id: Some(id), .. } if id.starts_with("\ntoken:") => {
                     self.token_taken(&name, id)?;
                 }
+                // What it has received before it was taken back, it keeps.
+                JournalEvent::SignalReceived { .. } if is_taken_back => {}
                 JournalEvent::SignalReceived { name: signal, to: Some(to), by: Some(by), .. }
                     if signal.starts_with("event:") =>
                 {
@@ -124,13 +132,22 @@ impl Waits {
         };
         let number = event.row.number;
         let Some(open) = self.open.remove(&key) else {
-            return Err(("17 a wait has one outcome", format!("{key:?} was over when it got event {number}")));
+            return Err((
+                "17 a wait has one outcome",
+                format!("{key:?} was over when it got event {number}"),
+            ));
         };
         if !self.had.entry((run.to_owned(), signal.to_owned())).or_default().insert(number) {
-            return Err(("16 an event resumes each wait once", format!("{run} {signal} has had event {number}")));
+            return Err((
+                "16 an event resumes each wait once",
+                format!("{run} {signal} has had event {number}"),
+            ));
         }
         if self.started_by.get(run) == Some(&number) {
-            return Err(("16 a run does not get the event that has started it", format!("{run} event {number}")));
+            return Err((
+                "16 a run does not get the event that has started it",
+                format!("{run} event {number}"),
+            ));
         }
         if !open.is_about(event) {
             return Err(("16 a wait gets what it is about", format!("{open:?} has got {:?}", event.row)));
@@ -151,6 +168,9 @@ impl Waits {
             let since_ms = open.when.1.max(event.when.1).max(BREAKS_MS);
             since_ms + WELL_MS < when.1
         };
+        if self.dead.contains(&open.id) {
+            return Ok(());
+        }
         match log.values().filter(had_time).find(|event| self.may_have(run, &op.name, &open, event)) {
             Some(event) => {
                 let detail = format!("{key:?} has run out of time, and event {} was there", event.row.number);
@@ -165,7 +185,8 @@ impl Waits {
         let name = run.id.to_string();
         let is_over = matches!(run.phase, Phase::Ended { .. });
         let open: Vec<_> = run.open.iter().filter(|open| open.event.is_some() && !is_over).collect();
-        let keys: BTreeSet<_> = open.iter().map(|open| format!("{}#{}", open.op.name, open.op.occurrence)).collect();
+        let keys: BTreeSet<_> =
+            open.iter().map(|open| format!("{}#{}", open.op.name, open.op.occurrence)).collect();
         self.open.retain(|(of, wait), _| *of != name || keys.contains(wait));
         for op in open {
             let key = (name.clone(), format!("{}#{}", op.op.name, op.op.occurrence));
@@ -214,14 +235,24 @@ impl Waits {
         Ok(())
     }
 
-    /// The registration of a wait is a dead letter, which people see.
-    pub fn is_dead(&mut self, id: String) {
-        self.dead.insert(id);
+    /// The registrations in a dead letter, which people see, never arrive.
+    pub fn buried(&mut self, letter: &Letter) {
+        for envelope in &letter.envelopes {
+            if let Message::Waits { waiter } = &envelope.message {
+                self.dead.insert(wait_id(&waiter.run, waiter.life, &waiter.op));
+            }
+        }
     }
 }
 
 /// A wait that begins with this write, which has to post its registration as well.
-fn opens(run: &Run, disk: &Tables, write: &Write, op: &OpenOp, when: When) -> Result<Open, (&'static str, String)> {
+fn opens(
+    run: &Run,
+    disk: &Tables,
+    write: &Write,
+    op: &OpenOp,
+    when: When,
+) -> Result<Open, (&'static str, String)> {
     let id = wait_id(&run.id, run.life_number(), &op.op);
     let posted = write.mail.post.iter().flat_map(|letter| &letter.envelopes);
     let posted = posted.filter_map(|envelope| match &envelope.message {

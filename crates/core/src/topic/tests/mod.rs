@@ -14,6 +14,7 @@ use memory::{Bug, Full, Memory};
 use serde_json::{Value as Json, json};
 use stepwell_protocol::{
     Code, Payload, Problem, RunId, Timestamp,
+    manifest::TriggerDescription,
     topic::{
         AcceptedStatus, EVENT_RETENTION_MS, NewEvent, TriggerInput, TriggerSpec, TriggerView, Triggered,
     },
@@ -156,6 +157,33 @@ fn an_event_is_stored_once_and_starts_one_run_for_each_trigger() {
     let (start, asked) = world.runs.values().next().expect("a run");
     assert_eq!((start.tags.as_slice(), *asked), (["shop".to_owned(), "event:order/1".into()].as_slice(), 1));
     assert_eq!(world.rows.through.get(), 3);
+}
+
+#[test]
+fn a_changed_trigger_starts_nothing_for_events_that_were_passed_over_before() {
+    for declares in [false, true] {
+        let mut world = World::new();
+        let change = |world: &mut World, revision: u64, on: TriggerSpec| {
+            if declares {
+                let trigger = TriggerDescription { name: "some".into(), spec: on };
+                world.topic.declare(&world.rows, world.now, revision, &[trigger]).expect("it is heard");
+            } else {
+                world.put("some", on).expect("a trigger");
+            }
+        };
+        change(&mut world, 1, on("order/paid", None));
+        for number in 0..3 {
+            world.send(&number.to_string(), vec![event("order/shipped", None, &json!(number))]);
+        }
+        world.settle(10_000);
+        change(&mut world, 2, on("order/shipped", None));
+        world.crash();
+        world.settle(10_000);
+        assert!(world.runs.is_empty(), "it was not about them when they came");
+        world.send("later", vec![event("order/shipped", None, &json!(4))]);
+        world.settle(10_000);
+        assert_eq!(world.runs.len(), 1);
+    }
 }
 
 #[test]

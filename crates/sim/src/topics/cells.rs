@@ -179,7 +179,7 @@ impl World {
         let delay_ms = self.rng.between(0, 20);
         match out {
             Out::ToProgram(name, call, received) => {
-                self.put(delay_ms, Event::ToProgram(name, call, received))
+                self.put(delay_ms, Event::ToProgram(name, call, received));
             }
             Out::Begin(_)
             | Out::Letter(_)

@@ -218,7 +218,7 @@ impl World {
         };
         match out {
             Out::Begin(_) | Out::ToProgram(..) => {}
-            Out::Answer(index, answered) => self.on_answer(index, answered),
+            Out::Answer(index, answered) => self.on_answer(index, &answered),
             Out::Letter(post) => {
                 // Its sender may see the connection break; if not, it hears nothing for long.
                 if copies.is_empty() && self.rng.percent(70) {

@@ -109,7 +109,7 @@ impl World {
         self.model.begins(&act, self.now_ms);
         match act {
             Act::Start(cell, ..) | Act::Manage(cell, ..) | Act::Token(cell, ..) => {
-                self.ask_cell(index, cell, act)
+                self.ask_cell(index, cell, act);
             }
             Act::Send(..)
             | Act::Put(..)
@@ -151,7 +151,7 @@ impl World {
                 machine.put_webhook(rows, now, "root", HOOK, hook(Some(secret))).map(|_| Answered::Done)
             }),
             Act::Deliver(event, secret) => self.deliver(id, &event, secret, clock),
-            Act::Redeliver(mark, number) => self.redeliver(index, id, mark, number),
+            Act::Redeliver(mark, number) => self.redeliver(index, id, &mark, number),
             Act::Start(..) | Act::Manage(..) | Act::Token(..) => return,
         };
         let is_stale = self.topic.host.is_stale(id);
@@ -203,7 +203,7 @@ impl World {
         Ok(Answered::Delivered(accepted, clock))
     }
 
-    fn redeliver(&mut self, index: usize, id: u64, mark: String, number: Option<u64>) -> Turned {
+    fn redeliver(&mut self, index: usize, id: u64, mark: &str, number: Option<u64>) -> Turned {
         let number = match number {
             Some(number) => Some(number),
             None => self.turn(TheTopic, id, Cause::Request, |machine, rows, now| {
@@ -212,10 +212,10 @@ impl World {
             })?,
         };
         let Some(number) = number else { return Ok(Answered::Refused(Code::WebhookNotFound)) };
-        self.acts[index] = Act::Redeliver(mark.clone(), Some(number));
+        self.acts[index] = Act::Redeliver(mark.to_owned(), Some(number));
         self.note("a delivery is made an event once more");
         self.turn(TheTopic, id, Cause::Request, |machine, rows, now| {
-            machine.redeliver(rows, now, &mark, HOOK, number).map(|accepted| Answered::Events(vec![accepted]))
+            machine.redeliver(rows, now, mark, HOOK, number).map(|accepted| Answered::Events(vec![accepted]))
         })
     }
 
@@ -310,7 +310,7 @@ impl World {
     }
 
     /// Somebody hears what became of what they have done.
-    pub(super) fn on_answer(&mut self, index: usize, answered: Answered) {
+    pub(super) fn on_answer(&mut self, index: usize, answered: &Answered) {
         // Now and then the answer is lost.
         if self.breaks() && self.rng.percent(10) || !self.acked.insert(index) {
             return;
@@ -318,9 +318,9 @@ impl World {
         let act = self.acts[index].clone();
         self.tell(|| format!("{act:?} is answered: {answered:?}"));
         let latest = self.topic.latest;
-        let checked = self.model.answered(&act, &answered, latest);
+        let checked = self.model.answered(&act, answered, latest);
         self.must(checked);
-        if let (Act::Token(cell, _, Some(token)), Answered::Completed) = (&self.acts[index], &answered) {
+        if let (Act::Token(cell, _, Some(token)), Answered::Completed) = (&act, answered) {
             let (cell, token) = (*cell, token.clone());
             self.note("a token is completed");
             let has = self.cells[cell].host.disk.signals.contains(&(token.run.number, token.signal_id()));

@@ -174,7 +174,7 @@ impl World {
     fn cover(&mut self, write: &Write) {
         match write {
             Write::Park(parked) if parked.trigger.starts_with('\n') => {
-                self.note("an event is parked for waits")
+                self.note("an event is parked for waits");
             }
             Write::Park(_) => self.note("a start is parked"),
             Write::Unpark(_) => self.note("something parked is done"),

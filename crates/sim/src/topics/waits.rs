@@ -1,10 +1,10 @@
 //! What must hold of waits: each that is recorded gets the first event that it may have, once, or is over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use stepwell_core::{
     object::{Letter, Message},
-    run::{Entry, OpenOp, Phase, Run},
+    run::{self, OpenOp, Phase, Run},
     topic::wait_id,
 };
 use stepwell_protocol::{
@@ -24,8 +24,9 @@ use crate::{
     tables::{LetterChange, Tables, Write},
 };
 
-/// How long a delivery takes at the most once all is well for so long: what is parked is tried every minute.
-const WELL_MS: u64 = 150_000;
+/// How long a delivery takes at the most once all is well: a cell that did not answer is spared for a minute, another
+/// minute passes until something parked finds out that it answers again, and one more for the rest.
+const WELL_MS: u64 = 200_000;
 
 /// A wait of a run that is recorded.
 #[derive(Clone, Debug)]
@@ -76,7 +77,7 @@ impl Model {
             self.started(triggered, &name)?;
             self.waits.started_by.insert(name.clone(), triggered.event);
         }
-        let is_taken_back = write.entries.iter().any(|entry| matches!(entry, Entry::Rewound(_)));
+        let is_taken_back = write.entries.iter().any(|entry| matches!(entry, run::Entry::Rewound(_)));
         if is_taken_back {
             self.waits.open.retain(|(of, _), _| *of != name);
             self.waits.had.retain(|(of, _), _| *of != name);
@@ -164,9 +165,12 @@ impl Waits {
         let Some(open) = self.open.remove(&key) else {
             return Err(("17 a wait has one outcome", format!("{key:?} was over when its time was")));
         };
+        // By both clocks: a topic whose clock is ahead forgets the wait before the cell does.
         let had_time = |event: &&Logged| {
-            let since_ms = open.when.1.max(event.when.1).max(BREAKS_MS);
-            since_ms + WELL_MS < when.1
+            let since_ms = open.when.1.max(event.when.1);
+            event.when.1 >= BREAKS_MS
+                && since_ms + WELL_MS < when.1
+                && open.until.is_none_or(|until| event.row.at.plus_millis(WELL_MS) < until)
         };
         if self.dead.contains(&open.id) {
             return Ok(());
@@ -190,9 +194,8 @@ impl Waits {
         self.open.retain(|(of, wait), _| *of != name || keys.contains(wait));
         for op in open {
             let key = (name.clone(), format!("{}#{}", op.op.name, op.op.occurrence));
-            if !self.open.contains_key(&key) {
-                let opened = opens(run, disk, write, op, when)?;
-                self.open.insert(key, opened);
+            if let Entry::Vacant(vacant) = self.open.entry(key) {
+                vacant.insert(opens(run, disk, write, op, when)?);
             }
         }
         Ok(())
@@ -255,7 +258,7 @@ fn opens(
 ) -> Result<Open, (&'static str, String)> {
     let id = wait_id(&run.id, run.life_number(), &op.op);
     let posted = write.mail.post.iter().flat_map(|letter| &letter.envelopes);
-    let posted = posted.filter_map(|envelope| match &envelope.message {
+    let mut posted = posted.filter_map(|envelope| match &envelope.message {
         Message::Waits { waiter } if waiter.op == op.op => Some(waiter.epoch),
         Message::Waits { .. }
         | Message::Start { .. }
@@ -266,7 +269,7 @@ fn opens(
         | Message::Cancel { .. }
         | Message::Unbind { .. } => None,
     });
-    let Some(epoch) = posted.last() else {
+    let Some(epoch) = posted.next_back() else {
         return Err(("14 a wait is registered with the commit that begins it", id));
     };
     let wait = op.event.as_deref().cloned().unwrap_or(EventWait {

@@ -112,6 +112,10 @@ kill-children KILLS PARENTS *ARGUMENTS: test-bundles
 kill-events KILLS EVENTS *ARGUMENTS: test-bundles
     scripts/on-workerd kill_events {{KILLS}} {{EVENTS}} {{ARGUMENTS}}
 
+# Kills workerd KILLS times while RUNS runs of fifty customers go through limits, in both forms; more arguments: `--help`.
+kill-lanes KILLS RUNS *ARGUMENTS: test-bundles
+    scripts/on-workerd kill_lanes {{KILLS}} {{RUNS}} {{ARGUMENTS}}
+
 # Asks every route as every kind of caller, and lets one namespace do what it can to another; `--help`.
 access-matrix *ARGUMENTS:
     scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
@@ -223,6 +227,7 @@ soak:
     just kill 100 2000
     just kill-children 100 1000
     just kill-events 100 5000
+    just kill-lanes 100 2000
     just plan 500
     just hardening --full
     just bench

@@ -13,6 +13,7 @@ pub mod cell;
 pub mod expression;
 pub mod guesses;
 pub mod issuer_keys;
+pub mod lane;
 mod line;
 pub mod object;
 pub mod ordered;

@@ -13,6 +13,7 @@ mod consumer;
 mod guard;
 mod http;
 mod keyring;
+mod lanes;
 mod object;
 mod program;
 mod register;

@@ -15,7 +15,7 @@ use wasm_bindgen::prelude::*;
 use worker::{Env, worker_sys::DurableObjectState};
 
 use crate::{
-    catalog,
+    catalog, lanes,
     object::{Answered, Fault, Loaded, StoreError, Tables},
     runtime, schedules, topics,
 };
@@ -33,6 +33,7 @@ enum Machine {
     Catalog(Rc<catalog::Host>),
     Schedules(Rc<schedules::Host>),
     Topic(Rc<topics::Host>),
+    Lane(Rc<lanes::Host>),
 }
 
 /// See `cell::extend_durable_object`.
@@ -58,6 +59,7 @@ impl Station {
             Ok(Machine::Catalog(host)) => host.ask(&call),
             Ok(Machine::Schedules(host)) => host.ask(&call),
             Ok(Machine::Topic(host)) => host.ask(&call),
+            Ok(Machine::Lane(host)) => host.ask(&call),
             Err(fault) => Answered::from(fault).into_array(None),
         }
     }
@@ -72,6 +74,7 @@ impl Station {
             Ok(Some(Machine::Catalog(host))) => host.alarm(),
             Ok(Some(Machine::Schedules(host))) => host.alarm(),
             Ok(Some(Machine::Topic(host))) => host.alarm(),
+            Ok(Some(Machine::Lane(host))) => host.alarm(),
             // Nothing was ever stored, so nothing is due.
             Ok(None) => Promise::resolve(&JsValue::UNDEFINED),
             Err(fault) => Promise::reject(&JsError::new(&fault.to_string()).into()),
@@ -101,6 +104,7 @@ impl Station {
             Kind::Catalog => Machine::Catalog(catalog::load(self.loaded().clone())),
             Kind::Schedules => Machine::Schedules(schedules::load(self.loaded().clone(), address)?),
             Kind::Topic => Machine::Topic(topics::load(self.loaded().clone(), address)?),
+            Kind::Lane => Machine::Lane(lanes::load(self.loaded().clone(), address)),
             Kind::Cell => return Err(StoreError::Refused("a cell is no station".into()).into()),
         };
         Ok(self.machine.get_or_init(|| machine))

@@ -6,6 +6,7 @@ use futures::future::{Either, join, select};
 use stepwell_core::ordered::OrdSet;
 use stepwell_protocol::{
     Code, Problem, json,
+    lane::Flow,
     manifest::Manifest,
     program::{Dispatch, WorkflowDescription},
 };
@@ -26,7 +27,7 @@ const FRESH_MS: u64 = 10_000;
 const ASKED_MS: u64 = 5_000;
 
 /// How runs of a workflow are treated.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct Terms {
     /// How their program is called.
     pub dispatch: Dispatch,
@@ -38,13 +39,22 @@ pub struct Terms {
     pub retention_is_default: bool,
     /// Whether they are started only with an idempotency key.
     pub key_required: bool,
+    /// How many of them are at work at once, if that is limited.
+    pub flow: Option<Box<Flow>>,
 }
 
 impl Terms {
     /// Those of a workflow that says nothing about it: the engine's own, say.
     pub fn unsaid(&Deployment { retention_ms, key_required, .. }: &Deployment) -> Self {
         let dispatch = Dispatch::default();
-        Self { dispatch, timeout_ms: None, retention_ms, retention_is_default: true, key_required }
+        Self {
+            dispatch,
+            timeout_ms: None,
+            retention_ms,
+            retention_is_default: true,
+            key_required,
+            flow: None,
+        }
     }
 
     /// Those that an app declares.
@@ -59,6 +69,7 @@ impl Terms {
             },
             retention_is_default: workflow.retention_ms.is_none(),
             key_required: workflow.key_required || deployment.key_required,
+            flow: workflow.flow.clone(),
         }
     }
 }

@@ -3,7 +3,8 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 use syn::{
-    Error, ExprMethodCall, ExprPath, FnArg, Item, ItemFn, LitStr, ReturnType, TypeImplTrait,
+    Error, ExprMethodCall, ExprPath, FnArg, Item, ItemFn, LitInt, LitStr, ReturnType, TypeImplTrait,
+    meta::ParseNestedMeta,
     parse::Parser,
     parse_quote_spanned,
     spanned::Spanned,
@@ -23,6 +24,7 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
         input_schema,
         schedule,
         zone,
+        flow,
         ..
     } = attributes;
     let name = name.unwrap_or_else(|| function.sig.ident.to_string());
@@ -78,6 +80,7 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
             #schedule
             #trigger
             #cancel_on
+            #(#flow)*
         }
     })
 }
@@ -137,6 +140,8 @@ struct Attributes {
     /// The events that cancel a run, and the condition on them.
     cancel_on: Option<LitStr>,
     cancel_when: Option<LitStr>,
+    /// The calls that say how many runs are at work at once.
+    flow: Vec<TokenStream>,
 }
 
 /// Refuses what names no events at first sight. The engine reads the rest.
@@ -286,16 +291,72 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
         } else if meta.path.is_ident("cancel_when") {
             found.cancel_when = Some(meta.value()?.parse::<LitStr>()?);
             Ok(())
+        } else if let Some(call) = flow_of(&meta)? {
+            found.flow.push(call);
+            Ok(())
         } else {
             Err(meta.error(
                 "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"`, `dispatch = \"…\"`, \
                  `idempotency = \"…\"`, `input_schema = \"…\"`, `cron = \"…\"`, `every = \"…\"`, `zone = \"…\"`, \
-                 `on = \"…\"`, `when = \"…\"`, `cancel_on = \"…\"` or `cancel_when = \"…\"`",
+                 `on = \"…\"`, `when = \"…\"`, `cancel_on = \"…\"`, `cancel_when = \"…\"`, `concurrency = 10`, \
+                 `concurrency(max = 2, key = \"…\")`, `priority = \"…\"`, `fair_by = \"…\"` or `hold = \"…\"`",
             ))
         }
     });
     parser.parse2(attributes)?;
     Ok(found)
+}
+
+/// The call for what says how many runs are at work at once, and in which order they are let in.
+fn flow_of(meta: &ParseNestedMeta<'_>) -> syn::Result<Option<TokenStream>> {
+    if meta.path.is_ident("concurrency") {
+        if meta.input.peek(syn::Token![=]) {
+            let max = max_of(&meta.value()?.parse()?)?;
+            return Ok(Some(quote!(.concurrency(#max))));
+        }
+        let (mut max, mut key) = (None, None::<LitStr>);
+        meta.parse_nested_meta(|part| {
+            if part.path.is_ident("max") {
+                max = Some(max_of(&part.value()?.parse()?)?);
+                Ok(())
+            } else if part.path.is_ident("key") {
+                key = Some(part.value()?.parse()?);
+                Ok(())
+            } else {
+                Err(part.error("expected `max = 2` or `key = \"…\"`"))
+            }
+        })?;
+        let max = max.ok_or_else(|| meta.error("a limit has a `max = …`"))?;
+        return Ok(Some(match key {
+            Some(key) => quote!(.concurrency_by(#key, #max)),
+            None => quote!(.concurrency(#max)),
+        }));
+    }
+    if meta.path.is_ident("priority") || meta.path.is_ident("fair_by") {
+        let name = meta.path.require_ident()?.clone();
+        let text = meta.value()?.parse::<LitStr>()?;
+        return Ok(Some(quote!(.#name(#text))));
+    }
+    if meta.path.is_ident("hold") {
+        let text = meta.value()?.parse::<LitStr>()?;
+        let variant = match text.value().as_str() {
+            "work" => "Work",
+            "run" => "Run",
+            _ => return Err(Error::new(text.span(), "a hold is \"work\" or \"run\"")),
+        };
+        let variant = Ident::new(variant, text.span());
+        return Ok(Some(quote!(.hold(::stepwell::Hold::#variant))));
+    }
+    Ok(None)
+}
+
+/// A number of runs.
+fn max_of(number: &LitInt) -> syn::Result<u32> {
+    let max = number.base10_parse::<u32>()?;
+    if max == 0 {
+        return Err(Error::new(number.span(), "with 0, no run could ever go to work: at least 1"));
+    }
+    Ok(max)
 }
 
 /// A number and a unit.

@@ -16,6 +16,7 @@ use stepwell_protocol::{
         Limits, NamespaceDetails, NamespaceList, NewKey, NewNamespace, OpenedSession, Rotation, RunSettings,
         SessionList, SessionView, Settings,
     },
+    lane::LaneView,
     manifest::{Manifest, PausedWorkflow, Plan, WorkflowView},
     outbox::{DiscardedLetter, OutboxList, Redelivery},
     program::Attributes,
@@ -386,6 +387,12 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 before,
                 limit,
             ])
+        }
+        Route::ShowLane => {
+            let cursor = query("cursor", "The `next` of the previous page.", json!({ "type": "string" }));
+            let limit =
+                query("limit", "How many.", json!({ "type": "integer", "minimum": 1, "maximum": 100 }));
+            Parts::of(vec![ok::<LaneView>(schemas, "Its runs that work or wait.")]).with(vec![cursor, limit])
         }
         Route::ShowEvent => Parts::of(vec![ok::<EventView>(schemas, "The event.")]),
         Route::ListTriggers => {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Op, Payload, Place, RunId, Seq, program::Dispatch};
+use crate::{Op, Payload, Place, RunId, Seq, lane::Flow, program::Dispatch};
 
 /// What a run invokes: a run of another workflow, or of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,9 @@ pub struct Invocation {
     /// How the child's program is called, as its app says.
     #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
     pub dispatch: Dispatch,
+    /// How the child is let in, as its app says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Box<Flow>>,
 }
 
 impl Invocation {

@@ -17,6 +17,7 @@ pub mod ids;
 pub mod journal;
 pub mod json;
 pub mod key;
+pub mod lane;
 pub mod life;
 pub mod manifest;
 pub mod outbox;

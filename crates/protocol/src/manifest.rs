@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     PROTOCOL, Payload, Timestamp,
     access::RunSettings,
+    lane::Flow,
     program::{Dispatch, WorkflowDescription},
     schedule::ScheduleSpec,
     topic::{TriggerSpec, topic_of},
@@ -342,6 +343,8 @@ struct FlatView {
     #[serde(default)]
     key_required: bool,
     #[serde(default)]
+    flow: Option<Box<Flow>>,
+    #[serde(default)]
     input_schema: Option<Payload>,
     status: WorkflowStatus,
     #[serde(default)]
@@ -356,10 +359,18 @@ struct FlatView {
 impl<'de> Deserialize<'de> for WorkflowView {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let flat = FlatView::deserialize(deserializer)?;
-        let FlatView { name, timeout_ms, retention_ms, dispatch, key_required, input_schema, .. } = flat;
+        let FlatView { name, timeout_ms, retention_ms, dispatch, key_required, flow, input_schema, .. } =
+            flat;
         let FlatView { status, paused, retired_at, changed, effective, .. } = flat;
-        let declared =
-            WorkflowDescription { name, timeout_ms, retention_ms, dispatch, key_required, input_schema };
+        let declared = WorkflowDescription {
+            name,
+            timeout_ms,
+            retention_ms,
+            dispatch,
+            key_required,
+            flow,
+            input_schema,
+        };
         Ok(Self { declared, status, paused, retired_at, changed, effective })
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Awaits, Epoch, Failure, Invocation, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
+    lane::Flow,
     signature::Signature,
     stream::Published,
     topic::{EventWait, NewEvent},
@@ -145,6 +146,9 @@ pub struct WorkflowDescription {
     /// Whether starting a run requires an idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub key_required: bool,
+    /// How many of its runs are at work at once, and in which order they are let in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Box<Flow>>,
     /// The JSON Schema of its input, if known. Clients can check inputs against it; the engine does not.
     // Kept as a text: as a tree, it can take a hundred times its size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,6 +165,7 @@ impl WorkflowDescription {
             retention_ms: None,
             dispatch: Dispatch::default(),
             key_required: false,
+            flow: None,
             input_schema: None,
         }
     }

@@ -160,6 +160,8 @@ routes! {
         [InvalidRequest WorkflowNotFound TooMany],
     /// Resumes a paused workflow.
     ResumeWorkflow: Post "/api/workflows/{workflow}/resume" Admin Workflow [InvalidRequest],
+    /// Lists the runs of a workflow with limits: those that work, and those that wait.
+    ShowLane: Get "/api/workflows/{workflow}/lane" Read Workflow [InvalidRequest],
     /// Reads and applies what the app declares, and returns the changes; with `dry_run`, only returns them.
     Sync: Post "/api/sync" Write Whole [InvalidRequest InvalidManifest AppUnreachable],
     /// Lists and finds runs, newest first.

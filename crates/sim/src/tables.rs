@@ -316,6 +316,7 @@ impl Tables {
             | Message::Emitted { .. }
             | Message::Waits { .. }
             | Message::WaitOver { .. }
+            | Message::TicketOver { .. }
             | Message::Unbind { .. } => false,
         };
         let dead = self.letters.values().filter(|(_, is_dead)| *is_dead);

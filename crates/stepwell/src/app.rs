@@ -6,6 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use stepwell_protocol::{
     Payload,
+    lane::{Flow, Hold, LimitSpec},
     manifest::{Manifest, ScheduleDescription, TriggerDescription, WorkerVersion},
     program::{Dispatch, WorkflowDescription, is_reserved},
     topic::{EventWait, topic_of},
@@ -38,6 +39,8 @@ pub(crate) struct Terms {
     pub timeout_ms: Option<u64>,
     pub retention_ms: Option<u64>,
     pub dispatch: Dispatch,
+    /// How many of them are at work at once, if that is limited.
+    pub flow: Option<Box<Flow>>,
     key_required: bool,
     /// The event that cancels a run.
     cancel_on: Option<EventWait>,
@@ -74,6 +77,51 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
     #[must_use]
     pub fn retention(mut self, retention: Duration) -> Self {
         self.terms.retention_ms = Some(millis(retention));
+        self
+    }
+
+    /// How many of its runs are at work at once. A run that sleeps or waits is not at work: see [`Self::hold`].
+    #[must_use]
+    pub fn concurrency(self, max: u32) -> Self {
+        self.limit(LimitSpec { max, key: None })
+    }
+
+    /// How many of its runs are at work at once for each value of an expression over `input`: `"input.customer"`.
+    /// Several limits can be declared; a run goes to work when each of them has room.
+    #[must_use]
+    pub fn concurrency_by(self, key: &str, max: u32) -> Self {
+        self.limit(LimitSpec { max, key: Some(key.to_owned()) })
+    }
+
+    fn limit(mut self, limit: LimitSpec) -> Self {
+        self.flow().limits.push(limit);
+        self
+    }
+
+    fn flow(&mut self) -> &mut Flow {
+        self.terms.flow.get_or_insert_default()
+    }
+
+    /// Which of its waiting runs go to work first: an expression over `input`, a number from -100 to 100. Each point is
+    /// worth ten seconds of waiting.
+    #[must_use]
+    pub fn priority(mut self, expression: &str) -> Self {
+        self.flow().priority = Some(expression.to_owned());
+        self
+    }
+
+    /// Lets the owners of waiting runs take turns, however many each of them has: an expression over `input` says whose a
+    /// run is.
+    #[must_use]
+    pub fn fair_by(mut self, expression: &str) -> Self {
+        self.flow().fair_by = Some(expression.to_owned());
+        self
+    }
+
+    /// For how long a run counts: while its code is at work, or from its beginning to its end.
+    #[must_use]
+    pub fn hold(mut self, hold: Hold) -> Self {
+        self.flow().hold = hold;
         self
     }
 
@@ -288,6 +336,7 @@ impl App {
             retention_ms: terms.retention_ms,
             dispatch: terms.dispatch,
             key_required: terms.key_required,
+            flow: terms.flow.clone(),
             input_schema: self
                 .schemas
                 .get(name)

@@ -54,6 +54,7 @@ pub use span::Span;
 pub use stepwell_macros::{main, workflow};
 pub use stepwell_protocol::{
     Code, OnClose, Payload, RunId, Timestamp,
+    lane::Hold,
     program::{Dispatch, Retry},
     schedule::Overlap,
     wait_token::{Decision, Verdict},

@@ -33,6 +33,7 @@ pub mod growth;
 pub mod hardening;
 mod http;
 pub mod kill;
+pub mod lanes;
 mod listener;
 pub mod miniflare;
 mod outside;

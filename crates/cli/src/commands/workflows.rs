@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use stepwell_protocol::{
+    lane::{LaneRun, LaneView, Limit},
     manifest::{PausedWorkflow, WorkflowStatus, WorkflowView},
     rest::WorkflowList,
 };
@@ -12,6 +13,9 @@ use crate::{
     failure::Result,
     table, words,
 };
+
+/// The most pages that are read of a lane.
+const PAGES_MAX: usize = 10;
 
 /// What can be done with workflows.
 #[derive(Debug, Subcommand)]
@@ -24,6 +28,8 @@ pub enum Workflows {
     Pause(Named),
     /// Accept starts of a paused workflow again.
     Resume(Named),
+    /// List the runs of a workflow with limits: those that work, and those that wait.
+    Lane(Named),
 }
 
 /// One of them.
@@ -41,6 +47,7 @@ impl Workflows {
             Self::Show(Named { name }) => show(global, &name),
             Self::Pause(Named { name }) => act(global, &name, "pause"),
             Self::Resume(Named { name }) => act(global, &name, "resume"),
+            Self::Lane(Named { name }) => lane(global, &name),
         }
     }
 }
@@ -97,6 +104,48 @@ fn show(global: &Global, name: &str) -> Result {
     }
     table::print(&rows);
     Ok(())
+}
+
+fn lane(global: &Global, name: &str) -> Result {
+    let mut cursor: Option<String> = None;
+    let mut rows = Vec::new();
+    for _ in 0..PAGES_MAX {
+        let query =
+            [("limit", "100".to_owned())].into_iter().chain(cursor.take().map(|next| ("cursor", next)));
+        let ask = Ask { query: query.collect(), ..Ask::default() };
+        let answer: Answer<LaneView> = global.client()?.get(&["workflows", name, "lane"], &ask)?;
+        if global.json {
+            anstream::println!("{}", answer.text);
+        }
+        rows.extend(answer.value.runs.iter().map(lane_row));
+        cursor = answer.value.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    if global.json {
+        return Ok(());
+    }
+    if rows.is_empty() {
+        anstream::println!("No runs of {} work or wait under its limits.", words::plain(name));
+    }
+    table::print(&rows);
+    if cursor.is_some() {
+        anstream::println!("There are more: these are the first {}.", rows.len());
+    }
+    Ok(())
+}
+
+/// A run, what it does, and since when.
+fn lane_row(run: &LaneRun) -> Vec<String> {
+    let state = match &run.waits_for {
+        Some(Limit { by, max, .. }) if by.is_empty() => format!("waits: {max} at once"),
+        Some(Limit { by, key, max }) => {
+            format!("waits: {max} at once with {} = '{}'", words::plain(by), words::plain(key))
+        }
+        None => "works".into(),
+    };
+    vec![run.run.to_string(), words::date(run.since), state]
 }
 
 fn act(global: &Global, name: &str, verb: &str) -> Result {

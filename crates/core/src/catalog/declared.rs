@@ -27,6 +27,7 @@ use super::{
     triggers::check_triggers,
 };
 use crate::{
+    lane::check_flow,
     ordered::{OrdMap, OrdSet},
     sorting::{sort, sort_by},
 };
@@ -490,6 +491,9 @@ fn check_workflow(workflow: &WorkflowDescription, is_first: bool, mistakes: &mut
         if ms.is_some_and(|ms| ms > TIME_MS_MAX) {
             mistakes.note(|| format!("workflow '{}' has a {what} of more than a hundred years", shown()));
         }
+    }
+    if let Some(Err(problem)) = workflow.flow.as_ref().map(|flow| check_flow(&shown(), flow)) {
+        mistakes.note(|| problem.detail);
     }
     if let Some(mistake) = workflow.input_schema.as_ref().and_then(mistake_of_schema) {
         mistakes.note(|| format!("workflow '{}' has an input schema {mistake}", shown()));

@@ -71,7 +71,8 @@ impl Cell {
             Message::TickEnded { .. }
             | Message::Emitted { .. }
             | Message::Waits { .. }
-            | Message::WaitOver { .. } => Ok(Receipt::Gone),
+            | Message::WaitOver { .. }
+            | Message::TicketOver { .. } => Ok(Receipt::Gone),
             Message::Unbind { parent, invoked, .. } => self.unbind(rows, now, &child_key(&parent, invoked)),
             Message::Cancel { parent, invoked } => {
                 let key = child_key(&parent, invoked);
@@ -112,7 +113,7 @@ impl Cell {
             return Ok(known);
         }
         let now = self.now(clock);
-        let Invocation { workflow, input, dispatch, timeout_ms, retention_ms, .. } = invocation;
+        let Invocation { workflow, input, dispatch, timeout_ms, retention_ms, flow, .. } = invocation;
         let unasked = Unasked {
             workflow: &workflow,
             bytes: input.size(),
@@ -142,6 +143,7 @@ impl Cell {
             ticked: None,
             starts_at: None,
             triggered: None,
+            flow,
         };
         match (self.start(rows, clock, new), spare) {
             (Ok(started), _) => Ok(Receipt::Started { run: started.run.id }),

@@ -78,7 +78,8 @@ impl Cell {
         input: impl FnOnce(Option<Slot>) -> Input,
     ) -> Result<Decision, Fault<R::Error>> {
         let run = self.release(rows, now, run)?;
-        let slot = self.slot(now, &run.workflow, run.dispatch);
+        let slot = if self.may_go(&run) { self.slot(now, &run.workflow, run.dispatch) } else { None };
+        let ticket = run.ticket();
         let mut decision = run.decide(now, input(slot))?;
         if !decision.entries.is_empty() {
             decision.entries.extend(act.map(Entry::ActedOn));
@@ -113,6 +114,7 @@ impl Cell {
             rows.forget_letter(letter).map_err(Fault::Storage)?;
         }
         self.settle(now, &next, &decision);
+        self.give_back(&next, ticket);
         Ok(decision)
     }
 
@@ -149,6 +151,10 @@ impl Cell {
 
     /// A run is due, and nobody calls its program yet.
     fn wait_for_a_place(&mut self, now: Timestamp, run: &Run) {
+        if !self.may_go(run) {
+            self.lanes.want(run);
+            return;
+        }
         let (number, workflow, alone) = (run.id.number, run.workflow.clone(), run.wants_to_be_alone());
         if !self.goes_by_queue(run.dispatch) {
             self.window.enqueue(Ready { number, workflow, alone });
@@ -185,6 +191,7 @@ impl Cell {
         } else if let Some(at) = self.window.next_change(now) {
             self.object.arm_by(now, at);
         }
+        self.ask_lanes(now);
         self.send_mail(rows, now);
     }
 
@@ -211,6 +218,7 @@ impl Cell {
     ) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
         self.window.leave(now, number, epoch);
+        self.lanes.call_ended(number);
         self.inputs.remove(&number);
         let is_unstored = self.unstored.remove(&number) == Some(epoch);
         let end = match end {

@@ -11,6 +11,7 @@
 use stepwell_protocol::{
     Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, Problem, Record, RunId, Seq,
     Timestamp,
+    lane::Ticket,
     outbox::MessageHead,
     rest::Status,
     topic::{NewEvent, parts},
@@ -19,6 +20,7 @@ use stepwell_protocol::{
 use super::{
     Cell, Rows, Sought,
     events::{lapsed, waits},
+    lanes::keeps_ticket,
 };
 use crate::{
     object::{
@@ -86,6 +88,7 @@ impl Cell {
             Some((ticked, ticked.tells.as_deref()?, how))
         });
         let parent = run.parent.as_ref().filter(|_| end.is_some());
+        let kept = run.ticket().filter(|_| end.is_some() && keeps_ticket(run) && self.is_done(run, entries));
         let unbinds = parent.and_then(|parent| Some((parent, parent.home.as_ref()?)));
         let leaves: OrdSet<_> = leaves(run, entries).into_iter().collect();
         let (waits, lapsed) = (waits(run, entries), lapsed(run, now, entries));
@@ -96,6 +99,7 @@ impl Cell {
             && tells.is_none()
             && unbinds.is_none()
             && station.is_none()
+            && kept.is_none()
             && leaves.is_empty()
         {
             return Ok(Vec::new());
@@ -156,6 +160,11 @@ impl Cell {
             let message = Message::TickEnded { ticked: ticked.clone(), run: run.id.clone(), how };
             envelopes.push(Envelope { to, message });
         }
+        if let Some(number) = kept {
+            let ticket = Ticket { run: run.id.clone(), number };
+            let to = Address::lane(&namespace, &run.workflow);
+            envelopes.push(Envelope { to, message: Message::TicketOver { ticket } });
+        }
         let first = self.object.outbox().next_id(rows).map_err(Fault::Storage)?;
         Ok(Letter::pack(first, now, envelopes))
     }
@@ -198,6 +207,7 @@ impl Cell {
                 | Message::Emitted { .. }
                 | Message::Waits { .. }
                 | Message::WaitOver { .. }
+                | Message::TicketOver { .. }
                 | Message::Cancel { .. }
                 | Message::Unbind { .. } => Ok(true),
             };

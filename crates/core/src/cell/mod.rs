@@ -15,6 +15,7 @@ mod counts;
 mod drive;
 mod events;
 mod keys;
+mod lanes;
 mod live;
 mod mail;
 mod queued;
@@ -44,6 +45,7 @@ pub use arrivals::Chance;
 pub use counts::{COUNT_SLICE, Counted, Tally};
 pub use drive::no_such_run;
 pub use keys::{Reserved, scoped_key};
+pub use lanes::LaneQuestion;
 pub use live::{LIVE_MAX, LIVE_OF_WORKFLOW_MAX};
 pub use mail::{Mail, child_key};
 pub use queued::{Claim, NUDGE_AGAIN_MS, OVERFLOW_MS, QUEUED_MAX};
@@ -59,7 +61,7 @@ pub use triggered::TriggeredRun;
 pub(crate) use unreadable::unreadable_journal;
 pub use unreadable::{LOOK_AT_UNREADABLE_MS, readable_again, unreadable};
 
-use self::{live::Live, queued::Nudges, telling::Telling, watching::Watching};
+use self::{lanes::Lanes, live::Live, queued::Nudges, telling::Telling, watching::Watching};
 use crate::{
     object::{Hosted, Object},
     ordered::{OrdMap, OrdSet},
@@ -86,6 +88,8 @@ pub struct Cell {
     /// What new runs were started with, until their first call.
     inputs: OrdMap<u64, Payload>,
     window: Window,
+    /// Which of them were let in by their lanes, and what those are to be asked.
+    lanes: Lanes,
     /// What every activation may do.
     budget: Option<Budget>,
     /// The cells that children go to; their own parent's, if that is not said.
@@ -152,6 +156,8 @@ pub enum Order {
         /// The run's number.
         number: u64,
     },
+    /// Ask a lane, and say what it answers.
+    AskLane(Box<LaneQuestion>),
     /// Let a program that listens look for news.
     TellProgram(u64),
     /// Tell whoever waits for a run's end: this is it.
@@ -173,6 +179,7 @@ impl Cell {
             live: Live::default(),
             inputs: OrdMap::new(),
             window: Window::new(window),
+            lanes: Lanes::default(),
             budget: None,
             pool: None,
             retention_ms: None,

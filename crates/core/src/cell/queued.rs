@@ -136,7 +136,9 @@ impl Cell {
     pub(super) fn offer_left_out(&mut self, now: Timestamp) {
         let Some(queue) = self.queue.as_mut().filter(|queue| queue.has_room_again()) else { return };
         queue.overflowed = false;
-        for run in self.runs.values().filter(|run| matches!(run.phase, Phase::Pending { .. })) {
+        let may_go = |run: &&Run| !run.needs_ticket() || self.lanes.has_let_in(run);
+        let pending = self.runs.values().filter(|run| matches!(run.phase, Phase::Pending { .. }));
+        for run in pending.filter(may_go) {
             if let Some(at) = offered_at(now, run) {
                 queue.wait(run.id.number, at);
             }
@@ -155,6 +157,7 @@ impl Cell {
     /// A run is not due any more, or somebody has it.
     pub(super) fn wait_no_more(&mut self, number: u64) {
         self.window.forget(number);
+        self.lanes.forget(number);
         if let Some(queue) = &mut self.queue {
             queue.forget(number);
         }
@@ -179,7 +182,7 @@ impl Cell {
         let now = self.now(clock);
         let run = self.run(rows, number)?;
         let is_due = matches!(run.phase, Phase::Pending { not_before } if not_before <= now);
-        if !is_due {
+        if !is_due || !self.may_go(&run) {
             return Ok(Claim::Nothing);
         }
         if run.wants_to_be_alone() {

@@ -2,6 +2,7 @@
 
 use stepwell_protocol::{
     Code, Parent, Payload, Place, RunId, Timestamp,
+    lane::Flow,
     program::Dispatch,
     rest::{RunView, Why},
     schedule::Ticked,
@@ -11,7 +12,7 @@ use stepwell_protocol::{
 use super::{Cell, KeyRow, Rows, counts::counts_as, drive::no_such_run, unreadable::why_unreadable};
 use crate::{
     object::{Fault, Hosted as _},
-    run::{Input, Run, Signal, Start},
+    run::{InLane, Input, Run, Signal, Start},
 };
 
 /// A run to be started.
@@ -47,6 +48,8 @@ pub struct NewRun {
     pub starts_at: Option<Timestamp>,
     /// What has started it, if an event has.
     pub triggered: Option<Triggered>,
+    /// The limits of its workflow, if it has any.
+    pub flow: Option<Box<Flow>>,
 }
 
 /// A run that was started, now or before.
@@ -76,9 +79,12 @@ impl Cell {
         }
         self.check_room(rows, new.input.size(), "new runs")?;
         let number = self.next_number(rows)?;
+        let lane = new.flow.as_deref().and_then(|flow| InLane::new(flow, &new.input));
+        let slot = self.slot(now, &new.workflow, new.dispatch).filter(|_| lane.is_none());
         let start = Start {
             id: RunId { place: new.place, number, suffix: new.suffix },
-            slot: self.slot(now, &new.workflow, new.dispatch),
+            slot,
+            lane,
             dispatch: new.dispatch,
             workflow: new.workflow,
             seed: new.seed,
@@ -132,6 +138,9 @@ impl Cell {
         };
         let mut why = run.why(now);
         if let Some(because) = self.waits_for_a_consumer(now, &run) {
+            why.because = because;
+        }
+        if let Some(because) = self.waits_for_its_lane(&run) {
             why.because = because;
         }
         if let Some(step) = self.current_step(&run) {

@@ -1,7 +1,7 @@
 //! Runs that schedules start. Each tick starts one, within the limits, settings and pauses of its namespace.
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Payload, Place, Timestamp, program::Dispatch, schedule::Ticked};
+use stepwell_protocol::{Payload, Place, Timestamp, lane::Flow, program::Dispatch, schedule::Ticked};
 
 use super::{Cell, Chance, KeyRow, NewRun, Rows, access::Unasked};
 use crate::{
@@ -30,6 +30,9 @@ pub struct TickRun {
     /// How its program is called.
     #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
     pub dispatch: Dispatch,
+    /// The limits of its workflow, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Box<Flow>>,
     /// How long it may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -86,6 +89,7 @@ impl Cell {
             ticked: Some(ticked),
             starts_at: None,
             triggered: None,
+            flow: tick.flow,
         };
         self.start_or_move(rows, clock, new, tick.spare)
     }

@@ -2,7 +2,7 @@
 //! namespace.
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Payload, Place, Timestamp, program::Dispatch, topic::Triggered};
+use stepwell_protocol::{Payload, Place, Timestamp, lane::Flow, program::Dispatch, topic::Triggered};
 
 use super::{Cell, Chance, KeyRow, NewRun, Rows, access::Unasked};
 use crate::{
@@ -28,6 +28,9 @@ pub struct TriggeredRun {
     /// How its program is called.
     #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
     pub dispatch: Dispatch,
+    /// The limits of its workflow, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Box<Flow>>,
     /// How long it may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -80,6 +83,7 @@ impl Cell {
             ticked: None,
             triggered: Some(triggered),
             starts_at: None,
+            flow: run.flow,
         };
         self.start_or_move(rows, clock, new, run.spare)
     }

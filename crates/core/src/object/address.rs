@@ -16,11 +16,13 @@ pub enum Kind {
     Schedules,
     /// Events of a topic: [`crate::topic`].
     Topic,
+    /// The limits of a workflow: [`crate::lane`].
+    Lane,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Cell, Self::Catalog, Self::Schedules, Self::Topic];
+    pub const ALL: [Self; 5] = [Self::Cell, Self::Catalog, Self::Schedules, Self::Topic, Self::Lane];
 
     /// What it is called in addresses.
     pub fn as_str(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Kind {
             Self::Catalog => "catalog",
             Self::Schedules => "schedules",
             Self::Topic => "topic",
+            Self::Lane => "lane",
         }
     }
 }
@@ -59,6 +62,11 @@ impl Address {
     /// The address of a station of a namespace's schedules.
     pub fn schedules(namespace: &str, shard: &str) -> Self {
         Self { kind: Kind::Schedules, namespace: namespace.to_owned(), name: shard.to_owned() }
+    }
+
+    /// The address of a workflow's lane.
+    pub fn lane(namespace: &str, workflow: &str) -> Self {
+        Self { kind: Kind::Lane, namespace: namespace.to_owned(), name: workflow.to_owned() }
     }
 
     /// The address of a topic.
@@ -121,6 +129,7 @@ mod tests {
             (Address::catalog("acme"), "catalog/acme"),
             (Address::schedules("acme", "0"), "schedules/acme/0"),
             (Address::topic("acme", "order"), "topic/acme/order"),
+            (Address::lane("acme", "order"), "lane/acme/order"),
         ] {
             assert_eq!(address.to_string(), text);
             assert_eq!(text.parse(), Ok(address));

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Epoch, Invocation, Op, Outcome, Parent, Place, RunId, Seq, Timestamp,
+    lane::Ticket,
     outbox::MessageHead,
     rest::Status,
     schedule::Ticked,
@@ -103,6 +104,12 @@ pub enum Message {
         /// In which activation it ended.
         epoch: Epoch,
     },
+    /// To a lane: a run that had its slots from its beginning has ended.
+    #[serde(rename = "ticket_over")]
+    TicketOver {
+        /// What it is known by there.
+        ticket: Ticket,
+    },
     /// To a child's cell: nobody needs it any more.
     #[serde(rename = "cancel")]
     Cancel {
@@ -133,6 +140,7 @@ impl Message {
             Self::Emitted { .. } => "emitted",
             Self::Waits { .. } => "waits",
             Self::WaitOver { .. } => "wait_over",
+            Self::TicketOver { .. } => "ticket_over",
             Self::Cancel { .. } => "cancel",
             Self::Unbind { .. } => "unbind",
         }
@@ -148,6 +156,7 @@ impl Message {
             | Self::WaitOver { run, .. }
             | Self::Unbind { run, .. } => run,
             Self::Waits { waiter } => &waiter.run,
+            Self::TicketOver { ticket } => &ticket.run,
             Self::Cancel { parent, .. } => parent,
         }
     }
@@ -169,6 +178,7 @@ impl Message {
                 Self::Waits { waiter } => waiter.input.size(),
                 Self::TickEnded { .. }
                 | Self::WaitOver { .. }
+                | Self::TicketOver { .. }
                 | Self::Cancel { .. }
                 | Self::Unbind { .. } => 0,
             }

@@ -24,12 +24,16 @@ impl Run {
             Entry::OpenChanged(open) => self.open.clone_from(open),
             Entry::Troubled(trouble) => self.trouble = *trouble,
             Entry::Queued { not_before } => {
+                self.want_ticket();
                 self.draining = false;
                 self.phase = Phase::Pending { not_before: *not_before };
             }
             Entry::Activated { epoch, at, slot } => {
                 self.epoch = *epoch;
                 self.began_at = self.head;
+                if let Some(lane) = &mut self.lane {
+                    lane.is_used = true;
+                }
                 self.draining = false;
                 let lease = match slot.session {
                     Session::Token => Some(at.plus_millis(LEASE_MS)),
@@ -101,6 +105,9 @@ impl Run {
 
     fn end(&mut self, how: End, at: stepwell_protocol::Timestamp) {
         self.draining = false;
+        if let Some(lane) = &mut self.lane {
+            lane.is_used = false;
+        }
         self.phase = Phase::Ended { how, at };
         self.open.clear();
         self.trouble = Trouble::default();

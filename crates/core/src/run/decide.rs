@@ -8,8 +8,8 @@ use stepwell_protocol::{
 };
 
 use super::{
-    CallEnd, Children, Decision, Effect, Entry, Inbox, Input, LEASE_MS, OpenOp, PauseWhy, Phase, Rejection,
-    Reply, Run, STRIKES_MAX, SUSPICION_ALONE, Session, Signal, SignalLimits, Slot, Spent, Stamps,
+    CallEnd, Children, Decision, Effect, Entry, InLane, Inbox, Input, LEASE_MS, OpenOp, PauseWhy, Phase,
+    Rejection, Reply, Run, STRIKES_MAX, SUSPICION_ALONE, Session, Signal, SignalLimits, Slot, Spent, Stamps,
     TROUBLE_BACKOFF_MS_MAX, Trouble, UNSTORED_MAX,
     retry::{fraction, scaled},
 };
@@ -46,6 +46,8 @@ pub struct Start {
     pub starts_at: Option<Timestamp>,
     /// What has started it, if an event has.
     pub triggered: Option<Triggered>,
+    /// The limits that it is under, if its workflow has any.
+    pub lane: Option<Box<InLane>>,
     /// A slot, if one is free: its program is then called at once.
     pub slot: Option<Slot>,
 }
@@ -71,6 +73,7 @@ impl Run {
             parent: start.parent,
             ticked: start.ticked,
             triggered: start.triggered,
+            lane: start.lane,
             input_bytes: u32::try_from(start.input_bytes).unwrap_or(u32::MAX),
             dispatch: start.dispatch,
             timeout_ms: start.timeout_ms,
@@ -122,6 +125,8 @@ impl Run {
                 Ok(decision)
             }
             Input::Wake { slot } => Ok(self.wake(now, slot)),
+            Input::LetIn { slot } => Ok(self.let_in(now, slot)),
+            Input::InLine { for_ms } => Ok(self.in_line(now, for_ms)),
             Input::ActivationEnded { epoch, end } => Ok(self.activation_ended(now, epoch, &end)),
             Input::Reload => Ok(self.reload(now)),
             Input::Expire => Ok(self.expire(now)),

@@ -20,6 +20,7 @@ mod entry;
 mod expiry;
 mod fits;
 mod hex;
+mod lane;
 mod mark;
 mod people;
 mod restart;
@@ -50,6 +51,7 @@ pub(crate) use decide::check_op;
 pub use entry::Entry;
 pub use expiry::{EXPIRY_ROUND_MS, INVOCATION_KEPT_MS};
 pub use fits::{ROW_BYTES_MAX, ROW_RESERVE_BYTES};
+pub use lane::{IN_LINE_MS, InLane, LANE_FULL_MS};
 pub use mark::{Inbox, Mark, Trailer};
 pub use people::{ACTS_MAX, Signal, check_signal_name};
 pub use retry::delay_ms;
@@ -133,6 +135,8 @@ pub struct Run {
     pub ticked: Option<Ticked>,
     /// What has started it, if an event has.
     pub triggered: Option<Triggered>,
+    /// The limits that it is under, if its workflow has any.
+    pub lane: Option<Box<InLane>>,
     /// How many bytes its input has: they are in the same row.
     pub input_bytes: u32,
     /// How its program is called.
@@ -358,6 +362,16 @@ pub enum Input {
     Wake {
         /// Whether it could be activated at once.
         slot: Option<Slot>,
+    },
+    /// Its lane has let it in.
+    LetIn {
+        /// Whether it could be activated at once.
+        slot: Option<Slot>,
+    },
+    /// Its lane has put it in line, or has no room for it.
+    InLine {
+        /// When it asks again, if it hears nothing.
+        for_ms: u64,
     },
     /// The call that activated it is over.
     ActivationEnded {

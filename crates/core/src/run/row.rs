@@ -15,7 +15,7 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Children, Cut, End, Inbox, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trailer, Trouble,
+    Children, Cut, End, InLane, Inbox, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trailer, Trouble,
     cuts::counts, hex,
 };
 
@@ -96,6 +96,8 @@ struct State {
     ticked: Option<Ticked>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     triggered: Option<Triggered>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lane: Option<Box<InLane>>,
     #[serde(default, skip_serializing_if = "is_zero")]
     input_bytes: u32,
     #[serde(default, skip_serializing_if = "is_none")]
@@ -211,6 +213,7 @@ impl Run {
             parent: self.parent.clone(),
             ticked: self.ticked.clone(),
             triggered: self.triggered.clone(),
+            lane: self.lane.clone(),
             input_bytes: self.input_bytes,
             trouble: self.trouble,
             dispatch: self.dispatch,
@@ -292,6 +295,7 @@ impl Run {
             parent: state.parent,
             ticked: state.ticked,
             triggered: state.triggered,
+            lane: state.lane,
             input_bytes: state.input_bytes,
             trouble: state.trouble,
             dispatch: state.dispatch,

@@ -53,6 +53,7 @@ impl Bench {
                 | Order::TellEnd(_)
                 | Order::TellAt(_)
                 | Order::TellReaders(_)
+                | Order::AskLane(_)
                 | Order::TellCellReaders => {}
             }
         }

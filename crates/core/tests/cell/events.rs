@@ -224,6 +224,7 @@ fn lapsed(rows: &Memory) -> Vec<(Op, Epoch)> {
         | Message::Emitted { .. }
         | Message::Waits { .. }
         | Message::Cancel { .. }
+        | Message::TicketOver { .. }
         | Message::Unbind { .. } => None,
     });
     over.collect()

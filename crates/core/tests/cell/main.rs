@@ -9,6 +9,7 @@ mod events;
 mod fences;
 mod given_up;
 mod growth;
+mod lanes;
 mod letters;
 mod lost;
 mod memory;
@@ -64,6 +65,7 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
         ticked: None,
         starts_at: None,
         triggered: None,
+        flow: None,
     }
 }
 

@@ -67,6 +67,7 @@ impl Bench {
                 | Order::TellEnd(_)
                 | Order::TellAt(_)
                 | Order::TellReaders(_)
+                | Order::AskLane(_)
                 | Order::TellCellReaders => {}
             }
         }
@@ -200,6 +201,7 @@ fn consume(Bench { rows, cell, now_ms }: &mut Bench) {
                 | Order::TellEnd(_)
                 | Order::TellAt(_)
                 | Order::TellReaders(_)
+                | Order::AskLane(_)
                 | Order::TellCellReaders => {}
             }
         }

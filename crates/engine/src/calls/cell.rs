@@ -13,6 +13,7 @@ use stepwell_core::{
 use stepwell_protocol::{
     Payload, Place, Seq, Timestamp,
     access::Limits,
+    lane::{Flow, Ticket},
     outbox::{LetterCounts, MessageHead},
     program::Dispatch,
     rest::{BulkAction, Counts, Filter, RunView},
@@ -239,6 +240,11 @@ pub enum Operation {
         /// The waits.
         waits: Vec<Waiter>,
     },
+    /// Let these runs go to work, and say which of them still do.
+    LetIn {
+        /// Their tickets.
+        tickets: Vec<Ticket>,
+    },
     /// Take what another cell has written.
     Receive {
         /// What it says.
@@ -280,6 +286,9 @@ pub struct Start {
     /// It does not begin before; at once, if that is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts_at: Option<Timestamp>,
+    /// How many runs of its workflow are at work at once, if that is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Box<Flow>>,
     /// Whether a repeat is refused while the first request with its key waits for the end.
     #[serde(default)]
     pub is_strict: bool,
@@ -441,6 +450,7 @@ impl Operation {
             | Self::Tick { .. }
             | Self::Triggered { .. }
             | Self::Meet { .. }
+            | Self::LetIn { .. }
             | Self::Consume { .. } => None,
         }
     }
@@ -474,6 +484,7 @@ impl Operation {
             | Self::Tick { .. }
             | Self::Triggered { .. }
             | Self::Meet { .. }
+            | Self::LetIn { .. }
             | Self::Consume { .. } => false,
         }
     }

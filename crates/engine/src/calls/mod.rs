@@ -5,6 +5,7 @@
 
 pub mod catalog;
 pub mod cell;
+pub mod lanes;
 pub mod queue;
 pub mod schedules;
 pub mod topics;

@@ -19,7 +19,7 @@ use super::{Host, session::BREATH_EVERY};
 use crate::{
     calls::{
         cell::{Call, Operation},
-        schedules, topics,
+        lanes, schedules, topics,
     },
     object::{self, Answered, Fault},
     runtime,
@@ -100,6 +100,7 @@ impl Host {
                 let call = topics::Call { by: ROOT.into(), request: topics::Request::Receive { message } };
                 object::ask(&self.env, to, &call).await
             }
+            Kind::Lane => object::ask(&self.env, to, &lanes::Call::Receive { message }).await,
             Kind::Catalog => Err(JsValue::from_str("nobody writes to this object")),
         }
     }

@@ -6,6 +6,7 @@
 #![expect(missing_docs, reason = "the object has methods that only the runtime calls")]
 
 mod access;
+mod lanes;
 mod listeners;
 mod mail;
 mod pool;
@@ -166,6 +167,7 @@ impl Kind for Runs {
                 Order::Call { number, epoch } => host.call_program(number, epoch),
                 Order::GiveUp { number, epoch } => host.give_up(number, epoch),
                 Order::Nudge { number } => nudges.push(number),
+                Order::AskLane(question) => host.ask_lane(*question),
                 Order::TellProgram(number) => host.listeners.borrow_mut().tell_program(number),
                 Order::TellEnd(view) => host.listeners.borrow_mut().tell_end(&view),
                 Order::TellAt(at) => host.tell_at(at),

@@ -84,6 +84,7 @@ impl Host {
                 retention_is_default,
                 tags,
                 starts_at,
+                flow,
                 is_strict,
                 wait_ms,
             }) => {
@@ -112,6 +113,7 @@ impl Host {
                     ticked: None,
                     starts_at,
                     triggered: None,
+                    flow,
                 };
                 self.start_run(&namespace, new, is_strict, wait_ms).await
             }
@@ -178,6 +180,9 @@ impl Host {
             Operation::Triggered { run } => self.start_triggered(&namespace, place, *run).await,
             Operation::Meet { event, waits } => self
                 .turn(|machine, store, now| Ok(Answered::new(200, &machine.meet(store, now, &event, waits)))),
+            Operation::LetIn { tickets } => self.turn(|machine, store, now| {
+                Ok(Answered::new(200, &machine.are_let_in(store, now, &tickets)?))
+            }),
             Operation::Consume { ask } => self.answer_consumer(ask).await,
         }
     }

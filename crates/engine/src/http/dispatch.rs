@@ -4,7 +4,7 @@
 use stepwell_protocol::routes::Route;
 
 use super::{
-    audit, by_key, described, error::Refusal, events, front::Front, issuers, keys, list, manifest,
+    audit, by_key, described, error::Refusal, events, front::Front, issuers, keys, lanes, list, manifest,
     namespaces, outbox, overview, pauses, request::Incoming, response::Response, runs, schedules, sessions,
     settings, starts, streams, wait_tokens, webhooks,
 };
@@ -22,6 +22,7 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::StartRun => starts::run(front, name("workflow"), &query, &headers, body).await,
         Route::PauseWorkflow => pauses::pause(front, name("workflow")).await,
         Route::ResumeWorkflow => pauses::resume(front, name("workflow")).await,
+        Route::ShowLane => lanes::show(front, &name("workflow"), &query).await,
         Route::Sync => manifest::sync(front, &query, &body).await,
         Route::ListRuns => list::list(front, &query).await,
         Route::StartBulk => starts::bulk(front, &headers, &body).await,

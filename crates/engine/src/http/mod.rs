@@ -21,6 +21,7 @@ mod guessing;
 mod issuers;
 mod keys;
 mod known_namespaces;
+mod lanes;
 mod list;
 mod manifest;
 mod namespaces;

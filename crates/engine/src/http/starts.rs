@@ -92,7 +92,7 @@ pub fn nonce() -> String {
 
 /// What a cell is asked for, on these terms.
 fn new(workflow: String, input: Payload, key: Option<String>, terms: Terms) -> Start {
-    let Terms { dispatch, timeout_ms, retention_ms, retention_is_default, key_required } = terms;
+    let Terms { dispatch, timeout_ms, retention_ms, retention_is_default, key_required, flow } = terms;
     Start {
         // As cells know it: it belongs to this workflow.
         key: key.map(|key| scoped_key(&workflow, &key)),
@@ -104,6 +104,7 @@ fn new(workflow: String, input: Payload, key: Option<String>, terms: Terms) -> S
         retention_ms,
         retention_is_default,
         is_strict: key_required,
+        flow,
         tags: Vec::new(),
         starts_at: None,
         wait_ms: 0,

@@ -53,7 +53,7 @@ pub async fn terms(front: &Front, name: &str) -> Result<Terms, Refusal> {
     let Some(workflows) = read(front).await else {
         return Ok(Terms::unsaid(front.deployment()));
     };
-    if let Some(terms) = workflows.get(name).copied() {
+    if let Some(terms) = workflows.get(name).cloned() {
         replace(workflows);
         return Ok(terms);
     }
@@ -78,7 +78,7 @@ pub async fn described(front: &Front) -> Result<Vec<WorkflowDescription>, Refusa
 fn find(name: &str) -> Option<(Terms, bool)> {
     let now_ms = runtime::clock().as_millis();
     KNOWN.with_borrow_mut(|known| {
-        let terms = *known.workflows.get(name)?;
+        let terms = known.workflows.get(name)?.clone();
         let is_stale = now_ms.saturating_sub(known.asked_at_ms) >= FRESH_MS;
         if is_stale {
             known.asked_at_ms = now_ms;

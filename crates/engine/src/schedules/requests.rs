@@ -88,6 +88,7 @@ impl Host {
             | Message::Emitted { .. }
             | Message::Waits { .. }
             | Message::WaitOver { .. }
+            | Message::TicketOver { .. }
             | Message::Unbind { .. } => Receipt::Gone,
         };
         Ok(Answered::new(200, &receipt))

@@ -55,6 +55,7 @@ impl Host {
             given_up: start.given_up,
             spare: start.spare.clone(),
             dispatch: terms.dispatch,
+            flow: terms.flow,
             timeout_ms: terms.timeout_ms,
             retention_ms: terms.retention_ms,
             retention_is_default: terms.retention_is_default,

@@ -90,6 +90,7 @@ impl Host {
             | Message::Ended { .. }
             | Message::TickEnded { .. }
             | Message::Cancel { .. }
+            | Message::TicketOver { .. }
             | Message::Unbind { .. } => Receipt::Gone,
         };
         Ok(Answered::new(200, &receipt))

@@ -75,6 +75,7 @@ impl Host {
             tags: start.tags.clone(),
             spare: start.spare.clone(),
             dispatch: terms.dispatch,
+            flow: terms.flow,
             timeout_ms: terms.timeout_ms,
             retention_ms: terms.retention_ms,
             retention_is_default: terms.retention_is_default,

@@ -65,6 +65,7 @@ impl Disks<'_> {
             | Message::Emitted { .. }
             | Message::Waits { .. }
             | Message::WaitOver { .. }
+            | Message::TicketOver { .. }
             | Message::Unbind { .. } => false,
         }
     }

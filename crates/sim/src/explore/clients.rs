@@ -72,6 +72,7 @@ impl World {
                     ticked: None,
                     starts_at: None,
                     triggered: None,
+                    flow: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;

@@ -68,6 +68,7 @@ impl World {
                 Order::GiveUp { number, epoch } => self.give_up_call(cell, id, number, epoch),
                 // There is no queue, nobody listens, and nobody follows.
                 Order::Nudge { .. }
+                | Order::AskLane(_)
                 | Order::TellProgram(_)
                 | Order::TellEnd(_)
                 | Order::TellAt(_)

@@ -145,6 +145,8 @@ impl World {
                 Order::GiveUp { number, epoch } => self.give_up_call(cell, id, number, epoch),
                 Order::Nudge { .. } if forgets => {}
                 Order::Nudge { number } => nudges.push(number),
+                // No workflow in here has limits.
+                Order::AskLane(_) => {}
                 Order::TellProgram(number) => programs.push(number),
                 Order::TellEnd(view) => ends.push(view.id.number),
                 Order::TellReaders(_) if self.is(Sabotage::ReaderNotTold) => {}

@@ -314,6 +314,7 @@ impl World {
                     ticked: None,
                     starts_at: starts_at.filter(|_| !self.is(Sabotage::DelayForgotten)),
                     triggered: None,
+                    flow: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;

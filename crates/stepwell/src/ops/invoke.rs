@@ -62,6 +62,7 @@ impl<T> Invoke<T> {
                 timeout_ms: terms.timeout_ms,
                 retention_ms: terms.retention_ms,
                 dispatch: terms.dispatch,
+                flow: terms.flow.clone(),
             })
         });
         Self { call: Call { ctx, op, invocation, on_close: None, timeout_ms: None }, output: PhantomData }

@@ -105,6 +105,7 @@ impl Engine {
             ticked: None,
             starts_at: None,
             triggered: None,
+            lane: None,
             slot: None,
         };
         let began_at = self.now;

@@ -119,6 +119,7 @@ impl Engine {
             ticked: None,
             starts_at: Some(now.plus_millis(delay_ms)),
             triggered: None,
+            lane: None,
             slot: None,
         };
         Self::accept_at(now, app, start, input)

@@ -4,6 +4,7 @@ mod approvals;
 mod events;
 mod family;
 mod hang;
+mod lanes;
 mod ledger;
 mod lives;
 mod plain;
@@ -371,6 +372,9 @@ pub fn app() -> App {
         .workflow(events::pay)
         .workflow(events::ship)
         .workflow(events::on_the_road)
+        .workflow(lanes::limited)
+        .workflow(lanes::limited_whole)
+        .workflow(lanes::in_turn)
         .workflow(streams::chatty)
         .workflow(streams::chatty_queued)
         .workflow(streams::paced)

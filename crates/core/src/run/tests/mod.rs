@@ -84,6 +84,7 @@ impl Bench {
             ticked: None,
             starts_at: None,
             triggered: None,
+            lane: None,
             slot,
         };
         let (mut run, decision) = Run::start(now, start);

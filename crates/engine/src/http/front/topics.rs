@@ -1,4 +1,4 @@
-//! Asks topics of the namespace, and passes their answers on.
+//! Asks topics and lanes of the namespace, and passes their answers on.
 
 use stepwell_core::{
     access::ROOT,
@@ -15,11 +15,11 @@ use stepwell_protocol::{
 use super::Front;
 use crate::{
     calls::{
-        catalog,
+        catalog, lanes,
         topics::{self, Call, Request, WebhookAsk},
     },
     http::{error::Refusal, response::Response},
-    runtime,
+    object, runtime,
 };
 
 impl Front {
@@ -48,6 +48,14 @@ impl Front {
         topics::ask(&self.env, &self.namespace, topic, call).await.map_err(|thrown| {
             worker::console_error!("stepwell: a topic did not answer: {}", runtime::message(&thrown));
             Refusal::new(Code::Internal, "The topic did not answer. Try again.")
+        })
+    }
+
+    /// Asks a lane: a status and a body.
+    pub async fn call_lane(&self, lane: &Address, call: &lanes::Call) -> Result<(u16, String), Refusal> {
+        object::ask(&self.env, lane, call).await.map_err(|thrown| {
+            worker::console_error!("stepwell: a lane did not answer: {}", runtime::message(&thrown));
+            Refusal::new(Code::Internal, "The lane of the workflow did not answer. Try again.")
         })
     }
 

@@ -1,0 +1,348 @@
+//! Runs that are under limits: which were let in, and what their lanes are asked and told.
+//!
+//! Owns: the questions to lanes. All of it is in memory only. A run that is due and was not let in is asked for again by
+//! whichever instance comes next, and its lane knows its ticket; a lane that does not hear that a ticket is over asks.
+
+use stepwell_protocol::{
+    Timestamp,
+    lane::{Ask, Hold, Standing, Ticket},
+};
+
+use super::{Cell, Order, Rows};
+use crate::{
+    object::{ANSWER_MS, Fault, Hosted as _, pause_ms},
+    ordered::{OrdMap, OrdSet},
+    run::{Entry, IN_LINE_MS, Input, LANE_FULL_MS, Phase, Run},
+};
+
+/// How many runs one question to a lane is about.
+const ASKS_MAX: usize = 256;
+
+/// How many tickets that are over a lane is told of with one question. What is beyond, it finds out.
+const OVER_MAX: usize = 1_024;
+
+/// The longest pause between two questions to a lane that does not answer.
+const ASK_AGAIN_MS_MAX: u64 = 5_000;
+
+/// What a lane is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaneQuestion {
+    /// The workflow whose lane it is.
+    pub workflow: String,
+    /// Which question.
+    pub flight: u64,
+    /// Who wants to be let in.
+    pub asks: Vec<Ask>,
+    /// Whose tickets are over.
+    pub over: Vec<Ticket>,
+}
+
+/// What a cell knows of lanes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lanes {
+    /// The tickets that were let in, by run.
+    let_in: OrdMap<u64, u32>,
+    /// Tickets that are over as soon as the calls of their runs are, with the workflow.
+    closing: OrdMap<u64, (String, Ticket)>,
+    words: OrdMap<String, Words>,
+    last_flight: u64,
+}
+
+/// What one lane is to be asked.
+#[derive(Clone, Debug, Default)]
+struct Words {
+    asks: OrdSet<u64>,
+    over: Vec<Ticket>,
+    flight: Option<Flight>,
+    failures: u32,
+    again_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+struct Flight {
+    id: u64,
+    /// The runs that it is about, and their tickets.
+    asks: Vec<(u64, u32)>,
+    over: Vec<Ticket>,
+    since: Timestamp,
+}
+
+impl Lanes {
+    /// Whether a run's ticket was let in.
+    pub fn has_let_in(&self, run: &Run) -> bool {
+        run.ticket().is_some_and(|ticket| self.let_in.get(&run.id.number) == Some(&ticket))
+    }
+
+    /// A run that is due has to be let in.
+    pub fn want(&mut self, run: &Run) {
+        let number = run.id.number;
+        let words = self.words.get_or_default(run.workflow.clone());
+        let is_asked = |flight: &Flight| flight.asks.iter().any(|(asked, _)| *asked == number);
+        if !words.flight.as_ref().is_some_and(is_asked) {
+            words.asks.insert(number);
+        }
+    }
+
+    /// A run does not wait to be let in any more.
+    pub fn forget(&mut self, number: u64) {
+        for words in self.words.values_mut() {
+            words.asks.remove(&number);
+        }
+    }
+
+    /// A run's call is over.
+    pub fn call_ended(&mut self, number: u64) {
+        if let Some((workflow, ticket)) = self.closing.remove(&number) {
+            self.say_over(workflow, ticket);
+        }
+    }
+
+    fn say_over(&mut self, workflow: String, ticket: Ticket) {
+        let words = self.words.get_or_default(workflow);
+        if words.over.len() < OVER_MAX {
+            words.over.push(ticket);
+        }
+    }
+}
+
+/// Whether a run has its slots to its end: its lane is then told of that by a letter.
+pub(super) fn keeps_ticket(run: &Run) -> bool {
+    run.lane.as_ref().is_some_and(|lane| lane.hold == Hold::Run && lane.is_used)
+}
+
+impl Cell {
+    /// Whether a run that ends does not work on: its program has ended it, or is not called. Otherwise its ticket is over
+    /// with its call.
+    pub(super) fn is_done(&self, run: &Run, entries: &[Entry]) -> bool {
+        let by_program = entries.iter().any(|entry| matches!(entry, Entry::Marked(_)))
+            || entries.iter().any(|entry| matches!(entry, Entry::Recorded { mark: Some(_), .. }));
+        by_program || !self.window.is_called(run.id.number)
+    }
+
+    /// Whether a run may go to work, as far as the limits of its workflow go.
+    pub(super) fn may_go(&self, run: &Run) -> bool {
+        !run.needs_ticket() || self.lanes.has_let_in(run)
+    }
+
+    /// After a commit: a ticket that is over is given back, once no call of the run is under way.
+    pub(super) fn give_back(&mut self, run: &Run, before: Option<u32>) {
+        let Some(number) = before.filter(|before| run.ticket() != Some(*before)) else { return };
+        self.lanes.let_in.remove(&run.id.number);
+        let ticket = Ticket { run: run.id.clone(), number };
+        if self.window.is_called(run.id.number) {
+            self.lanes.closing.insert(run.id.number, (run.workflow.clone(), ticket));
+        } else {
+            self.lanes.say_over(run.workflow.clone(), ticket);
+        }
+    }
+
+    /// Asks lanes whatever there is to ask, one question each at a time: while one is under way, the next gathers.
+    pub(super) fn ask_lanes(&mut self, now: Timestamp) {
+        if self.lanes.words.is_empty() {
+            return;
+        }
+        let mut said_all = Vec::new();
+        for (workflow, words) in self.lanes.words.iter_mut() {
+            if let Some(flight) = words.flight.take_if(|flight| flight.since.plus_millis(ANSWER_MS) <= now) {
+                words.unanswered(now, flight);
+            }
+            if words.flight.is_none() && words.asks.is_empty() && words.over.is_empty() {
+                said_all.push(workflow.clone());
+            }
+            if words.flight.is_some() || words.again_at > now {
+                continue;
+            }
+            let (mut asks, mut about, mut later) = (Vec::new(), Vec::new(), Vec::new());
+            while asks.len() < ASKS_MAX
+                && let Some(number) = words.asks.pop_first()
+            {
+                // A later ticket would give back the one with which its code is still at work.
+                if self.lanes.closing.contains_key(&number) {
+                    later.push(number);
+                    continue;
+                }
+                // One that is not in memory is due by its row, and comes back.
+                let Some(ask) = self.runs.get(&number).and_then(ask_of) else { continue };
+                about.push((number, ask.ticket.number));
+                asks.push(ask);
+            }
+            words.asks.extend(later);
+            let over = std::mem::take(&mut words.over);
+            if asks.is_empty() && over.is_empty() {
+                continue;
+            }
+            self.lanes.last_flight += 1;
+            let id = self.lanes.last_flight;
+            words.flight = Some(Flight { id, asks: about, over: over.clone(), since: now });
+            let workflow = workflow.clone();
+            self.object.order(Order::AskLane(Box::new(LaneQuestion { workflow, flight: id, asks, over })));
+        }
+        for workflow in said_all {
+            self.lanes.words.remove(&workflow);
+        }
+        let next = self.lanes.words.values().filter_map(Words::next).min();
+        if let Some(at) = next {
+            self.object.arm_by(now, at.max(now));
+        }
+    }
+
+    /// A lane has said of each run how it stands, or has not answered.
+    pub fn lane_answered<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        workflow: &str,
+        flight: u64,
+        standings: Option<&[Standing]>,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        let Some(words) = self.lanes.words.get_mut(workflow) else { return Ok(()) };
+        let Some(flight) = words.flight.take_if(|known| known.id == flight) else { return Ok(()) };
+        let mut heard = Ok(());
+        match standings.filter(|standings| standings.len() == flight.asks.len()) {
+            None => words.unanswered(now, flight),
+            Some(standings) => {
+                (words.failures, words.again_at) = (0, Timestamp::default());
+                for ((number, ticket), standing) in flight.asks.into_iter().zip(standings) {
+                    heard = heard.and(self.hear_standing(rows, now, (number, ticket), *standing));
+                }
+            }
+        }
+        if heard.is_err() {
+            self.look_again(now);
+        }
+        self.dispatch(rows, now);
+        heard
+    }
+
+    fn hear_standing<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        (number, ticket): (u64, u32),
+        standing: Standing,
+    ) -> Result<(), Fault<R::Error>> {
+        // One that has moved on since has said so, or will.
+        let Some(run) = self.runs.get(&number).filter(|run| run.ticket() == Some(ticket)).cloned() else {
+            return Ok(());
+        };
+        let for_ms = match standing {
+            Standing::In => return self.let_in(rows, now, run, ticket),
+            Standing::InLine => IN_LINE_MS,
+            // Nothing but a lane with rows of the future says that it is over.
+            Standing::Full | Standing::Over => LANE_FULL_MS,
+        };
+        self.drive_run(rows, now, run, None, |_| Input::InLine { for_ms }).map(drop)
+    }
+
+    fn let_in<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        run: Run,
+        ticket: u32,
+    ) -> Result<(), Fault<R::Error>> {
+        self.lanes.let_in.insert(run.id.number, ticket);
+        self.drive_run(rows, now, run, None, |slot| Input::LetIn { slot }).map(drop)
+    }
+
+    /// A lane says who was let in, now or before. Says which of them still go: what does not, never will again.
+    pub fn are_let_in<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        tickets: &[Ticket],
+    ) -> Result<Vec<bool>, Fault<R::Error>> {
+        let now = self.now(clock);
+        let mut goes = Vec::new();
+        for ticket in tickets {
+            goes.push(self.is_let_in(rows, now, ticket)?);
+        }
+        if goes.contains(&false) {
+            // This instance may have been superseded: only a write says that it has not.
+            self.object.arm_anew(now);
+        }
+        self.dispatch(rows, now);
+        Ok(goes)
+    }
+
+    fn is_let_in<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        ticket: &Ticket,
+    ) -> Result<bool, Fault<R::Error>> {
+        let number = ticket.run.number;
+        if self.lanes.closing.get(&number).is_some_and(|(_, closing)| closing == ticket) {
+            return Ok(true);
+        }
+        let run = match self.run(rows, number) {
+            Ok(run) => run,
+            // It is gone; one that cannot be read goes on some day.
+            Err(Fault::Rejected(problem)) => {
+                return Ok(problem.code != stepwell_protocol::Code::RunNotFound);
+            }
+            Err(fault) => return Err(fault),
+        };
+        if run.id != ticket.run || run.ticket() != Some(ticket.number) {
+            return Ok(false);
+        }
+        if matches!(run.phase, Phase::Pending { .. }) && !self.may_go(&run) {
+            self.let_in(rows, now, run, ticket.number)?;
+        }
+        Ok(true)
+    }
+
+    /// What people are told of a run that waits to be let in.
+    pub(super) fn waits_for_its_lane(&self, run: &Run) -> Option<String> {
+        let lane = run.lane.as_ref()?;
+        if !matches!(run.phase, Phase::Pending { .. }) || self.may_go(run) {
+            return None;
+        }
+        let limit = |limit: &stepwell_protocol::lane::Limit| {
+            let of = if limit.by.is_empty() {
+                format!("all runs of '{}'", run.workflow)
+            } else {
+                format!("those with {} = '{}'", limit.by, limit.key)
+            };
+            format!("{} for {of}", limit.max)
+        };
+        let limits: Vec<_> = lane.limits.iter().map(limit).collect();
+        Some(format!("It waits to be let in: {} at once.", limits.join(", ")))
+    }
+}
+
+impl Words {
+    /// The lane has not answered: it is asked again after a while.
+    fn unanswered(&mut self, now: Timestamp, flight: Flight) {
+        self.asks.extend(flight.asks.into_iter().map(|(number, _)| number));
+        let room = OVER_MAX.saturating_sub(self.over.len());
+        self.over.extend(flight.over.into_iter().take(room));
+        self.failures = self.failures.saturating_add(1);
+        self.again_at = now.plus_millis(pause_ms(self.failures).min(ASK_AGAIN_MS_MAX));
+    }
+
+    /// When it is to be asked again, or its answer is late.
+    fn next(&self) -> Option<Timestamp> {
+        match &self.flight {
+            Some(flight) => Some(flight.since.plus_millis(ANSWER_MS)),
+            None => Some(self.again_at),
+        }
+    }
+}
+
+fn ask_of(run: &Run) -> Option<Ask> {
+    let (lane, number) = (run.lane.as_ref()?, run.ticket()?);
+    let since = match run.phase {
+        Phase::Pending { not_before } => not_before,
+        Phase::Running { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => return None,
+    };
+    Some(Ask {
+        ticket: Ticket { run: run.id.clone(), number },
+        limits: lane.limits.clone(),
+        priority: lane.priority,
+        share: lane.share.clone(),
+        hold: lane.hold,
+        since,
+    })
+}

@@ -1,0 +1,96 @@
+//! From what a workflow declares and a run's input to the limits that the run is under.
+
+use serde_json::Value as Json;
+use stepwell_protocol::{
+    Code, Payload, Problem,
+    lane::{Flow, Hold, KEY_LENGTH_MAX, LIMITS_MAX, Limit, LimitSpec, PRIORITY_MAX},
+};
+
+use crate::expression::Expression;
+
+/// What expressions are over.
+const NAMES: [&str; 1] = ["input"];
+
+/// Within which limits a run is let in, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Let {
+    /// The limits, in the order in which they are passed.
+    pub limits: Vec<Limit>,
+    /// Its priority.
+    pub priority: i8,
+    /// Whose run it is, if they take turns.
+    pub share: Option<String>,
+    /// For how long it counts.
+    pub hold: Hold,
+}
+
+/// Refuses what no workflow can declare.
+pub fn check_flow(workflow: &str, flow: &Flow) -> Result<(), Problem> {
+    let refused = |what: String| {
+        Err(Problem::new(Code::InvalidRequest, format!("The limits of the workflow '{workflow}': {what}")))
+    };
+    if flow.limits.is_empty() || flow.limits.len() > LIMITS_MAX {
+        return refused(format!("there are {}; a workflow has 1 to {LIMITS_MAX}.", flow.limits.len()));
+    }
+    if flow.limits.iter().any(|limit| limit.max == 0) {
+        return refused("one is 0, and no run could ever go to work. To stop a workflow, pause it.".into());
+    }
+    let keys = flow.limits.iter().map(|limit| limit.key.as_deref());
+    for (place, key) in keys.clone().enumerate() {
+        if keys.clone().take(place).any(|other| other == key) {
+            return refused(format!("two have the same key, {}.", key.unwrap_or("none")));
+        }
+    }
+    let expressions = keys.flatten().chain(flow.priority.as_deref()).chain(flow.fair_by.as_deref());
+    for text in expressions {
+        if let Err(bad) = Expression::parse(text, &NAMES) {
+            return refused(format!("'{text}' is no expression over `input`: {bad}."));
+        }
+    }
+    Ok(())
+}
+
+/// The limits that a run with this input is under; none, if its workflow declares none.
+///
+/// Whatever an expression cannot say of this input is taken for nothing: such runs have the empty key together, no
+/// priority, and one share.
+pub fn let_in(flow: &Flow, input: &Payload) -> Option<Let> {
+    if flow.limits.is_empty() {
+        return None;
+    }
+    let needs_input = flow.priority.is_some() || flow.fair_by.is_some();
+    let needs_input = needs_input || flow.limits.iter().any(|limit| limit.key.is_some());
+    let input = if needs_input { input.decode::<Json>().unwrap_or_default() } else { Json::Null };
+    let find = |text: &str| {
+        let expression = Expression::parse(text, &NAMES).ok()?;
+        let found = expression.find(&[("input", &input)]).ok()?;
+        found.text().map(|text| cut(&text).to_owned())
+    };
+    let mut limits: Vec<_> = flow
+        .limits
+        .iter()
+        .map(|LimitSpec { max, key }| Limit {
+            by: key.as_deref().map(|by| cut(by).to_owned()).unwrap_or_default(),
+            key: key.as_deref().and_then(find).unwrap_or_default(),
+            max: *max,
+        })
+        .collect();
+    // The same order for all runs, and the narrow ones first: who waits for a wide one has the narrow ones already, and
+    // keeps nobody out who could go to work.
+    crate::sorting::sort_by(&mut limits, |a, b| (a.by.is_empty(), &a.by).cmp(&(b.by.is_empty(), &b.by)));
+    let priority = flow.priority.as_deref().and_then(find).and_then(|text| text.parse::<f64>().ok());
+    #[expect(clippy::cast_possible_truncation, reason = "it is clamped")]
+    let priority = priority
+        .map_or(0, |priority| priority.clamp(f64::from(-PRIORITY_MAX), f64::from(PRIORITY_MAX)) as i8);
+    let share = flow.fair_by.as_deref().map(|text| find(text).unwrap_or_default());
+    Some(Let { limits, priority, share, hold: flow.hold })
+}
+
+/// As much of a text as a key may have.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(KEY_LENGTH_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

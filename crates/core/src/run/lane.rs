@@ -1,0 +1,116 @@
+//! Where a run stands with the limits of its workflow.
+//!
+//! A run that is under limits goes to work only with a ticket that its lane ([`crate::lane`]) has let in. Each time that it
+//! becomes due it has another one, so a word about an earlier time cannot be taken for one about this.
+
+use serde::{Deserialize, Serialize};
+use stepwell_protocol::{
+    Payload, Timestamp,
+    lane::{Flow, Hold, Limit},
+};
+
+use super::{Decision, Entry, Phase, Run, Slot};
+use crate::lane::{Let, let_in};
+
+/// How long a run that is in line lets its lane be before it asks again. Its cell is told when it is let in: this is for a
+/// lane that has lost its rows.
+pub const IN_LINE_MS: u64 = 900_000;
+
+/// How long until a run asks again whose lane has no room for it.
+pub const LANE_FULL_MS: u64 = 5_000;
+
+/// The limits of a run, and its ticket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InLane {
+    /// The limits, in the order in which they are passed.
+    pub limits: Vec<Limit>,
+    /// Its priority.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i8,
+    /// Whose run it is, if they take turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<String>,
+    /// For how long it counts.
+    #[serde(default, skip_serializing_if = "Hold::is_work")]
+    pub hold: Hold,
+    /// The number of its latest ticket.
+    pub ticket: u32,
+    /// Whether it has gone to work with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_used: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &i8) -> bool {
+    *number == 0
+}
+
+impl InLane {
+    /// Of a run with this input; nothing, if its workflow has no limits.
+    pub fn new(flow: &Flow, input: &Payload) -> Option<Box<Self>> {
+        let Let { limits, priority, share, hold } = let_in(flow, input)?;
+        Some(Box::new(Self { limits, priority, share, hold, ticket: 1, is_used: false }))
+    }
+
+    fn keeps(&self) -> bool {
+        self.is_used && self.hold == Hold::Run
+    }
+}
+
+impl Run {
+    /// The ticket that it holds or wants, if it is under limits.
+    pub fn ticket(&self) -> Option<u32> {
+        let lane = self.lane.as_ref()?;
+        let goes = match self.phase {
+            Phase::Pending { .. } | Phase::Running { .. } => true,
+            Phase::Suspended | Phase::Paused { .. } => lane.keeps(),
+            Phase::Ended { .. } => false,
+        };
+        goes.then_some(lane.ticket)
+    }
+
+    /// Whether it has to be let in before it goes to work.
+    pub fn needs_ticket(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| !lane.keeps())
+    }
+
+    /// It becomes due: by another ticket, unless it keeps the one it has.
+    pub(super) fn want_ticket(&mut self) {
+        if !matches!(self.phase, Phase::Pending { .. })
+            && let Some(lane) = &mut self.lane
+            && !lane.keeps()
+        {
+            lane.ticket = lane.ticket.wrapping_add(1);
+            lane.is_used = false;
+        }
+    }
+
+    /// Its lane has put it in line, and says so when it is let in.
+    pub(super) fn in_line(&self, now: Timestamp, for_ms: u64) -> Decision {
+        match self.phase {
+            Phase::Pending { not_before } if not_before <= now && !self.is_overdue(now) => {
+                let until = now.plus_millis(for_ms);
+                let not_before = self.deadline.map_or(until, |deadline| deadline.min(until));
+                Decision { entries: vec![Entry::Queued { not_before }], ..Decision::default() }
+            }
+            Phase::Pending { .. }
+            | Phase::Running { .. }
+            | Phase::Suspended
+            | Phase::Paused { .. }
+            | Phase::Ended { .. } => Decision::default(),
+        }
+    }
+
+    /// Its lane has let it in.
+    pub(super) fn let_in(&self, now: Timestamp, slot: Option<Slot>) -> Decision {
+        if self.is_overdue(now) {
+            return self.time_out(now);
+        }
+        match self.phase {
+            Phase::Pending { .. } => self.activate(now, slot),
+            Phase::Running { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => {
+                Decision::default()
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What cells and Workers ask of a lane.
+
+use serde::{Deserialize, Serialize};
+use stepwell_core::{lane::Waiter, object::Message};
+use stepwell_protocol::lane::{Ask, Ticket};
+
+/// A request to a lane.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Call {
+    /// Some tickets of a cell are over, and others want to be let in.
+    Ask {
+        /// Who wants to be let in.
+        asks: Vec<Ask>,
+        /// Whose tickets are over.
+        over: Vec<Ticket>,
+    },
+    /// A cell has written.
+    Receive {
+        /// What.
+        message: Message,
+    },
+    /// Show who is let in and who waits.
+    Page {
+        /// After this number.
+        after: u64,
+        /// So many.
+        limit: usize,
+    },
+}
+
+/// Somebody who was let in, or waits.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Its number in the lane.
+    pub number: u64,
+    /// Who it is.
+    pub waiter: Waiter,
+    /// The limit that it waits for; none, if it was let in.
+    pub at: Option<usize>,
+}

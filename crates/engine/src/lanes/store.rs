@@ -1,0 +1,84 @@
+//! The rows of a lane.
+
+use std::cell::Cell as Slot;
+
+use stepwell_core::lane::{Rows, Waiter};
+use stepwell_protocol::json;
+
+use crate::{
+    object::{StoreError, Tables, number},
+    runtime,
+};
+
+/// Created at the first ask. Later versions only ever add. There is no index: a lane reads all of it once, and keeps it in
+/// memory.
+const SCHEMA: &str = "CREATE TABLE waiters(number INTEGER PRIMARY KEY, state TEXT NOT NULL)";
+
+/// The version of [`SCHEMA`].
+const SCHEMA_VERSION: &str = "1";
+
+/// The rows.
+pub struct Store {
+    tables: Tables,
+    has_schema: Slot<Option<bool>>,
+}
+
+impl Store {
+    pub fn new(storage: runtime::Storage) -> Self {
+        Self { tables: Tables::new(storage, false), has_schema: Slot::new(None) }
+    }
+
+    fn has_schema(&self) -> Result<bool, StoreError> {
+        if let Some(known) = self.has_schema.get() {
+            return Ok(known);
+        }
+        let rows = self.tables.rows("SELECT 1 FROM sqlite_master WHERE name = 'waiters'", &[])?;
+        self.has_schema.set(Some(!rows.is_empty()));
+        Ok(!rows.is_empty())
+    }
+
+    /// Creates the table, once the station is registered.
+    pub fn prepare(&self) -> Result<(), StoreError> {
+        if self.has_schema()? {
+            return Ok(());
+        }
+        self.tables.transaction(|| {
+            self.tables.execute(SCHEMA, &[])?;
+            let version = ["schema".into(), SCHEMA_VERSION.into()];
+            self.tables.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", &version)
+        })?;
+        self.has_schema.set(Some(true));
+        Ok(())
+    }
+}
+
+impl Rows for Store {
+    type Error = StoreError;
+
+    fn waiters(&self) -> Result<Vec<(u64, Option<Waiter>)>, StoreError> {
+        if !self.has_schema()? {
+            return Ok(Vec::new());
+        }
+        let rows = self.tables.rows("SELECT number, state FROM waiters ORDER BY number", &[])?;
+        let read = |row: &crate::object::Row| {
+            let state = row.text(1, "state").ok();
+            Ok((row.number(0, "number")?, state.and_then(|state| json::from_str(&state).ok())))
+        };
+        rows.iter().map(read).collect()
+    }
+
+    fn write(&self, put: &[(u64, &Waiter)], deleted: &[u64]) -> Result<(), StoreError> {
+        self.tables.transaction(|| {
+            for (place, waiter) in put {
+                let state = serde_json::to_string(waiter).expect("a waiter holds only what JSON can say");
+                let query =
+                    "INSERT INTO waiters VALUES(?, ?) ON CONFLICT DO UPDATE SET state = excluded.state";
+                self.tables.execute(query, &[number(*place), state.into()])?;
+            }
+            for place in deleted {
+                self.tables.execute("DELETE FROM waiters WHERE number = ?", &[number(*place)])?;
+            }
+            Ok(())
+        })
+    }
+}

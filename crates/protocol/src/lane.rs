@@ -1,0 +1,158 @@
+//! Flow control: how many runs go on at once, and in which order they are let in.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{RunId, Timestamp};
+
+/// The most limits of one workflow.
+pub const LIMITS_MAX: usize = 8;
+
+/// The most bytes of a key that a limit counts by. A longer one is cut off.
+pub const KEY_LENGTH_MAX: usize = 128;
+
+/// The highest priority, and below zero the lowest.
+pub const PRIORITY_MAX: i8 = 100;
+
+/// How far ahead of the line each point of priority puts a run. So one that waits long enough comes before any other.
+pub const PRIORITY_MS: u64 = 10_000;
+
+/// How the runs of a workflow are let in, as its app declares it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    /// How many may be at work at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitSpec>,
+    /// An expression over `input` for the priority, a number from -100 to 100. Higher ones are let in first; each point
+    /// is worth ten seconds of waiting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+    /// An expression over `input` that says whose run it is. Those who wait are let in by turns, however many runs each
+    /// of them has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fair_by: Option<String>,
+    /// For how long a run counts.
+    #[serde(default, skip_serializing_if = "Hold::is_work")]
+    pub hold: Hold,
+}
+
+/// A limit, as an app declares it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitSpec {
+    /// How many runs may be at work at once.
+    pub max: u32,
+    /// An expression over `input`: the limit holds for each of its values alone. Without one it holds for all runs of the
+    /// workflow together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// For how long a run counts.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hold {
+    /// While its code is at work: not while it sleeps or waits.
+    #[default]
+    #[serde(rename = "work")]
+    Work,
+    /// From its beginning to its end.
+    #[serde(rename = "run")]
+    Run,
+}
+
+impl Hold {
+    /// Whether it is what nobody has to say.
+    pub fn is_work(&self) -> bool {
+        *self == Self::Work
+    }
+}
+
+/// A limit that a run is under: its key is known.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Which limit of the workflow: the expression of its key, or nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// The key.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub key: String,
+    /// How many runs may be at work at once.
+    pub max: u32,
+}
+
+/// What a run that wants to go to work is known by in its lane. Each time that it wants to, it has another number, and one
+/// that it does not want any more it never wants again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Ticket {
+    /// The run.
+    pub run: RunId,
+    /// Which time.
+    pub number: u32,
+}
+
+/// A run wants to go to work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// By this ticket.
+    pub ticket: Ticket,
+    /// Within these limits.
+    pub limits: Vec<Limit>,
+    /// Ahead of those with a lower priority.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i8,
+    /// In turns with those who have another share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<String>,
+    /// For how long.
+    #[serde(default, skip_serializing_if = "Hold::is_work")]
+    pub hold: Hold,
+    /// Since when it wants to.
+    pub since: Timestamp,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &i8) -> bool {
+    *number == 0
+}
+
+/// What a lane says of a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Its run may go to work.
+    In,
+    /// It is in line. Its cell hears when it is let in.
+    InLine,
+    /// A later ticket of the same run is known.
+    Over,
+    /// The lane has no room for it. It may ask again later.
+    Full,
+}
+
+/// The runs of a workflow that work, and those that wait to be let in, in the order in which they came.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneView {
+    /// The runs.
+    pub runs: Vec<LaneRun>,
+    /// Pass it as `cursor` to get the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A run that is under limits.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneRun {
+    /// The run.
+    pub run: RunId,
+    /// Since when it works or waits.
+    pub since: Timestamp,
+    /// The limits that it is under.
+    pub limits: Vec<Limit>,
+    /// The limit that it waits for; absent if it works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<Limit>,
+}

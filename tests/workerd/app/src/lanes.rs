@@ -1,0 +1,44 @@
+//! Workflows that are under limits.
+
+use stepwell::prelude::*;
+
+use crate::ledger;
+
+/// What a limited run does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Work {
+    /// Whose it is.
+    customer: String,
+    /// Whom its steps ask: they are at work until they are answered.
+    address: String,
+    /// How many steps it has, with a short sleep between them.
+    steps: u32,
+}
+
+/// At most 2 of a customer and 6 in all are at work at once.
+#[workflow(concurrency = 6, concurrency(max = 2, key = "input.customer"))]
+pub async fn limited(ctx: Ctx, work: Work) -> Result<u32> {
+    labour(ctx, work).await
+}
+
+/// One of a customer, from its beginning to its end.
+#[workflow(concurrency(max = 1, key = "input.customer"), hold = "run")]
+pub async fn limited_whole(ctx: Ctx, work: Work) -> Result<u32> {
+    labour(ctx, work).await
+}
+
+/// One at a time, and customers take turns.
+#[workflow(concurrency = 1, fair_by = "input.customer", priority = "input.steps > 5 ? 1 : 0")]
+pub async fn in_turn(ctx: Ctx, work: Work) -> Result<u32> {
+    labour(ctx, work).await
+}
+
+async fn labour(ctx: Ctx, work: Work) -> Result<u32> {
+    for step in 0..work.steps {
+        if step > 0 {
+            ctx.sleep("rest", "20ms").await;
+        }
+        ctx.step_with("ask", async |_| ledger::ask(&work.address).await).await?;
+    }
+    Ok(work.steps)
+}

@@ -1,0 +1,127 @@
+//! Limits on the real workerd, seen from outside: how many steps are at work at once, and in which order.
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use stepwell_workerd_tests::{
+    TestResult,
+    engine::{Client, Engine, Form},
+    lanes::Observer,
+};
+use tokio::time::{Duration, Instant, sleep};
+
+async fn start(
+    client: &Client,
+    workflow: &str,
+    observer: &Observer,
+    customer: &str,
+    steps: u32,
+) -> Result<String> {
+    let input = json!({ "customer": customer, "address": observer.url(customer), "steps": steps });
+    client.start_id(workflow, input).await
+}
+
+async fn lane(client: &Client, workflow: &str) -> Result<Vec<Value>> {
+    let lane = client.get(&format!("/api/workflows/{workflow}/lane")).await?.json()?;
+    lane["runs"].as_array().cloned().with_context(|| lane.to_string())
+}
+
+/// Waits until nobody holds a place or waits for one.
+async fn until_empty(client: &Client, workflow: &str) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let left = lane(client, workflow).await?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        anyhow::ensure!(began.elapsed() < Duration::from_secs(60), "places are left: {left:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn no_more_steps_are_at_work_than_the_limits_say() -> TestResult {
+    for form in [Form::AllInOne, Form::Split] {
+        let engine = Engine::start(form, 4).await?;
+        let client = engine.client();
+        let observer = Observer::start(Duration::from_millis(50)).await?;
+        let mut runs = Vec::new();
+        for number in 0..40 {
+            let customer = ["a", "b", "c", "d", "e"][number % 5];
+            runs.push(start(&client, "limited", &observer, customer, 2).await?);
+        }
+        for run in &runs {
+            client.until(run, "completed").await?;
+        }
+        let seen = observer.seen();
+        assert_eq!((seen.most_of_one, seen.most, seen.asked), (2, 6, 80));
+        until_empty(&client, "limited").await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_waits_is_told_why_and_goes_on_when_a_place_is_free() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 2).await?;
+    let client = engine.client();
+    let observer = Observer::start(Duration::from_secs(3)).await?;
+    let first = start(&client, "limited_whole", &observer, "acme", 1).await?;
+    client.until(&first, "running").await?;
+    let second = start(&client, "limited_whole", &observer, "acme", 1).await?;
+    let other = start(&client, "limited_whole", &observer, "zenith", 1).await?;
+    client.until(&other, "running").await?;
+    let why = client.get(&format!("/api/executions/{second}/why")).await?.json()?;
+    let because = why["because"].as_str().context("a reason")?;
+    assert!(because.contains("1 for those with input.customer = 'acme'"), "{because}");
+    let waits = lane(&client, "limited_whole").await?;
+    let waits: Vec<_> = waits.iter().filter(|run| run["waits_for"].is_object()).collect();
+    assert_eq!(waits.len(), 1, "{waits:?}");
+    assert_eq!((&waits[0]["run"], &waits[0]["waits_for"]["key"]), (&json!(second), &json!("acme")));
+    // Who is cancelled in line leaves it, and who is cancelled at work leaves its place to the next.
+    let third = start(&client, "limited_whole", &observer, "acme", 1).await?;
+    client.request("POST", &format!("/api/executions/{second}/cancel"), "").await?;
+    client.until(&third, "completed").await?;
+    until_empty(&client, "limited_whole").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_place_comes_back_after_a_kill() -> TestResult {
+    let mut engine = Engine::start(Form::AllInOne, 2).await?;
+    let client = engine.client();
+    let observer = Observer::start(Duration::from_millis(200)).await?;
+    let mut runs = Vec::new();
+    for _ in 0..6 {
+        runs.push(start(&client, "limited_whole", &observer, "acme", 2).await?);
+    }
+    sleep(Duration::from_millis(300)).await;
+    engine.engine.kill();
+    engine.engine.restart().await?;
+    let began = Instant::now();
+    for run in &runs {
+        client.until(run, "completed").await?;
+    }
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    assert_eq!(observer.seen().most_of_one, 1);
+    until_empty(&client, "limited_whole").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn customers_take_turns() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 4).await?;
+    let client = engine.client();
+    let observer = Observer::start(Duration::from_millis(20)).await?;
+    let mut runs = Vec::new();
+    for _ in 0..30 {
+        runs.push(start(&client, "in_turn", &observer, "many", 1).await?);
+    }
+    runs.push(start(&client, "in_turn", &observer, "few", 1).await?);
+    let before = observer.seen().order.len();
+    for run in &runs {
+        client.until(run, "completed").await?;
+    }
+    let order = observer.seen().order;
+    let place = order.iter().position(|customer| customer == "few").context("it had its turn")?;
+    assert!(place <= before + 3, "{} came first, {before} of them before it was started", place);
+    Ok(())
+}

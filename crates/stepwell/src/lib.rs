@@ -111,6 +111,11 @@ struct SchedulesPage;
 #[doc = include_str!("../../../docs/events.md")]
 struct EventsPage;
 
+/// The examples of the page on concurrency.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/concurrency.md")]
+struct ConcurrencyPage;
+
 /// The example of the page on webhooks.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/webhooks.md")]

@@ -180,9 +180,9 @@ impl Cell {
         for workflow in said_all {
             self.lanes.words.remove(&workflow);
         }
-        let next = self.lanes.words.values().filter_map(Words::next).min();
+        let next = self.lanes.words.values().filter_map(|words| words.next(now)).min();
         if let Some(at) = next {
-            self.object.arm_by(now, at.max(now));
+            self.object.arm_by(now, at);
         }
     }
 
@@ -322,11 +322,11 @@ impl Words {
         self.again_at = now.plus_millis(pause_ms(self.failures).min(ASK_AGAIN_MS_MAX));
     }
 
-    /// When it is to be asked again, or its answer is late.
-    fn next(&self) -> Option<Timestamp> {
+    /// When it is to be asked again, or its answer is late. What waits for the end of a call is asked then.
+    fn next(&self, now: Timestamp) -> Option<Timestamp> {
         match &self.flight {
             Some(flight) => Some(flight.since.plus_millis(ANSWER_MS)),
-            None => Some(self.again_at),
+            None => Some(self.again_at).filter(|at| *at > now),
         }
     }
 }

@@ -6,7 +6,7 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Order, Rows, Telling, Waiter,
+    Order, Rows, Shown, Telling, Waiter,
     gates::{Gates, Turn},
 };
 use crate::{
@@ -195,14 +195,14 @@ impl Lane {
         clock: Timestamp,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<(u64, Waiter, Option<usize>)>, Fault<R::Error>> {
+    ) -> Result<Vec<Shown>, Fault<R::Error>> {
         let now = self.now(clock);
         self.read(rows, now)?;
         let Some(known) = &self.known else { return Ok(Vec::new()) };
         let entries = known.waiters.range(after.saturating_add(1)..).take(limit);
         let shown = |(number, entry): (&u64, &Entry)| {
             let waits_at = (!entry.waiter.is_in).then_some(entry.passed);
-            (*number, entry.waiter.clone(), waits_at)
+            Shown { number: *number, waiter: entry.waiter.clone(), waits_at }
         };
         Ok(entries.map(shown).collect())
     }

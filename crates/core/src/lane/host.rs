@@ -48,6 +48,17 @@ fn is_zero(round: &u64) -> bool {
     *round == 0
 }
 
+/// Somebody who was let in, or waits, as people see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Its number in the lane.
+    pub number: u64,
+    /// Who it is.
+    pub waiter: Waiter,
+    /// The limit that it waits for; none, if it was let in.
+    pub waits_at: Option<usize>,
+}
+
 /// What the host has to do for a lane.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {

@@ -19,4 +19,4 @@ mod tests;
 
 pub use drive::{CHECK_MS, CHECK_WHOLE_MS, Lane, PAGE_MAX, TELLS_MAX, TICKETS_MAX};
 pub use flow::{Let, check_flow, let_in};
-pub use host::{Order, Rows, Telling, Waiter};
+pub use host::{Order, Rows, Shown, Telling, Waiter};

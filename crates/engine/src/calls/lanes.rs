@@ -1,7 +1,7 @@
 //! What cells and Workers ask of a lane.
 
 use serde::{Deserialize, Serialize};
-use stepwell_core::{lane::Waiter, object::Message};
+use stepwell_core::object::Message;
 use stepwell_protocol::lane::{Ask, Ticket};
 
 /// A request to a lane.
@@ -27,15 +27,4 @@ pub enum Call {
         /// So many.
         limit: usize,
     },
-}
-
-/// Somebody who was let in, or waits.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Waiting {
-    /// Its number in the lane.
-    pub number: u64,
-    /// Who it is.
-    pub waiter: Waiter,
-    /// The limit that it waits for; none, if it was let in.
-    pub at: Option<usize>,
 }

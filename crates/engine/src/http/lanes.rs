@@ -1,6 +1,10 @@
 //! The route of lanes: who works, and who waits to be let in.
 
-use stepwell_core::{catalog::Station, lane::PAGE_MAX, object::Address};
+use stepwell_core::{
+    catalog::Station,
+    lane::{PAGE_MAX, Shown},
+    object::Address,
+};
 use stepwell_protocol::{
     Code, json,
     lane::{LaneRun, LaneView},
@@ -12,10 +16,7 @@ use super::{
     request::{check_name, pairs},
     response::Response,
 };
-use crate::calls::{
-    catalog,
-    lanes::{Call, Waiting},
-};
+use crate::calls::{catalog, lanes::Call};
 
 /// How many runs a page has, unless the request says it.
 const PAGE: usize = 50;
@@ -48,13 +49,13 @@ pub async fn show(front: &Front, workflow: &str, query: &str) -> Result<Response
         return Ok(Response::of(200, &LaneView::default()));
     }
     let (status, body) = front.call_lane(&address, &Call::Page { after, limit }).await?;
-    let Ok(waiting) = json::from_str::<Vec<Waiting>>(&body) else {
+    let Ok(shown) = json::from_str::<Vec<Shown>>(&body) else {
         return Ok(Response::of_object(status, body));
     };
-    let last = waiting.last().map(|waiting| waiting.number.to_string());
-    let next = last.filter(|_| waiting.len() == limit);
-    let runs = waiting.into_iter().map(|Waiting { waiter, at, .. }| LaneRun {
-        waits_for: at.and_then(|at| waiter.limits.get(at).cloned()),
+    let last = shown.last().map(|shown| shown.number.to_string());
+    let next = last.filter(|_| shown.len() == limit);
+    let runs = shown.into_iter().map(|Shown { waiter, waits_at, .. }| LaneRun {
+        waits_for: waits_at.and_then(|at| waiter.limits.get(at).cloned()),
         run: waiter.ticket.run,
         since: waiter.since,
         limits: waiter.limits,

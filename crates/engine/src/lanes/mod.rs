@@ -18,7 +18,7 @@ use worker::Delay;
 use crate::{
     calls::{
         cell::{self, Operation},
-        lanes::{Call, Waiting},
+        lanes::Call,
     },
     object::{self, Answered, Answering, Fault, Kind, Loaded},
     register::register,
@@ -82,11 +82,8 @@ impl Host {
                 }
                 Ok(Answered::new(200, &Receipt::Taken))
             }
-            Call::Page { after, limit } => self.turn(|machine, store, now| {
-                let page = machine.page(store, now, after, limit)?;
-                let shown = page.into_iter().map(|(number, waiter, at)| Waiting { number, waiter, at });
-                Ok(Answered::new(200, &shown.collect::<Vec<_>>()))
-            }),
+            Call::Page { after, limit } => self
+                .turn(|machine, store, now| Ok(Answered::new(200, &machine.page(store, now, after, limit)?))),
         }
     }
 

@@ -145,14 +145,12 @@ impl World {
                 Order::GiveUp { number, epoch } => self.give_up_call(cell, id, number, epoch),
                 Order::Nudge { .. } if forgets => {}
                 Order::Nudge { number } => nudges.push(number),
-                // No workflow in here has limits.
-                Order::AskLane(_) => {}
                 Order::TellProgram(number) => programs.push(number),
                 Order::TellEnd(view) => ends.push(view.id.number),
                 Order::TellReaders(_) if self.is(Sabotage::ReaderNotTold) => {}
                 Order::TellReaders(number) => self.mark(cell, id, number),
-                // Nothing is published in here, and nobody follows all runs.
-                Order::TellAt(_) | Order::TellCellReaders => {}
+                // Nothing is published in here, nobody follows all runs, and no workflow has limits.
+                Order::TellAt(_) | Order::TellCellReaders | Order::AskLane(_) => {}
             }
         }
         for (number, epoch) in calls {

@@ -599,8 +599,7 @@ impl Engine {
                 let news = self.news(vm.known(), self.run.head);
                 return vm.heard(Answer::Go { now: self.now, news });
             }
-            let held = self.run.is_held_by(self.run.epoch);
-            let due = self.run.next_due().filter(|_| held);
+            let due = self.run.next_due().filter(|_| self.run.is_held_by(self.run.epoch));
             let outside = self.outside.front().map(|(at, _)| *at);
             let code = clock::next().map(Timestamp::from_millis);
             let Some(next) = [due, outside, code].into_iter().flatten().min() else {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Size, one_cell, seed, within};
+use super::{Size, bounded_cell, seed, within};
 use crate::engine::{Client, Engine};
 
 /// How much more memory workerd may take than with an empty cell, in MiB.
@@ -17,7 +17,7 @@ const OTHER_WITHIN: Duration = Duration::from_secs(5);
 
 /// An engine with so many due runs of `echo` in its one cell.
 async fn with_due_runs(runs: u64) -> Result<(Engine, Client)> {
-    let mut engine = one_cell().await?;
+    let mut engine = bounded_cell().await?;
     let client = engine.client();
     let template = client.start_id("echo", json!(1)).await?;
     client.until(&template, "completed").await?;
@@ -58,7 +58,7 @@ async fn until_completed(client: &Client, runs: u64, limit: Duration) -> Result<
 /// What memory a backlog takes.
 pub async fn memory(size: Size) -> Result<String> {
     let runs = size.pick(5_000, 200_000);
-    let idle = one_cell().await?;
+    let idle = bounded_cell().await?;
     one_run(&idle.client()).await?;
     let idle_kib = idle.engine.memory()?.0;
     let (engine, client) = with_due_runs(runs).await?;

@@ -99,6 +99,15 @@ async fn one_cell() -> Result<Engine> {
     Engine::start(Form::AllInOne, 1).await
 }
 
+/// The heap of an isolate whose memory is measured, a little less than the platform gives one. Without a bound, workerd
+/// lets garbage lie for as long as the machine has memory.
+const HEAP_MIB: u32 = 100;
+
+/// The same whose isolates may take only so much memory.
+async fn bounded_cell() -> Result<Engine> {
+    Engine::start_bounded(Form::AllInOne, &[("STEPWELL_CELLS", "1")], Some(HEAP_MIB)).await
+}
+
 /// Fails if something took longer than it may.
 fn within(what: &str, took: Duration, limit: Duration) -> Result<()> {
     ensure!(took <= limit, "{what} took {} ms; the limit is {} ms", took.as_millis(), limit.as_millis());

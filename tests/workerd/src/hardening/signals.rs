@@ -6,11 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Size, one_cell};
-use crate::{
-    Outside,
-    engine::{Client, Engine, Form},
-};
+use super::{Size, bounded_cell, one_cell};
+use crate::{Outside, engine::Client};
 
 /// The most signals that a run keeps which nobody has taken.
 const UNREAD_MAX: usize = 10_000;
@@ -24,10 +21,6 @@ const LOOKS_MAX: usize = 9;
 
 /// The bytes of a large signal.
 const LARGE: usize = 1_900_000;
-
-/// The heap of the isolate that takes them, a little less than the platform gives one. Without a bound, workerd lets
-/// garbage lie for as long as the machine has memory.
-const HEAP_MIB: u32 = 100;
 
 /// How much memory workerd may take for a flood of large signals, above what it takes for nothing. A program that kept
 /// all of them would take more for its own memory alone.
@@ -63,8 +56,7 @@ pub async fn run(size: Size) -> Result<String> {
     ensure!(ended["output"] == "on", "{ended}");
 
     drop((client, engine));
-    let cells = [("STEPWELL_CELLS", "1")];
-    let engine = Engine::start_bounded(Form::AllInOne, &cells, Some(HEAP_MIB)).await?;
+    let engine = bounded_cell().await?;
     let client = engine.client();
     let large = size.pick(20, 100);
     let idle_kib = engine.engine.memory()?.0;

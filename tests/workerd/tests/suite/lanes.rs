@@ -122,6 +122,6 @@ async fn customers_take_turns() -> TestResult {
     }
     let order = observer.seen().order;
     let place = order.iter().position(|customer| customer == "few").context("it had its turn")?;
-    assert!(place <= before + 3, "{} came first, {before} of them before it was started", place);
+    assert!(place <= before + 3, "{place} came first, {before} of them before it was started");
     Ok(())
 }

@@ -30,8 +30,8 @@ pub const PAGE_MAX: usize = 100;
 /// How many cells are asked at once.
 const FLIGHTS_MAX: usize = 24;
 
-/// How many hold slots of a lane or wait for them at the most.
-pub const TICKETS_MAX: usize = 200_000;
+/// How many hold slots of a lane or wait for them at the most: each takes about 500 bytes of memory.
+pub const TICKETS_MAX: usize = 100_000;
 
 /// How many shares are remembered that have had their turn.
 const SHARES_MAX: usize = 10_000;

@@ -25,9 +25,9 @@ struct Gate {
     line: OrdSet<Turn>,
 }
 
-/// What a limit is known by.
+/// What a limit is known by. Both parts may hold any character.
 fn name(limit: &Limit) -> String {
-    format!("{}\n{}", limit.by, limit.key)
+    format!("{} {}{}", limit.by.len(), limit.by, limit.key)
 }
 
 impl Gates {

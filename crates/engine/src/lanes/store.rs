@@ -17,6 +17,12 @@ const SCHEMA: &str = "CREATE TABLE waiters(number INTEGER PRIMARY KEY, state TEX
 /// The version of [`SCHEMA`].
 const SCHEMA_VERSION: &str = "1";
 
+/// A part of the rows: as objects of the runtime, all of them would take many times their size.
+const PAGE: &str = "SELECT number, state FROM waiters WHERE number > ? ORDER BY number LIMIT 1000";
+
+/// How many rows that are.
+const PAGE_ROWS: usize = 1_000;
+
 /// The rows.
 pub struct Store {
     tables: Tables,
@@ -59,12 +65,18 @@ impl Rows for Store {
         if !self.has_schema()? {
             return Ok(Vec::new());
         }
-        let rows = self.tables.rows("SELECT number, state FROM waiters ORDER BY number", &[])?;
-        let read = |row: &crate::object::Row| {
-            let state = row.text(1, "state").ok();
-            Ok((row.number(0, "number")?, state.and_then(|state| json::from_str(&state).ok())))
-        };
-        rows.iter().map(read).collect()
+        let (mut waiters, mut after) = (Vec::new(), 0);
+        loop {
+            let rows = self.tables.rows(PAGE, &[number(after)])?;
+            for row in &rows {
+                after = row.number(0, "number")?;
+                let state = row.text(1, "state").ok();
+                waiters.push((after, state.and_then(|state| json::from_str(&state).ok())));
+            }
+            if rows.len() < PAGE_ROWS {
+                return Ok(waiters);
+            }
+        }
     }
 
     fn write(&self, put: &[(u64, &Waiter)], deleted: &[u64]) -> Result<(), StoreError> {

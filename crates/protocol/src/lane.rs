@@ -110,6 +110,8 @@ pub struct Ask {
     pub hold: Hold,
     /// Since when it wants to.
     pub since: Timestamp,
+    /// When the run was started: the limits of the latest one hold.
+    pub started: Timestamp,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

@@ -8,6 +8,7 @@ use stepwell_protocol::{
 
 use super::{Cell, KeyRow, NewRun, Rows, StoredKey, access::Unasked, child_key};
 use crate::{
+    lane::check_flow,
     object::{Fault, Hosted as _, Message, Receipt},
     run::{Input, Phase},
 };
@@ -143,7 +144,7 @@ impl Cell {
             ticked: None,
             starts_at: None,
             triggered: None,
-            flow,
+            flow: flow.filter(|flow| check_flow("", flow).is_ok()),
         };
         match (self.start(rows, clock, new), spare) {
             (Ok(started), _) => Ok(Receipt::Started { run: started.run.id }),

@@ -6,7 +6,7 @@ use stepwell_protocol::{
     rest::{Act, RunView},
 };
 
-use super::{CALLS_MAX, Cell, Mail, Order, Rows, alarm::next_look, counts::counts_as};
+use super::{CALLS_MAX, Cell, Mail, Order, Rows, alarm::next_look, counts::counts_as, lanes::is_by_program};
 use crate::{
     object::{Fault, Hosted as _, LOOK_AGAIN_MS},
     run::{CallEnd, Decision, Effect, Entry, Input, Phase, Run, Session, Slot, with_result},
@@ -79,7 +79,7 @@ impl Cell {
     ) -> Result<Decision, Fault<R::Error>> {
         let run = self.release(rows, now, run)?;
         let slot = if self.may_go(&run) { self.slot(now, &run.workflow, run.dispatch) } else { None };
-        let ticket = run.ticket();
+        let (ticket, was_leased) = (run.ticket(), run.is_leased());
         let mut decision = run.decide(now, input(slot))?;
         if !decision.entries.is_empty() {
             decision.entries.extend(act.map(Entry::ActedOn));
@@ -114,7 +114,10 @@ impl Cell {
             rows.forget_letter(letter).map_err(Fault::Storage)?;
         }
         self.settle(now, &next, &decision);
-        self.give_back(&next, ticket);
+        // Whoever has its call and was not heard of for too long is taken for dead.
+        let is_stopped = matches!(next.phase, Phase::Paused { .. } | Phase::Ended { .. });
+        let is_consumed = was_leased && is_stopped && !is_by_program(&decision.entries);
+        self.give_back(now, &next, ticket, is_consumed);
         Ok(decision)
     }
 
@@ -218,7 +221,9 @@ impl Cell {
     ) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
         self.window.leave(now, number, epoch);
-        self.lanes.call_ended(number);
+        if !self.window.is_called(number) {
+            self.lanes.call_ended(number);
+        }
         self.inputs.remove(&number);
         let is_unstored = self.unstored.remove(&number) == Some(epoch);
         let end = match end {

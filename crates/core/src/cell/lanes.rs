@@ -12,7 +12,8 @@ use super::{Cell, Order, Rows};
 use crate::{
     object::{ANSWER_MS, Fault, Hosted as _, pause_ms},
     ordered::{OrdMap, OrdSet},
-    run::{Entry, IN_LINE_MS, Input, LANE_FULL_MS, Phase, Run},
+    run::{Entry, Input, Phase, Run},
+    window::SILENCE_MS,
 };
 
 /// How many runs one question to a lane is about.
@@ -20,6 +21,9 @@ const ASKS_MAX: usize = 256;
 
 /// How many tickets that are over a lane is told of with one question. What is beyond, it finds out.
 const OVER_MAX: usize = 1_024;
+
+/// How long until a lane is asked again that has no room.
+const LANE_FULL_MS: u64 = 5_000;
 
 /// The longest pause between two questions to a lane that does not answer.
 const ASK_AGAIN_MS_MAX: u64 = 5_000;
@@ -42,10 +46,19 @@ pub struct LaneQuestion {
 pub(super) struct Lanes {
     /// The tickets that were let in, by run.
     let_in: OrdMap<u64, u32>,
-    /// Tickets that are over as soon as the calls of their runs are, with the workflow.
-    closing: OrdMap<u64, (String, Ticket)>,
+    /// Tickets that are over as soon as the calls of their runs are.
+    closing: OrdMap<u64, Closing>,
     words: OrdMap<String, Words>,
     last_flight: u64,
+}
+
+/// A ticket, and all earlier ones of its run, that is over when the run's call is.
+#[derive(Clone, Debug)]
+struct Closing {
+    workflow: String,
+    ticket: Ticket,
+    /// When its end is waited for no longer, if a consumer has the call: it may be gone.
+    until: Option<Timestamp>,
 }
 
 /// What one lane is to be asked.
@@ -77,7 +90,9 @@ impl Lanes {
     pub fn want(&mut self, run: &Run) {
         let number = run.id.number;
         let words = self.words.get_or_default(run.workflow.clone());
-        let is_asked = |flight: &Flight| flight.asks.iter().any(|(asked, _)| *asked == number);
+        let is_asked = |flight: &Flight| {
+            flight.asks.iter().any(|(asked, ticket)| *asked == number && run.ticket() == Some(*ticket))
+        };
         if !words.flight.as_ref().is_some_and(is_asked) {
             words.asks.insert(number);
         }
@@ -92,8 +107,17 @@ impl Lanes {
 
     /// A run's call is over.
     pub fn call_ended(&mut self, number: u64) {
-        if let Some((workflow, ticket)) = self.closing.remove(&number) {
+        if let Some(Closing { workflow, ticket, .. }) = self.closing.remove(&number) {
             self.say_over(workflow, ticket);
+        }
+    }
+
+    /// Gives up on the ends of calls that did not come.
+    fn close_late(&mut self, now: Timestamp) {
+        let is_late = |closing: &Closing| closing.until.is_some_and(|until| until <= now);
+        let late = self.closing.iter().filter(|(_, closing)| is_late(closing)).map(|(number, _)| *number);
+        for number in late.collect::<Vec<_>>() {
+            self.call_ended(number);
         }
     }
 
@@ -105,6 +129,11 @@ impl Lanes {
     }
 }
 
+/// Whether a run's own program has said this.
+pub(super) fn is_by_program(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| matches!(entry, Entry::Marked(_) | Entry::Recorded { mark: Some(_), .. }))
+}
+
 /// Whether a run has its slots to its end: its lane is then told of that by a letter.
 pub(super) fn keeps_ticket(run: &Run) -> bool {
     run.lane.as_ref().is_some_and(|lane| lane.hold == Hold::Run && lane.is_used)
@@ -114,9 +143,7 @@ impl Cell {
     /// Whether a run that ends does not work on: its program has ended it, or is not called. Otherwise its ticket is over
     /// with its call.
     pub(super) fn is_done(&self, run: &Run, entries: &[Entry]) -> bool {
-        let by_program = entries.iter().any(|entry| matches!(entry, Entry::Marked(_)))
-            || entries.iter().any(|entry| matches!(entry, Entry::Recorded { mark: Some(_), .. }));
-        by_program || !self.window.is_called(run.id.number)
+        is_by_program(entries) || !(self.window.is_called(run.id.number) || run.is_leased())
     }
 
     /// Whether a run may go to work, as far as the limits of its workflow go.
@@ -124,13 +151,18 @@ impl Cell {
         !run.needs_ticket() || self.lanes.has_let_in(run)
     }
 
-    /// After a commit: a ticket that is over is given back, once no call of the run is under way.
-    pub(super) fn give_back(&mut self, run: &Run, before: Option<u32>) {
+    /// After a commit: a ticket that is over is given back, once no call of the run is under way. That a consumer has the
+    /// call of a run which somebody else has stopped, the window does not know.
+    pub(super) fn give_back(&mut self, now: Timestamp, run: &Run, before: Option<u32>, is_consumed: bool) {
         let Some(number) = before.filter(|before| run.ticket() != Some(*before)) else { return };
         self.lanes.let_in.remove(&run.id.number);
         let ticket = Ticket { run: run.id.clone(), number };
-        if self.window.is_called(run.id.number) {
-            self.lanes.closing.insert(run.id.number, (run.workflow.clone(), ticket));
+        if self.window.is_called(run.id.number) || is_consumed {
+            let until = is_consumed.then(|| now.plus_millis(SILENCE_MS));
+            let closing = Closing { workflow: run.workflow.clone(), ticket, until };
+            self.lanes.closing.insert(run.id.number, closing);
+        } else if let Some(closing) = self.lanes.closing.get_mut(&run.id.number) {
+            closing.ticket = ticket;
         } else {
             self.lanes.say_over(run.workflow.clone(), ticket);
         }
@@ -138,7 +170,8 @@ impl Cell {
 
     /// Asks lanes whatever there is to ask, one question each at a time: while one is under way, the next gathers.
     pub(super) fn ask_lanes(&mut self, now: Timestamp) {
-        if self.lanes.words.is_empty() {
+        self.lanes.close_late(now);
+        if self.lanes.words.is_empty() && self.lanes.closing.is_empty() {
             return;
         }
         let mut said_all = Vec::new();
@@ -180,7 +213,8 @@ impl Cell {
         for workflow in said_all {
             self.lanes.words.remove(&workflow);
         }
-        let next = self.lanes.words.values().filter_map(|words| words.next(now)).min();
+        let next = self.lanes.words.values().filter_map(|words| words.next(now));
+        let next = next.chain(self.lanes.closing.values().filter_map(|closing| closing.until)).min();
         if let Some(at) = next {
             self.object.arm_by(now, at);
         }
@@ -222,17 +256,27 @@ impl Cell {
         (number, ticket): (u64, u32),
         standing: Standing,
     ) -> Result<(), Fault<R::Error>> {
-        // One that has moved on since has said so, or will.
-        let Some(run) = self.runs.get(&number).filter(|run| run.ticket() == Some(ticket)).cloned() else {
+        let Some(run) = self.runs.get(&number).cloned() else { return Ok(()) };
+        if run.ticket() != Some(ticket) {
+            // It has moved on, has said so or will, and may want to be let in by another ticket.
+            if matches!(run.phase, Phase::Pending { .. }) && !self.may_go(&run) {
+                self.lanes.want(&run);
+            }
             return Ok(());
-        };
-        let for_ms = match standing {
-            Standing::In => return self.let_in(rows, now, run, ticket),
-            Standing::InLine => IN_LINE_MS,
-            // Nothing but a lane with rows of the future says that it is over.
-            Standing::Full | Standing::Over => LANE_FULL_MS,
-        };
-        self.drive_run(rows, now, run, None, |_| Input::InLine { for_ms }).map(drop)
+        }
+        match standing {
+            Standing::In => self.let_in(rows, now, run, ticket),
+            // A word that it was let in has overtaken this one.
+            Standing::InLine | Standing::Full | Standing::Over if self.lanes.has_let_in(&run) => Ok(()),
+            Standing::InLine => self.drive_run(rows, now, run, None, |_| Input::InLine).map(drop),
+            // Nothing but a lane with rows of the future says that it is over. No row is written for either.
+            Standing::Full | Standing::Over => {
+                self.lanes.want(&run);
+                let words = self.lanes.words.get_or_default(run.workflow);
+                words.again_at = now.plus_millis(LANE_FULL_MS);
+                Ok(())
+            }
+        }
     }
 
     fn let_in<R: Rows>(
@@ -247,23 +291,19 @@ impl Cell {
     }
 
     /// A lane says who was let in, now or before. Says which of them still go: what does not, never will again.
-    pub fn are_let_in<R: Rows>(
-        &mut self,
-        rows: &R,
-        clock: Timestamp,
-        tickets: &[Ticket],
-    ) -> Result<Vec<bool>, Fault<R::Error>> {
+    pub fn are_let_in<R: Rows>(&mut self, rows: &R, clock: Timestamp, tickets: &[Ticket]) -> Vec<bool> {
         let now = self.now(clock);
         let mut goes = Vec::new();
         for ticket in tickets {
-            goes.push(self.is_let_in(rows, now, ticket)?);
+            // One that the storage fails for keeps its ticket, and holds up no other.
+            goes.push(self.is_let_in(rows, now, ticket).unwrap_or(true));
         }
         if goes.contains(&false) {
             // This instance may have been superseded: only a write says that it has not.
             self.object.arm_anew(now);
         }
         self.dispatch(rows, now);
-        Ok(goes)
+        goes
     }
 
     fn is_let_in<R: Rows>(
@@ -273,7 +313,9 @@ impl Cell {
         ticket: &Ticket,
     ) -> Result<bool, Fault<R::Error>> {
         let number = ticket.run.number;
-        if self.lanes.closing.get(&number).is_some_and(|(_, closing)| closing == ticket) {
+        let is_closing =
+            |closing: &Closing| closing.ticket.run == ticket.run && closing.ticket.number >= ticket.number;
+        if self.lanes.closing.get(&number).is_some_and(is_closing) {
             return Ok(true);
         }
         let run = match self.run(rows, number) {
@@ -287,7 +329,8 @@ impl Cell {
         if run.id != ticket.run || run.ticket() != Some(ticket.number) {
             return Ok(false);
         }
-        if matches!(run.phase, Phase::Pending { .. }) && !self.may_go(&run) {
+        let sleeps = matches!(run.phase, Phase::Pending { not_before } if not_before > now);
+        if sleeps || (matches!(run.phase, Phase::Pending { .. }) && !self.may_go(&run)) {
             self.let_in(rows, now, run, ticket.number)?;
         }
         Ok(true)
@@ -296,7 +339,9 @@ impl Cell {
     /// What people are told of a run that waits to be let in.
     pub(super) fn waits_for_its_lane(&self, run: &Run) -> Option<String> {
         let lane = run.lane.as_ref()?;
-        if !matches!(run.phase, Phase::Pending { .. }) || self.may_go(run) {
+        let waits = matches!(run.phase, Phase::Pending { .. }) && !self.may_go(run);
+        // One that is not due yet, or was put off, has another reason.
+        if !waits || run.begins_at().is_some() || run.has_losses() {
             return None;
         }
         let limit = |limit: &stepwell_protocol::lane::Limit| {
@@ -344,5 +389,6 @@ fn ask_of(run: &Run) -> Option<Ask> {
         share: lane.share.clone(),
         hold: lane.hold,
         since,
+        started: run.created_at,
     })
 }

@@ -60,6 +60,8 @@ struct Known {
     /// The latest round of each share, and that of whoever was let in last.
     rounds: OrdMap<String, u64>,
     round: u64,
+    /// How many shares are remembered before those that have had their turn are forgotten.
+    shares_max: usize,
     /// When cells are asked about the slots that their runs hold.
     checks: OrdSet<(Timestamp, u64)>,
     /// Who is to be told of, by cell.
@@ -169,7 +171,7 @@ impl Lane {
                     if !goes {
                         known.end(now, ticket, &mut changes);
                     } else if let Some(number) = known.number(ticket) {
-                        known.heard(now, number);
+                        known.heard(now, number, true);
                     }
                 }
             }
@@ -225,7 +227,7 @@ impl Lane {
         }
         for (number, waiter) in all {
             // The latest one knows best how many slots there are.
-            drop(known.gates.declare(&waiter.limits));
+            drop(known.gates.declare(waiter.started, &waiter.limits));
             known.by_run.insert(waiter.ticket.run.clone(), number);
             if let Some(share) = &waiter.share {
                 let round = known.rounds.get_or_default(share.clone());
@@ -341,7 +343,7 @@ impl Known {
             if waiter.ticket.number == ask.ticket.number {
                 let is_in = waiter.is_in;
                 if is_in {
-                    self.heard(now, number);
+                    self.heard(now, number, false);
                 }
                 return if is_in { Standing::In } else { Standing::InLine };
             }
@@ -351,7 +353,7 @@ impl Known {
         if self.waiters.len() >= TICKETS_MAX {
             return Standing::Full;
         }
-        for number in self.gates.declare(&ask.limits) {
+        for number in self.gates.declare(ask.started, &ask.limits) {
             self.passes(now, number, changes);
         }
         self.last += 1;
@@ -359,15 +361,15 @@ impl Known {
         let round = self.round_of(ask.share.as_deref());
         let ahead_ms = i64::from(ask.priority).saturating_mul(PRIORITY_MS.cast_signed());
         let order = ask.since.min(now).as_millis().saturating_add_signed(ahead_ms.saturating_neg());
-        let Ask { ticket, limits, share, hold, .. } = ask;
+        let Ask { ticket, limits, share, hold, started, .. } = ask;
         self.by_run.insert(ticket.run.clone(), number);
-        let waiter = Waiter { ticket, limits, round, order, share, hold, since: now, is_in: false };
+        let waiter = Waiter { ticket, limits, round, order, share, started, hold, since: now, is_in: false };
         self.waiters.insert(number, Entry { waiter, passed: 0, check: None });
         changes.put.insert(number);
         let is_in = self.go_on(now, number, 0, changes);
         if is_in {
             // The answer to this question says so.
-            self.heard(now, number);
+            self.heard(now, number, false);
         }
         if is_in { Standing::In } else { Standing::InLine }
     }
@@ -375,12 +377,15 @@ impl Known {
     /// The round in which somebody of a share has its turn: after whoever has the same one, and never in the past.
     fn round_of(&mut self, share: Option<&str>) -> u64 {
         let Some(share) = share else { return self.round };
-        if self.rounds.len() > SHARES_MAX {
+        if self.rounds.len() > self.shares_max.max(SHARES_MAX) {
             let round = self.round;
             self.rounds.retain(|_, last| *last > round);
+            // Those who are left have a turn to come: not all are looked at again for the next one.
+            self.shares_max = 2 * self.rounds.len();
         }
+        // After those who wait already: whoever comes for the first time overtakes nobody for ever.
         let last = self.rounds.get_or_default(share.to_owned());
-        *last = last.saturating_add(1).max(self.round);
+        *last = (*last).max(self.round).saturating_add(1);
         *last
     }
 
@@ -440,12 +445,12 @@ impl Known {
         }
     }
 
-    /// Its cell knows that it was let in.
-    fn heard(&mut self, now: Timestamp, number: u64) {
+    /// Its cell knows that it was let in, or has even said so. One that may not have heard of it is asked soon.
+    fn heard(&mut self, now: Timestamp, number: u64, is_confirmed: bool) {
         let Some(entry) = self.waiters.get_mut(&number) else { return };
         let check_ms = match entry.waiter.hold {
-            Hold::Work => CHECK_MS,
-            Hold::Run => CHECK_WHOLE_MS,
+            Hold::Run if is_confirmed => CHECK_WHOLE_MS,
+            Hold::Work | Hold::Run => CHECK_MS,
         };
         let at = now.plus_millis(check_ms);
         if let Some(before) = entry.check.replace(at) {

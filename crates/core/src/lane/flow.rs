@@ -6,7 +6,7 @@ use stepwell_protocol::{
     lane::{Flow, Hold, KEY_LENGTH_MAX, LIMITS_MAX, Limit, LimitSpec, PRIORITY_MAX},
 };
 
-use crate::expression::Expression;
+use crate::{expression::Expression, topic::is_too_much};
 
 /// What expressions are over.
 const NAMES: [&str; 1] = ["input"];
@@ -60,19 +60,22 @@ pub fn let_in(flow: &Flow, input: &Payload) -> Option<Let> {
     }
     let needs_input = flow.priority.is_some() || flow.fair_by.is_some();
     let needs_input = needs_input || flow.limits.iter().any(|limit| limit.key.is_some());
-    let input = if needs_input { input.decode::<Json>().unwrap_or_default() } else { Json::Null };
+    let reads = needs_input && !is_too_much(input.text());
+    let input = if reads { input.decode::<Json>().unwrap_or_default() } else { Json::Null };
     let find = |text: &str| {
         let expression = Expression::parse(text, &NAMES).ok()?;
         let found = expression.find(&[("input", &input)]).ok()?;
-        found.text().map(|text| cut(&text).to_owned())
+        found.text().map(|text| short(&text))
     };
     let mut limits: Vec<_> = flow
         .limits
         .iter()
+        .take(LIMITS_MAX)
         .map(|LimitSpec { max, key }| Limit {
-            by: key.as_deref().map(|by| cut(by).to_owned()).unwrap_or_default(),
+            by: key.as_deref().map(short).unwrap_or_default(),
             key: key.as_deref().and_then(find).unwrap_or_default(),
-            max: *max,
+            // None at all would keep everybody waiting for ever.
+            max: (*max).max(1),
         })
         .collect();
     // The same order for all runs, and the narrow ones first: who waits for a wide one has the narrow ones already, and
@@ -86,11 +89,17 @@ pub fn let_in(flow: &Flow, input: &Payload) -> Option<Let> {
     Some(Let { limits, priority, share, hold: flow.hold })
 }
 
-/// As much of a text as a key may have.
-fn cut(text: &str) -> &str {
-    let mut end = text.len().min(KEY_LENGTH_MAX);
+/// A text that is no longer than a key may be, and another one for another text.
+fn short(text: &str) -> String {
+    if text.len() <= KEY_LENGTH_MAX {
+        return text.to_owned();
+    }
+    let mut end = KEY_LENGTH_MAX - 17;
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    &text[..end]
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{}~{hash:016x}", &text[..end])
 }

@@ -3,8 +3,11 @@
 //! A waiter passes its limits one after the other, always in the same order, and waits in one line at a time. What it has
 //! passed it keeps, so each slot that is freed lets in the first of one line: nobody is looked at in vain, nobody is
 //! overtaken for ever, and two who wait for the same two limits cannot hold up each other.
+//!
+//! How many slots a limit has, the run that was started last says: one that was started before a deploy, and sleeps for
+//! a month, does not bring the old number back.
 
-use stepwell_protocol::lane::Limit;
+use stepwell_protocol::{Timestamp, lane::Limit};
 
 use crate::ordered::{OrdMap, OrdSet};
 
@@ -15,32 +18,51 @@ pub(super) type Turn = (u64, u64, u64);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gates {
     gates: OrdMap<String, Gate>,
+    /// How many slots there are for each key, by the expression of the key; and when the run was started that said so.
+    declared: OrdMap<String, (Timestamp, u32)>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Gate {
-    /// How many slots there are, as the latest ask has said.
-    max: u32,
     taken: u32,
     line: OrdSet<Turn>,
 }
 
 /// What a limit is known by. Both parts may hold any character.
 fn name(limit: &Limit) -> String {
-    format!("{} {}{}", limit.by.len(), limit.by, limit.key)
+    format!("{}{}", prefix(&limit.by), limit.key)
+}
+
+fn prefix(by: &str) -> String {
+    format!("{} {by}", by.len())
 }
 
 impl Gates {
-    /// Somebody asks for slots of these limits: this is how many they have by now. Gives those who may pass one of them
-    /// because it has more.
-    pub fn declare(&mut self, limits: &[Limit]) -> Vec<u64> {
+    /// A run that was started then says how many slots these limits have. Gives those who may pass one of them because it
+    /// has more by now.
+    pub fn declare(&mut self, started: Timestamp, limits: &[Limit]) -> Vec<u64> {
         let mut freed = Vec::new();
         for limit in limits {
-            let gate = self.gates.get_or_default(name(limit));
-            gate.max = limit.max;
-            freed.append(&mut gate.let_in());
+            let known = self.declared.get(&limit.by).copied();
+            if known.is_some_and(|(since, _)| since > started) {
+                continue;
+            }
+            self.declared.insert(limit.by.clone(), (started, limit.max));
+            if known.is_none_or(|(_, max)| max >= limit.max) {
+                continue;
+            }
+            let prefix = prefix(&limit.by);
+            for (name, gate) in self.gates.iter_mut() {
+                if name.starts_with(&prefix) {
+                    freed.append(&mut gate.let_in(limit.max));
+                }
+            }
         }
         freed
+    }
+
+    fn max(&self, limit: &Limit) -> u32 {
+        self.declared.get(&limit.by).map_or(limit.max, |(_, max)| *max)
     }
 
     /// Somebody holds a slot of each of these, whether there are enough of them or not.
@@ -55,8 +77,9 @@ impl Gates {
     pub fn pass(&mut self, limits: &[Limit], passed: usize, turn: Turn) -> usize {
         let mut passed = passed;
         while let Some(limit) = limits.get(passed) {
+            let max = self.max(limit);
             let gate = self.gates.get_or_default(name(limit));
-            if gate.taken >= gate.max || !gate.line.is_empty() {
+            if gate.taken >= max || !gate.line.is_empty() {
                 gate.line.insert(turn);
                 break;
             }
@@ -70,14 +93,14 @@ impl Gates {
     pub fn leave(&mut self, limits: &[Limit], passed: usize, turn: Turn) -> Vec<u64> {
         let mut freed = Vec::new();
         for (place, limit) in limits.iter().enumerate().take(passed + 1) {
-            let name = name(limit);
+            let (name, max) = (name(limit), self.max(limit));
             let Some(gate) = self.gates.get_mut(&name) else { continue };
             if place < passed {
                 gate.taken = gate.taken.saturating_sub(1);
             } else {
                 gate.line.remove(&turn);
             }
-            freed.append(&mut gate.let_in());
+            freed.append(&mut gate.let_in(max));
             if gate.taken == 0 && gate.line.is_empty() {
                 self.gates.remove(&name);
             }
@@ -88,9 +111,9 @@ impl Gates {
 
 impl Gate {
     /// Takes the free slots for the first ones of the line, and gives their numbers.
-    fn let_in(&mut self) -> Vec<u64> {
+    fn let_in(&mut self, max: u32) -> Vec<u64> {
         let mut numbers = Vec::new();
-        while self.taken < self.max
+        while self.taken < max
             && let Some((_, _, number)) = self.line.pop_first()
         {
             self.taken += 1;

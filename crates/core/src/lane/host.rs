@@ -33,6 +33,8 @@ pub struct Waiter {
     /// Whose run it is, if they take turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<String>,
+    /// When its run was started.
+    pub started: Timestamp,
     /// For how long it holds its slots.
     #[serde(default, skip_serializing_if = "Hold::is_work")]
     pub hold: Hold,

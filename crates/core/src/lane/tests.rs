@@ -68,6 +68,7 @@ fn ask(number: u64, limits: &[Limit]) -> Ask {
         share: None,
         hold: Hold::Work,
         since: at(number),
+        started: at(number),
     }
 }
 
@@ -282,6 +283,8 @@ fn a_limit_that_grows_lets_in_those_who_wait_and_one_that_shrinks_sends_nobody_a
     assert_eq!(asks(&mut lane, &rows, 20, vec![ask(4, &[limit("", 3)])]), [Standing::InLine]);
     assert_eq!(told(&mut lane), [2, 3]);
     asks(&mut lane, &rows, 30, vec![ask(5, &[limit("", 1)])]);
+    // One that was started before that, and still has the old number, does not bring it back.
+    asks(&mut lane, &rows, 35, vec![Ask { started: at(0), ..ask(6, &[limit("", 9)]) }]);
     ends(&mut lane, &rows, 40, &[1, 2]);
     assert_eq!(answer_all(&mut lane, &rows, 40, |_| true), [] as [u64; 0]);
     ends(&mut lane, &rows, 50, &[3]);
@@ -449,4 +452,75 @@ fn a_full_lane_says_so_and_takes_the_next_when_one_is_over() {
     ends(&mut lane, &rows, 30, &[1]);
     assert_eq!(asks(&mut lane, &rows, 40, vec![ask(count + 1, &[limit("", 1)])]), [Standing::InLine]);
     assert_eq!(held(&rows), 1);
+}
+
+#[test]
+fn the_limit_of_the_latest_run_holds_also_after_a_restart_and_when_an_old_one_asks_alone() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    asks(&mut lane, &rows, 10, vec![ask(5, &[limit("", 2)]), ask(6, &[limit("", 2)])]);
+    let old = Ask { started: at(0), ..ask(1, &[limit("", 9)]) };
+    assert_eq!(asks(&mut Lane::default(), &rows, 20, vec![old.clone()]), [Standing::InLine]);
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    asks(&mut lane, &rows, 10, vec![ask(5, &[limit("", 1)])]);
+    ends(&mut lane, &rows, 11, &[5]);
+    asks(&mut lane, &rows, 12, vec![old]);
+    let older = Ask { started: at(0), ..ask(2, &[limit("", 9)]) };
+    assert_eq!(asks(&mut lane, &rows, 13, vec![older]), [Standing::InLine]);
+}
+
+#[test]
+fn a_slot_that_is_held_for_a_whole_run_is_asked_about_soon_and_then_seldom() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    let whole = Ask { hold: Hold::Run, ..ask(1, &[limit("", 1)]) };
+    asks(&mut lane, &rows, 0, vec![whole]);
+    lane.alarm(&rows, at(CHECK_MS)).expect("the rows can be read");
+    assert_eq!(answer_all(&mut lane, &rows, CHECK_MS, |_| true), [1]);
+    lane.alarm(&rows, at(3 * CHECK_MS)).expect("the rows can be read");
+    assert_eq!(answer_all(&mut lane, &rows, 3 * CHECK_MS, |_| true), [] as [u64; 0]);
+    lane.alarm(&rows, at(CHECK_MS + super::CHECK_WHOLE_MS)).expect("the rows can be read");
+    assert_eq!(answer_all(&mut lane, &rows, CHECK_MS + super::CHECK_WHOLE_MS, |_| false), [1]);
+    assert_eq!(rows.rows.borrow().len(), 0);
+}
+
+#[test]
+fn owners_who_come_for_the_first_time_do_not_overtake_for_ever() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    let of = |number: u64, share: &str| Ask { share: Some(share.into()), ..ask(number, &[limit("", 1)]) };
+    asks(&mut lane, &rows, 10, vec![of(1, "a"), of(2, "a")]);
+    let mut at_work = 1;
+    for number in 10..30 {
+        // As many come as go.
+        asks(&mut lane, &rows, 20 + number, vec![of(number, &format!("new {number}"))]);
+        ends(&mut lane, &rows, 20 + number, &[at_work]);
+        at_work =
+            answer_all(&mut lane, &rows, 20 + number, |_| true).first().copied().expect("somebody follows");
+        if at_work == 2 {
+            return;
+        }
+    }
+    panic!("the second one never had its turn");
+}
+
+#[test]
+fn an_input_that_is_too_much_and_keys_that_are_too_long_do_no_harm() {
+    let by = |text: &str| LimitSpec { max: 1, key: Some(text.into()) };
+    let long = format!("input.{}", "a".repeat(200));
+    let flow = Flow {
+        limits: vec![by(&format!("{long}.b")), by(&format!("{long}.c")), by("input.key")],
+        ..Flow::default()
+    };
+    let (one, other) = ("k".repeat(300), format!("{}!", "k".repeat(299)));
+    let keys = |key: &str| {
+        let input = Payload::encode(&serde_json::json!({ "key": key })).expect("JSON");
+        let found = let_in(&flow, &input).expect("it has limits");
+        found.limits.into_iter().map(|limit| (limit.by, limit.key)).collect::<Vec<_>>()
+    };
+    let (first, second) = (keys(&one), keys(&other));
+    assert!(first.iter().all(|(by, key)| by.len() <= 128 && key.len() <= 128));
+    assert_eq!(first.iter().map(|(by, _)| by).collect::<std::collections::BTreeSet<_>>().len(), 3);
+    assert_ne!(first, second, "two long keys are two");
+    let text = format!(r#"{{"key":"a","x":[{}1]}}"#, r#"{"":0},"#.repeat(200_000));
+    let hostile = Payload::from_text(text).expect("JSON");
+    let found = let_in(&flow, &hostile).expect("it has limits");
+    assert!(found.limits.iter().all(|limit| limit.key.is_empty()));
 }

@@ -126,7 +126,7 @@ impl Run {
             }
             Input::Wake { slot } => Ok(self.wake(now, slot)),
             Input::LetIn { slot } => Ok(self.let_in(now, slot)),
-            Input::InLine { for_ms } => Ok(self.in_line(now, for_ms)),
+            Input::InLine => Ok(self.in_line(now)),
             Input::ActivationEnded { epoch, end } => Ok(self.activation_ended(now, epoch, &end)),
             Input::Reload => Ok(self.reload(now)),
             Input::Expire => Ok(self.expire(now)),

@@ -14,10 +14,7 @@ use crate::lane::{Let, let_in};
 
 /// How long a run that is in line lets its lane be before it asks again. Its cell is told when it is let in: this is for a
 /// lane that has lost its rows.
-pub const IN_LINE_MS: u64 = 900_000;
-
-/// How long until a run asks again whose lane has no room for it.
-pub const LANE_FULL_MS: u64 = 5_000;
+pub const IN_LINE_MS: u64 = 3_600_000;
 
 /// The limits of a run, and its ticket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,10 +83,13 @@ impl Run {
     }
 
     /// Its lane has put it in line, and says so when it is let in.
-    pub(super) fn in_line(&self, now: Timestamp, for_ms: u64) -> Decision {
+    pub(super) fn in_line(&self, now: Timestamp) -> Decision {
+        if self.is_overdue(now) {
+            return self.time_out(now);
+        }
         match self.phase {
-            Phase::Pending { not_before } if not_before <= now && !self.is_overdue(now) => {
-                let until = now.plus_millis(for_ms);
+            Phase::Pending { not_before } if not_before <= now => {
+                let until = now.plus_millis(IN_LINE_MS);
                 let not_before = self.deadline.map_or(until, |deadline| deadline.min(until));
                 Decision { entries: vec![Entry::Queued { not_before }], ..Decision::default() }
             }

@@ -51,7 +51,7 @@ pub(crate) use decide::check_op;
 pub use entry::Entry;
 pub use expiry::{EXPIRY_ROUND_MS, INVOCATION_KEPT_MS};
 pub use fits::{ROW_BYTES_MAX, ROW_RESERVE_BYTES};
-pub use lane::{IN_LINE_MS, InLane, LANE_FULL_MS};
+pub use lane::{IN_LINE_MS, InLane};
 pub use mark::{Inbox, Mark, Trailer};
 pub use people::{ACTS_MAX, Signal, check_signal_name};
 pub use retry::delay_ms;
@@ -368,11 +368,8 @@ pub enum Input {
         /// Whether it could be activated at once.
         slot: Option<Slot>,
     },
-    /// Its lane has put it in line, or has no room for it.
-    InLine {
-        /// When it asks again, if it hears nothing.
-        for_ms: u64,
-    },
+    /// Its lane has put it in line.
+    InLine,
     /// The call that activated it is over.
     ActivationEnded {
         /// Which activation.

@@ -39,6 +39,7 @@ use stepwell_protocol::{
     text::{TAG_LENGTH_MAX, TAGS_MAX, is_tag},
     topic::{TriggerSpec, Triggered},
 };
+pub use transform::is_too_much;
 pub use triggers::no_trigger;
 pub use waits::{Bucket, Conditions, WAITS_MAX, WaitRow, check_wait, from_when, input_for, wait_id};
 pub use webhooks::{

@@ -226,6 +226,12 @@ fn check_parts(body: &str, count: impl Fn(&str) -> usize) -> Result<(), Problem>
     Err(Problem::new(Code::PayloadTooLarge, detail))
 }
 
+/// Whether a JSON text would take tens of megabytes of memory as a tree.
+pub fn is_too_much(text: &str) -> bool {
+    // Each takes a byte.
+    text.len() > PARTS_MAX && parts(text) > PARTS_MAX
+}
+
 /// About how many keys and values a JSON text has: one for each sign before one, outside of strings.
 fn parts(text: &str) -> usize {
     let (mut parts, mut is_string, mut is_escaped) = (0, false, false);

@@ -162,7 +162,8 @@ pub fn input_for(wait: &EventWait, input: Option<&Payload>) -> Result<Payload, P
         None => input.clone(),
         Some(fields) if fields.is_empty() => return Ok(Payload::default()),
         Some(fields) => {
-            let mut input = input.decode::<Json>().unwrap_or_default();
+            let reads = !super::is_too_much(input.text());
+            let mut input = if reads { input.decode::<Json>().unwrap_or_default() } else { Json::Null };
             if let Json::Object(values) = &mut input {
                 values.retain(|name, _| fields.contains(name));
             }

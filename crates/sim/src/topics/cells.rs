@@ -116,6 +116,7 @@ impl At for usize {
                 | Order::TellEnd(_)
                 | Order::TellAt(_)
                 | Order::TellReaders(_)
+                | Order::AskLane(_)
                 | Order::TellCellReaders => {}
             }
         }
@@ -324,6 +325,7 @@ impl World {
         };
         let EventStart { triggered, workflow, input, tags, spare, .. } = (*start).clone();
         let run = TriggeredRun {
+            flow: None,
             triggered,
             workflow,
             input,

@@ -277,6 +277,7 @@ impl Model {
             | Message::Ended { .. }
             | Message::TickEnded { .. }
             | Message::Cancel { .. }
+            | Message::TicketOver { .. }
             | Message::Unbind { .. } => Ok(()),
         }
     }

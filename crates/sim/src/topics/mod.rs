@@ -206,6 +206,7 @@ impl World {
                     | Message::Ended { .. }
                     | Message::TickEnded { .. }
                     | Message::Cancel { .. }
+                    | Message::TicketOver { .. }
                     | Message::Unbind { .. } => None,
                 }));
             }

@@ -288,6 +288,7 @@ impl World {
             ticked: None,
             starts_at: None,
             triggered: None,
+            flow: None,
         }
     }
 

@@ -137,6 +137,7 @@ impl World {
             | Message::Ended { .. }
             | Message::TickEnded { .. }
             | Message::Cancel { .. }
+            | Message::TicketOver { .. }
             | Message::Unbind { .. } => Ok(Receipt::Gone),
         };
         let delivery = host::delivery(received, self.topic.host.is_stale(id));

@@ -267,6 +267,7 @@ fn opens(
         | Message::Emitted { .. }
         | Message::WaitOver { .. }
         | Message::Cancel { .. }
+        | Message::TicketOver { .. }
         | Message::Unbind { .. } => None,
     });
     let Some(epoch) = posted.next_back() else {

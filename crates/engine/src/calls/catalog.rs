@@ -136,6 +136,8 @@ pub enum Request {
     PausedWorkflows,
     /// Say what is around what the code declares: settings, pauses, what was retired.
     ShowLayers,
+    /// Show the workflows that the app has declared last.
+    ShowDeclared,
     /// Set what the namespace may use.
     SetLimits {
         /// What.

@@ -235,6 +235,11 @@ impl Asked<'_> {
                 Ok(Answered::new(200, &paused))
             }
             Request::ShowLayers => Ok(Answered::new(200, &self.catalog()?.layers())),
+            Request::ShowDeclared => {
+                let catalog = self.catalog()?;
+                let workflows = catalog.declared().holds().map(|manifest| manifest.workflows.as_slice());
+                Ok(Answered::new(200, &workflows.unwrap_or_default()))
+            }
             Request::SetLimits { limits } => {
                 self.drive(Input::SetLimits(limits))?;
                 self.show_settings()

@@ -49,9 +49,11 @@ pub async fn terms(front: &Front, name: &str) -> Result<Terms, Refusal> {
     // A caller who may not start it makes nobody ask the app.
     let seen: Option<OrdSet<String>> =
         if front.is_limited() { front.ask_catalog(Request::SeenWorkflows).await? } else { None };
-    // An app that does not answer may be on its way: that refuses nobody.
+    // An app that does not answer may be on its way: that refuses nobody. What it has declared before holds, above all its
+    // limits.
     let Some(workflows) = read(front).await else {
-        return Ok(Terms::unsaid(front.deployment()));
+        let declared = declared_before(front, name).await;
+        return Ok(declared.unwrap_or_else(|| Terms::unsaid(front.deployment())));
     };
     if let Some(terms) = workflows.get(name).cloned() {
         replace(workflows);
@@ -64,6 +66,16 @@ pub async fn terms(front: &Front, name: &str) -> Result<Terms, Refusal> {
         detail = format!("{detail} It has: {}.", names.join(", "));
     }
     Err(Refusal::new(Code::WorkflowNotFound, detail))
+}
+
+/// What the app has declared about a workflow before, as far as the catalog knows.
+async fn declared_before(front: &Front, name: &str) -> Option<Terms> {
+    if !front.has_catalog() {
+        return None;
+    }
+    let asked = front.registry().ask_catalog::<Vec<WorkflowDescription>>(Request::ShowDeclared).await;
+    let declared = asked.ok()?.into_iter().find(|workflow| workflow.name == name)?;
+    Some(Terms::of(&declared, front.deployment()))
 }
 
 /// What the app says about its workflows, by name.

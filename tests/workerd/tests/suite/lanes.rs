@@ -125,3 +125,26 @@ async fn customers_take_turns() -> TestResult {
     assert!(place <= before + 3, "{place} came first, {before} of them before it was started");
     Ok(())
 }
+
+#[tokio::test]
+async fn limits_hold_for_runs_that_are_started_while_the_app_is_down() -> TestResult {
+    let mut engine = Engine::start(Form::Split, 2).await?;
+    let client = engine.client();
+    let observer = Observer::start(Duration::from_millis(300)).await?;
+    let synced = client.request("POST", "/api/sync", "").await?;
+    assert_eq!(synced.status, 200, "{}", synced.body);
+    // A fresh engine has never heard of the app.
+    engine.app.as_mut().context("the split form has an app")?.kill();
+    engine.engine.kill();
+    engine.engine.restart().await?;
+    let mut runs = Vec::new();
+    for _ in 0..4 {
+        runs.push(start(&client, "limited_whole", &observer, "acme", 1).await?);
+    }
+    engine.app.as_mut().context("the split form has an app")?.restart().await?;
+    for run in &runs {
+        client.until(run, "completed").await?;
+    }
+    assert_eq!(observer.seen().most_of_one, 1);
+    Ok(())
+}

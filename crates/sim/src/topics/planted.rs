@@ -27,8 +27,6 @@ pub enum Planted {
     HadForgotten,
     /// What an earlier activation has said of a wait takes the place of what a later one has.
     OldWaitWins,
-    /// Waits are deleted long before their time is over.
-    WaitsExpireEarly,
     /// A cell that cannot take an event yet is taken for one whose wait is over.
     LaterIsGone,
     /// Cells do not know the runs of events by their keys.
@@ -65,7 +63,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 28] = [
         Self::WatermarkAhead,
         Self::AnsweredEarly,
         Self::IdLost,
@@ -78,7 +76,6 @@ impl Planted {
         Self::TakenTooLate,
         Self::HadForgotten,
         Self::OldWaitWins,
-        Self::WaitsExpireEarly,
         Self::LaterIsGone,
         Self::StartKeyless,
         Self::PauseForgotten,

@@ -180,6 +180,12 @@ async fn every_route_answers_as_it_is_described() -> Result<()> {
     api.get("/api/workflows", 200).await?;
     api.get("/api/workflows/mixed", 200).await?;
     api.get("/api/workflows/nothing", 404).await?;
+    // Nothing listens there: the run keeps trying, and holds its place.
+    let work = r#"{"customer":"a","address":"http://127.0.0.1:9/","steps":1}"#;
+    api.post("/api/workflows/limited_whole/start", work, 201).await?;
+    api.post("/api/workflows/limited_whole/start", work, 201).await?;
+    api.get("/api/workflows/limited_whole/lane", 200).await?;
+    api.get("/api/workflows/limited_whole/lane?limit=0", 400).await?;
     declared(&mut api).await?;
     let runs = starts(&mut api).await?;
     reads(&mut api, &runs).await?;

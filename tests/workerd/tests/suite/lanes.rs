@@ -53,7 +53,10 @@ async fn no_more_steps_are_at_work_than_the_limits_say() -> TestResult {
             client.until(run, "completed").await?;
         }
         let seen = observer.seen();
-        assert_eq!((seen.most_of_one, seen.most, seen.asked), (2, 6, 80));
+        assert_eq!(seen.asked, 80);
+        // How many of them meet depends on the machine.
+        assert!((1..=2).contains(&seen.most_of_one), "{seen:?}");
+        assert!((2..=6).contains(&seen.most), "{seen:?}");
         until_empty(&client, "limited").await?;
     }
     Ok(())

@@ -142,7 +142,12 @@ impl Cell {
         let is_open = life == run.life_number() && !matches!(run.phase, Phase::Ended { .. });
         let open = run.open.iter().find(|open| open.op == op && is_open);
         let Some(wait) = open.and_then(|open| open.event.as_ref()) else {
-            return Ok(if is_known { Receipt::Taken } else { Receipt::Gone });
+            if is_known {
+                // As with waits that are gone: what is known here may be older than the wait that is meant.
+                self.object.arm_anew(now);
+                return Ok(Receipt::Taken);
+            }
+            return Ok(Receipt::Gone);
         };
         if wait.cancels {
             let act = Act { at: now, by: event.tag.clone(), what: Deed::Cancel };

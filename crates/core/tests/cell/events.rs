@@ -3,7 +3,7 @@
 use serde_json::json;
 use stepwell_core::{
     cell::{Action, Cell, NewRun, TokenAnswer},
-    object::{Fault, Machine as _, Message, Receipt},
+    object::{Fault, Hosted as _, Machine as _, Message, Receipt},
     run::{End, Phase, Signal},
 };
 use stepwell_protocol::{
@@ -157,6 +157,20 @@ fn an_event_wakes_whoever_waits_for_it_and_the_next_one_is_told_that_it_is_gone(
     assert_eq!(cell.meet(&rows, at(21), &event(1), waits.clone()), [Receipt::Taken]);
     assert_eq!(cell.meet(&rows, at(22), &event(2), waits), [Receipt::Gone]);
     assert_eq!(received(&rows), 1);
+}
+
+#[test]
+fn an_answer_that_ends_a_wait_leaves_only_with_a_write() {
+    let (rows, mut cell, _) = waiting(vec![wait(0)]);
+    let waits = waiters(&rows);
+    assert_eq!(cell.meet(&rows, at(20), &event(1), waits.clone()), [Receipt::Taken]);
+    // An instance that was superseded takes a later wait for this one. Its answer must not reach the topic, which would
+    // forget that wait.
+    for (number, receipt) in [(1, Receipt::Taken), (2, Receipt::Gone)] {
+        drop(cell.take_orders());
+        assert_eq!(cell.meet(&rows, at(21), &event(number), waits.clone()), [receipt]);
+        assert!(cell.take_orders().arm.is_some(), "the answer waits for a write");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use stepwell_protocol::{
     Timestamp,
-    lane::{Ask, Hold, Standing, Ticket},
+    lane::{Ask, Standing, Ticket},
 };
 
 use super::{Cell, Order, Rows};
@@ -132,11 +132,6 @@ impl Lanes {
 /// Whether a run's own program has said this.
 pub(super) fn is_by_program(entries: &[Entry]) -> bool {
     entries.iter().any(|entry| matches!(entry, Entry::Marked(_) | Entry::Recorded { mark: Some(_), .. }))
-}
-
-/// Whether a run has its slots to its end: its lane is then told of that by a letter.
-pub(super) fn keeps_ticket(run: &Run) -> bool {
-    run.lane.as_ref().is_some_and(|lane| lane.hold == Hold::Run && lane.is_used)
 }
 
 impl Cell {

@@ -20,7 +20,6 @@ use stepwell_protocol::{
 use super::{
     Cell, Rows, Sought,
     events::{lapsed, waits},
-    lanes::keeps_ticket,
 };
 use crate::{
     object::{
@@ -88,7 +87,9 @@ impl Cell {
             Some((ticked, ticked.tells.as_deref()?, how))
         });
         let parent = run.parent.as_ref().filter(|_| end.is_some());
-        let kept = run.ticket().filter(|_| end.is_some() && keeps_ticket(run) && self.is_done(run, entries));
+        // Its lane asks about such a ticket seldom, so it is told by a letter.
+        let keeps = run.lane.as_ref().is_some_and(|lane| lane.keeps());
+        let kept = run.ticket().filter(|_| end.is_some() && keeps && self.is_done(run, entries));
         let unbinds = parent.and_then(|parent| Some((parent, parent.home.as_ref()?)));
         let leaves: OrdSet<_> = leaves(run, entries).into_iter().collect();
         let (waits, lapsed) = (waits(run, entries), lapsed(run, now, entries));

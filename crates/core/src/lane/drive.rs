@@ -142,8 +142,8 @@ impl Lane {
         for ask in asks {
             standings.push(known.add(now, ask, &mut changes));
         }
-        if changes.is_empty() && standings.contains(&Standing::In) {
-            // This instance may have been superseded: only a write says that it has not.
+        if changes.is_empty() && (standings.contains(&Standing::In) || !over.is_empty()) {
+            // This instance may have been superseded, and not know of a ticket: only a write says that it has not.
             self.object.arm_anew(now);
         }
         self.store(rows, now, &changes)?;

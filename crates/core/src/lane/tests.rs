@@ -524,3 +524,13 @@ fn an_input_that_is_too_much_and_keys_that_are_too_long_do_no_harm() {
     let found = let_in(&flow, &hostile).expect("it has limits");
     assert!(found.limits.iter().all(|limit| limit.key.is_empty()));
 }
+
+#[test]
+fn an_answer_that_lets_a_cell_forget_a_ticket_leaves_only_with_a_write() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    asks(&mut lane, &rows, 0, vec![ask(1, &[limit("", 1)])]);
+    drop(lane.take_orders());
+    // An instance that was superseded does not know of it: its answer must not reach the cell.
+    ends(&mut lane, &rows, 5, &[7]);
+    assert!(lane.take_orders().arm.is_some());
+}

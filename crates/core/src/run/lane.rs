@@ -49,7 +49,8 @@ impl InLane {
         Some(Box::new(Self { limits, priority, share, hold, ticket: 1, is_used: false }))
     }
 
-    fn keeps(&self) -> bool {
+    /// Whether it has gone to work, and keeps its ticket to its end.
+    pub fn keeps(&self) -> bool {
         self.is_used && self.hold == Hold::Run
     }
 }

@@ -77,9 +77,10 @@ impl Host {
                 })
             }
             Call::Receive { message } => {
-                if let Message::TicketOver { ticket } = message {
-                    self.turn(|machine, store, now| Ok(machine.ask(store, now, Vec::new(), &[ticket])?))?;
-                }
+                let Message::TicketOver { ticket } = message else {
+                    return Ok(Answered::new(200, &Receipt::Gone));
+                };
+                self.turn(|machine, store, now| Ok(machine.ask(store, now, Vec::new(), &[ticket])?))?;
                 Ok(Answered::new(200, &Receipt::Taken))
             }
             Call::Page { after, limit } => self

@@ -405,7 +405,7 @@ impl Topic {
         let is_stuck = |wait: &WaitRow| known.parked.has(&of_wait(what.event, wait).trigger);
         let (stuck, met): (Vec<_>, Vec<_>) = met.into_iter().partition(is_stuck);
         for wait in stuck {
-            self.put_off_for(rows, now, what.event, &wait)?;
+            self.put_off_for(rows, now, what.event, &wait, true)?;
         }
         match (met.is_empty(), rest) {
             (true, None) => self.done(rows, now, &what),
@@ -494,8 +494,9 @@ impl Topic {
         }
         self.is_answered(what);
         // A run that cannot take it yet does not stand for the others of its cell.
+        let is_parked = self.flights.is_parked(what);
         for wait in later {
-            self.put_off_for(rows, now, what.event, wait)?;
+            self.put_off_for(rows, now, what.event, wait, is_parked)?;
         }
         if goes_on {
             self.flights.put_off(what, now);
@@ -504,17 +505,19 @@ impl Topic {
         self.done(rows, now, what)
     }
 
-    /// A run cannot take an event yet. It is asked again by itself, a few times and then once a minute.
+    /// A run cannot take an event yet. It is asked again by itself, a few times and then once a minute. Where a row tells of
+    /// the event for all waits of the cell, and will not any more, another one does for this wait: the watermark is beyond it.
     fn put_off_for<R: Rows>(
         &mut self,
         rows: &R,
         now: Timestamp,
         event: u64,
         wait: &WaitRow,
+        is_parked: bool,
     ) -> Result<(), Fault<R::Error>> {
         let what = of_wait(event, wait);
         let Some(known) = &mut self.known else { return Ok(()) };
-        if !known.parked.has(&what.trigger) {
+        if !is_parked && !known.parked.has(&what.trigger) {
             let found = known.waits.found.get(&of_cell(event, &wait.waiter.run.place.to_string())).copied();
             if let Some(looked) = found {
                 known.waits.found.get_or_insert_with(what.clone(), || looked);

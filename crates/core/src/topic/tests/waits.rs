@@ -203,6 +203,29 @@ fn an_event_that_a_cell_cannot_take_yet_is_delivered_later_even_after_a_crash() 
 }
 
 #[test]
+fn an_event_that_was_parked_for_a_silent_cell_is_not_lost_when_a_run_cannot_take_it_yet() {
+    let mut world = World::new();
+    world.wait_now(7);
+    world.emit(7);
+    world.hang(300_000);
+    assert_eq!((world.rows.parked.borrow().len(), world.rows.through.get()), (1, 1));
+    let meeting = loop {
+        if let Some(meeting) = world.meetings().pop() {
+            break meeting;
+        }
+        let at = world.alarm.take().expect("it is tried again");
+        world.now = world.now.max(at);
+        world.topic.alarm(&world.rows, world.now).expect("the rows can be read");
+    };
+    // The cell answers at last, but the run cannot take it; and the topic dies.
+    world.topic.met(&world.rows, world.now, &meeting, Some(vec![Receipt::Later])).expect("it is taken");
+    world.topic = topic();
+    world.topic.repair(&world.rows, world.now).expect("the rows can be read");
+    assert_eq!(world.deliver(120_000, &Receipt::Taken), [(7, 1)]);
+    assert!(world.rows.parked.borrow().is_empty() && world.rows.waits.borrow().is_empty());
+}
+
+#[test]
 fn a_wait_that_is_registered_twice_is_one() {
     let mut world = World::new();
     world.wait_now(7);

@@ -43,7 +43,8 @@ pub use transform::is_too_much;
 pub use triggers::no_trigger;
 pub use waits::{Bucket, Conditions, WAITS_MAX, WaitRow, check_wait, from_when, input_for, wait_id};
 pub use webhooks::{
-    DELIVERIES_MAX, Delivered, HookKeys, Kept, Sealed, WEBHOOKS_MAX, Webhook, check_webhook, no_webhook,
+    DELIVERIES_MAX, Delivered, HookKeys, Kept, Sealed, WEBHOOKS_MAX, Webhook, check_webhook, event_of,
+    no_webhook,
 };
 
 /// The most triggers of a topic that people make, and the most that the code declares.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Problem, Timestamp, seal,
     signature::Key,
-    topic::{Accepted, AcceptedStatus, NewEvent},
+    topic::{Accepted, AcceptedStatus, NewEvent, is_topic},
     webhook::{
         Address, Delivery, DeliveryList, OVERLAP_MS_DEFAULT, OVERLAP_MS_MAX, Secret, TOLERANCE_S_MAX,
         WebhookKind, WebhookList, WebhookSpec, WebhookView,
@@ -156,6 +156,26 @@ pub fn check_webhook(topic: &str, spec: &WebhookSpec) -> Result<(), Problem> {
     Transform::read(topic, spec).map(|_| ())
 }
 
+/// The event that a webhook makes of a delivery whose signature was verified; nothing, if the sender only tries the
+/// address.
+pub fn event_of(
+    spec: &WebhookSpec,
+    headers: Vec<(String, String)>,
+    body: &str,
+) -> Result<Option<NewEvent>, Problem> {
+    let topic = spec.event.split_once('/').map(|(topic, _)| topic).filter(|topic| is_topic(topic));
+    let topic = topic.ok_or_else(|| {
+        let detail = "`event` names no topic. Write 'TOPIC/NAME', or 'TOPIC/{EXPRESSION}'.";
+        Problem::new(Code::InvalidRequest, detail)
+    })?;
+    check_webhook(topic, spec)?;
+    let (_, headers) = parted(spec, headers);
+    Ok(match Transform::read(topic, spec)?.make(topic, spec, &headers, body)? {
+        Made::Event(event) => Some(event),
+        Made::Challenge(_) => None,
+    })
+}
+
 impl Hooks {
     /// Reads them. Secrets that the previous key has sealed are sealed again, before that key is gone.
     pub fn read<R: Rows>(rows: &R, topic: &str, keys: &HookKeys) -> Result<Self, R::Error> {
@@ -246,24 +266,9 @@ impl Hook {
         }
     }
 
-    /// Whether a header holds a signature, by its name or by what the webhook says.
-    fn is_signature(&self, name: &str) -> bool {
-        let lower = name.to_ascii_lowercase();
-        ["signature", "hmac"].iter().any(|part| lower.contains(part))
-            || name.eq_ignore_ascii_case(signature_header(&self.webhook.spec))
-    }
-
-    /// The headers of a delivery that are kept: those with its signatures, and those that people and expressions see.
-    fn kept(&self, headers: Vec<(String, String)>) -> (Headers, Headers) {
-        let signature = signature_header(&self.webhook.spec);
-        let is_kept = |name: &str| !is_secret(name) || name.eq_ignore_ascii_case(signature);
-        let kept = headers.into_iter().filter(|(name, _)| is_kept(name));
-        kept.partition(|(name, _)| self.is_signature(name))
-    }
-
     /// A delivery as people see it. The webhook may say by now that one of its headers is a signature.
     fn shown(&self, Kept { mut delivery, .. }: Kept) -> Delivery {
-        delivery.headers.retain(|(name, _)| !self.is_signature(name));
+        delivery.headers.retain(|(name, _)| !is_signature(&self.webhook.spec, name));
         delivery
     }
 }
@@ -384,7 +389,7 @@ impl Topic {
         let topic = self.name.clone();
         let hook = self.known(rows, now)?.hooks.get(id)?;
         let verified = hook.verify(now, &headers, &body, false);
-        let (signatures, headers) = hook.kept(headers);
+        let (signatures, headers) = parted(&hook.webhook.spec, headers);
         let mut delivery = Delivery {
             id: 0,
             at: now,
@@ -465,7 +470,7 @@ impl Topic {
             let verified = hook.verify(now, &headers, text(&kept.delivery), true);
             verified.map_err(|refused| Problem::new(Code::WebhookRefused, refused.to_string()))?;
             // The webhook may say by now where the signature is.
-            (kept.signatures, kept.delivery.headers) = hook.kept(headers);
+            (kept.signatures, kept.delivery.headers) = parted(&hook.webhook.spec, headers);
         }
         let Made::Event(mut event) = hook.make(&topic, &kept.delivery.headers, text(&kept.delivery))? else {
             let detail = "This delivery is no event: the sender has only tried the address.";
@@ -565,6 +570,20 @@ fn stored<R: Rows>(rows: &R, id: &str, number: u64) -> Result<Kept, Fault<R::Err
 
 fn text(delivery: &Delivery) -> &str {
     delivery.body.as_deref().unwrap_or_default()
+}
+
+/// Whether a header holds a signature, by its name or by what the webhook says.
+fn is_signature(spec: &WebhookSpec, name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    ["signature", "hmac"].iter().any(|part| lower.contains(part))
+        || name.eq_ignore_ascii_case(signature_header(spec))
+}
+
+/// The headers of a delivery that are kept: those with its signatures, and those that people and expressions see.
+fn parted(spec: &WebhookSpec, headers: Headers) -> (Headers, Headers) {
+    let signature = signature_header(spec);
+    let is_kept = |name: &str| !is_secret(name) || name.eq_ignore_ascii_case(signature);
+    headers.into_iter().filter(|(name, _)| is_kept(name)).partition(|(name, _)| is_signature(spec, name))
 }
 
 /// Whether a header's name says that it holds a secret, or its sender's way to us. Neither is kept.

@@ -10,8 +10,8 @@ use std::{
 
 use serde::Serialize;
 use stepwell_core::run::{
-    CallEnd, Decision, Effect, Entry, Input, PauseWhy, Phase, Reply, Run, RunRow, Session, Slot, Start, Tail,
-    Trailer,
+    CallEnd, Decision, Effect, Entry, Input, PauseWhy, Phase, Reply, Run, RunRow, Slot, Start, Tail, Trailer,
+    Transport,
 };
 use stepwell_protocol::{
     Code, Epoch, Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
@@ -276,7 +276,7 @@ impl Engine {
 
     fn activate(&mut self, not_before: Timestamp) {
         self.advance(not_before);
-        let slot = Slot { session: Session::Capability, alone: true };
+        let slot = Slot { session: Transport::Capability, alone: true };
         let decision = self.give(Input::Activate(slot)).expect("it is never refused");
         if decision.effects.iter().any(|effect| matches!(effect, Effect::Activate { .. })) {
             self.activation();

@@ -56,6 +56,7 @@ mod replay;
 mod schedules;
 mod script;
 mod triggers;
+mod webhooks;
 mod woken;
 
 use std::{
@@ -74,6 +75,7 @@ pub use outcome::Outcome;
 pub use replay::replay;
 pub use schedules::Tick;
 pub use triggers::Triggered;
+pub use webhooks::{Delivered, Webhook};
 
 use self::{
     children::{ChildMock, ChildMocks},

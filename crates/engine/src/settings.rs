@@ -88,7 +88,7 @@ pub struct Settings {
     pub signals: SignalLimits,
     /// The cells of the latest generation, each of which has its share of a namespace's limits.
     pub shares: u32,
-    /// Whether answers tell how many rows their cell has written: `STEPWELL_METER`.
+    /// Whether answers tell how many rows their object has written: `STEPWELL_METER`.
     pub meter: bool,
 }
 
@@ -105,7 +105,7 @@ impl Settings {
             step_timeout_ms: step_timeout_ms(env).unwrap_or(STEP_TIMEOUT_MS),
             signals: signal_limits(env).unwrap_or_default(),
             shares: Deployment::of(env).map_or(1, |deployment| deployment.pool.cells_of_latest()),
-            meter: variable(env, "STEPWELL_METER").is_some_and(|text| text == "1"),
+            meter: is_metered(env),
         }
     }
 
@@ -114,6 +114,11 @@ impl Settings {
         let step_timeout_ms = Some(self.step_timeout_ms);
         Budget { commits: self.commits, ms: Some(ACTIVATION_MS), step_timeout_ms }
     }
+}
+
+/// Whether answers tell how many rows their object has written: `STEPWELL_METER`.
+pub fn is_metered(env: &Env) -> bool {
+    variable(env, "STEPWELL_METER").is_some_and(|text| text == "1")
 }
 
 /// What holds where nothing else is said: `STEPWELL_PROFILE`.

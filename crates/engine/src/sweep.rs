@@ -34,6 +34,7 @@ pub async fn sweep(env: Env) {
         (Some(_), Some(keeper)) => plan(cursor(&front, keeper).await.as_ref()),
         (None, _) | (_, None) => first,
     };
+    let count = targets.len();
     let touched = stream::iter(targets).map(|target| {
         let front = front.within(&target.namespace);
         // What went wrong is in the log; the others are touched all the same, and this one the next time.
@@ -43,6 +44,7 @@ pub async fn sweep(env: Env) {
     if failed > 0 {
         worker::console_error!("stepwell: {failed} objects could not be touched");
     }
+    worker::console_log!("stepwell: the sweep has touched {count} objects, of which {failed} did not answer");
     if front.has_catalog() {
         pull(&front).await;
     }

@@ -7,6 +7,10 @@ use stepwell_protocol::Timestamp;
 
 use super::{DEAD_MAN_MS, LOOK_AGAIN_MS};
 
+/// How much later than the first thing that is due an alarm may be set and still be right: it is armed by the clock of one
+/// instance, and the rows may have another one's.
+const LATE_MS: u64 = 1_000;
+
 /// The alarm, as far as one instance knows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Alarm {
@@ -20,6 +24,8 @@ pub(super) struct Alarm {
     compared: bool,
     /// What the platform said that it was set for when this instance was loaded.
     found: Option<Timestamp>,
+    /// Whether the platform had none, or a later one than the rows ask for.
+    missing: bool,
     /// How many alarms in a row could not read the rows.
     failures: u32,
 }
@@ -57,6 +63,11 @@ impl Alarm {
         };
         self.armed = None;
         self.by(now, at);
+    }
+
+    /// Whether the platform had lost it when this instance was loaded. Said once.
+    pub fn was_missing(&mut self) -> bool {
+        std::mem::take(&mut self.missing)
     }
 
     /// What the host has to set it for.
@@ -114,6 +125,7 @@ impl Alarm {
             Some(first) => first.max(soonest),
             None => return None,
         };
+        self.missing = found.is_none_or(|found| found > at.plus_millis(LATE_MS));
         // A platform that has lost the alarm, and does not know, does nothing about one that is set for the same time
         // again. It may fire a moment early, and is then set for the right time.
         Some(match found {

@@ -129,6 +129,11 @@ pub trait Hosted {
     fn found_alarm(&mut self, at: Option<Timestamp>) {
         self.object().alarm.found(at);
     }
+
+    /// Whether the platform had lost the alarm when this instance was loaded. Said once, after [`Machine::repair`].
+    fn alarm_was_missing(&mut self) -> bool {
+        self.object().alarm.was_missing()
+    }
 }
 
 /// A machine over the rows of one object.

@@ -50,6 +50,25 @@ fn a_program_that_is_heard_of_and_then_gone_each_time_is_failed() {
 }
 
 #[test]
+fn only_an_alarm_that_the_platform_has_lost_is_reported_as_missing() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(4));
+    cell.start(&rows, at(0), new_run(None)).expect("it is accepted");
+    let op = Op { kind: OpKind::Sleep, name: "sleep".into(), occurrence: 0 };
+    let commit = said(Seq(0), vec![], Then::Suspend { open: vec![Open::Sleep { op, ms: 60_000 }] });
+    cell.commit(&rows, at(0), 1, Epoch(1), commit, 1).expect("it is accepted");
+    for (found, is_missing) in [(None, true), (Some(60_000), false), (Some(5), false), (Some(90_000), true)] {
+        let mut fresh = Cell::new(4);
+        fresh.found_alarm(found.map(at));
+        fresh.repair(&rows, at(10)).expect("the rows can be read");
+        assert_eq!(fresh.alarm_was_missing(), is_missing, "{found:?}");
+        assert!(!fresh.alarm_was_missing(), "it is said once");
+    }
+    let mut empty = Cell::new(4);
+    empty.repair(&Memory::default(), at(10)).expect("the rows can be read");
+    assert!(!empty.alarm_was_missing());
+}
+
+#[test]
 fn an_alarm_that_the_platform_believes_to_be_set_is_set_for_another_time() {
     let (rows, mut cell) = (Memory::default(), Cell::new(4));
     cell.start(&rows, at(0), new_run(None)).expect("it is accepted");

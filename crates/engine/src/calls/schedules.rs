@@ -1,5 +1,6 @@
 //! What Workers and cells ask of a station of schedules.
 
+use js_sys::Array;
 use serde::{Deserialize, Serialize};
 use stepwell_core::object::{Address, Message};
 use stepwell_protocol::{
@@ -97,4 +98,9 @@ pub enum Request {
 /// Asks the station of a namespace: a status and a body.
 pub async fn ask(env: &Env, namespace: &str, call: &Call) -> Result<(u16, String), JsValue> {
     object::ask(env, &Address::schedules(namespace, SHARD), call).await
+}
+
+/// The same, with all of its answer.
+pub async fn ask_whole(env: &Env, namespace: &str, call: &Call) -> Result<Array, JsValue> {
+    object::ask_whole(env, &Address::schedules(namespace, SHARD), call).await
 }

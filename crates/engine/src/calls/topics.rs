@@ -1,5 +1,6 @@
 //! What Workers and cells ask of a topic.
 
+use js_sys::Array;
 use serde::{Deserialize, Serialize};
 use stepwell_core::object::{Address, Message};
 use stepwell_protocol::{
@@ -129,4 +130,9 @@ pub enum WebhookAsk {
 /// Asks a topic of a namespace: a status and a body.
 pub async fn ask(env: &Env, namespace: &str, topic: &str, call: &Call) -> Result<(u16, String), JsValue> {
     object::ask(env, &Address::topic(namespace, topic), call).await
+}
+
+/// The same, with all of its answer.
+pub async fn ask_whole(env: &Env, namespace: &str, topic: &str, call: &Call) -> Result<Array, JsValue> {
+    object::ask_whole(env, &Address::topic(namespace, topic), call).await
 }

@@ -55,14 +55,29 @@ impl From<Fault> for Answered {
 
 /// Asks an object: a status and a body.
 pub async fn ask<T: Serialize>(env: &Env, to: &Address, call: &T) -> Result<(u16, String), JsValue> {
+    let answer = ask_whole(env, to, call).await?;
+    Ok((status(&answer), body(&answer)))
+}
+
+/// Asks an object: all of what [`Answered::into_array`] gives.
+pub async fn ask_whole<T: Serialize>(env: &Env, to: &Address, call: &T) -> Result<Array, JsValue> {
     let text = serde_json::to_string(call).expect("a call holds only what JSON can say");
     let stub = stub(env, to)?;
     let answer =
         if to.kind == Kind::Cell { stub.ask(&text)? } else { stub.ask_station(&to.to_string(), &text)? };
-    let answer: Array = runtime::settle(answer).await?.unchecked_into();
+    Ok(runtime::settle(answer).await?.unchecked_into())
+}
+
+/// The status in an object's answer.
+pub fn status(answer: &Array) -> u16 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a status of HTTP")]
     let status = answer.get(0).as_f64().unwrap_or_default() as u16;
-    Ok((status, answer.get(1).as_string().unwrap_or_default()))
+    status
+}
+
+/// The text in an object's answer.
+pub fn body(answer: &Array) -> String {
+    answer.get(1).as_string().unwrap_or_default()
 }
 
 /// The cell at a place, to be called.

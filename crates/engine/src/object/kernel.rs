@@ -26,7 +26,7 @@ pub enum Word {
 
 /// How a word is written: no call of any kind of object begins like it.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct KernelCall {
     kernel: Word,
 }
 
@@ -34,7 +34,7 @@ const BEGINNING: &str = "{\"kernel\":";
 
 /// Tells an object something that every object understands: a status and a body.
 pub async fn tell(env: &Env, to: &Address, word: Word) -> Result<(u16, String), JsValue> {
-    ask(env, to, &Told { kernel: word }).await
+    ask(env, to, &KernelCall { kernel: word }).await
 }
 
 impl<K: Kind> Host<K> {
@@ -43,10 +43,10 @@ impl<K: Kind> Host<K> {
         if !call.starts_with(BEGINNING) {
             return None;
         }
-        let (host, told) = (self.clone(), stepwell_protocol::json::from_str::<Told>(call));
+        let (host, told) = (self.clone(), stepwell_protocol::json::from_str::<KernelCall>(call));
         Some(Box::pin(async move {
             let answered = match told {
-                Ok(Told { kernel }) => host.hear(kernel).await,
+                Ok(KernelCall { kernel }) => host.hear(kernel).await,
                 Err(error) => Err(Answered::foreign(&error)),
             };
             answered.unwrap_or_else(Answered::from).into_array(None)

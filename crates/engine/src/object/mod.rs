@@ -29,7 +29,7 @@ use wasm_bindgen::prelude::*;
 use worker::{Env, State, worker_sys::DurableObjectState};
 
 use crate::{guard, runtime};
-pub use ask::{Answered, ask, cell_stub};
+pub use ask::{Answered, ask, ask_whole, body, cell_stub, status};
 pub use fault::{Fault, StoreError};
 pub use kernel::{Word, tell};
 pub use tables::{Row, Tables, number, time};
@@ -183,7 +183,12 @@ impl<K: Kind> Host<K> {
             let alarm = self.armed().await;
             self.machine.borrow_mut().found_alarm(alarm);
         }
-        self.turn(|machine, store, now| Ok(machine.repair(store, now)?))
+        self.turn(|machine, store, now| Ok(machine.repair(store, now)?))?;
+        if self.machine.borrow_mut().alarm_was_missing() {
+            let id = self.state.id().to_string();
+            worker::console_warn!("stepwell: the alarm of object {id} was missing, and is set again");
+        }
+        Ok(())
     }
 
     /// Refuses whatever comes after all was deleted. To be asked after each await, before anything is stored.

@@ -159,6 +159,11 @@ impl Tables {
         self.rows_written.get()
     }
 
+    /// Rows that this instance has written and read, if the meter is on.
+    pub fn metered(&self) -> Option<(u64, u64)> {
+        self.counts.then(|| (self.rows_written.get(), self.rows_read.get()))
+    }
+
     /// Rows that this instance has read, if they are counted.
     pub fn rows_read(&self) -> u64 {
         self.rows_read.get()

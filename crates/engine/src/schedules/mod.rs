@@ -16,7 +16,7 @@ use stepwell_protocol::{Code, Problem, json};
 
 use crate::{
     object::{self, Answering, Fault, Kind, Loaded},
-    settings::Deployment,
+    settings::{Deployment, is_metered},
     terms::KnownTerms,
     zones::Runtime,
 };
@@ -24,7 +24,7 @@ use store::Store;
 
 /// A station that was just loaded.
 pub fn load(loaded: Loaded, address: Address) -> Result<Rc<Host>, Fault> {
-    let store = Store::new(loaded.storage.clone());
+    let store = Store::new(loaded.storage.clone(), is_metered(&loaded.env));
     let deployment =
         Deployment::known(&loaded.env).map_err(|wrong| Problem::new(Code::Misconfigured, wrong))?;
     let machine = Machine::new(address.name.clone(), Rc::new(Runtime), deployment.pool.clone());
@@ -64,5 +64,7 @@ impl Kind for Schedules {
         Box::pin(async move { host.answer(call).await })
     }
 
-    fn count_rows(_: &Store, _: u64) {}
+    fn count_rows(store: &Store, rows: u64) {
+        store.tables.count_rows(rows);
+    }
 }

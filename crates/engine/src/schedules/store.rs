@@ -20,13 +20,13 @@ const SCHEMA_VERSION: &str = "1";
 
 /// The rows.
 pub struct Store {
-    tables: Tables,
+    pub(super) tables: Tables,
     has_schema: Slot<Option<bool>>,
 }
 
 impl Store {
-    pub fn new(storage: runtime::Storage) -> Self {
-        Self { tables: Tables::new(storage, false), has_schema: Slot::new(None) }
+    pub fn new(storage: runtime::Storage, is_metered: bool) -> Self {
+        Self { tables: Tables::new(storage, is_metered), has_schema: Slot::new(None) }
     }
 
     /// Whether anything was ever stored here.

@@ -18,14 +18,14 @@ use stepwell_protocol::{Code, Problem, json};
 use crate::{
     keyring::Keyring,
     object::{self, Answering, Fault, Kind, Loaded},
-    settings::Deployment,
+    settings::{Deployment, is_metered},
     terms::KnownTerms,
 };
 use store::Store;
 
 /// A station that was just loaded.
 pub fn load(loaded: Loaded, address: Address) -> Result<Rc<Host>, Fault> {
-    let store = Store::new(loaded.storage.clone());
+    let store = Store::new(loaded.storage.clone(), is_metered(&loaded.env));
     let deployment =
         Deployment::known(&loaded.env).map_err(|wrong| Problem::new(Code::Misconfigured, wrong))?;
     let keys = Keyring::of(&loaded.env).of_hooks(&address.namespace, deployment.url.clone());
@@ -62,5 +62,7 @@ impl Kind for Topic {
         Box::pin(async move { host.answer(call).await })
     }
 
-    fn count_rows(_: &Store, _: u64) {}
+    fn count_rows(store: &Store, rows: u64) {
+        store.tables.count_rows(rows);
+    }
 }

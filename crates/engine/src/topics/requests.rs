@@ -27,7 +27,7 @@ impl Host {
             Ok(call) => self.operate(call).await,
             Err(error) => Err(Answered::foreign(&error)),
         };
-        operated.unwrap_or_else(Answered::from).into_array(None)
+        operated.unwrap_or_else(Answered::from).into_array(self.store.tables.metered())
     }
 
     async fn operate(self: &Rc<Self>, Call { by, request }: Call) -> Result<Answered, Fault> {

@@ -62,15 +62,15 @@ const EXPIRE_IDS: &str =
 
 /// The rows.
 pub struct Store {
-    tables: Tables,
+    pub(super) tables: Tables,
     has_schema: Slot<Option<bool>>,
     has_webhooks: Slot<Option<bool>>,
 }
 
 impl Store {
-    pub fn new(storage: runtime::Storage) -> Self {
+    pub fn new(storage: runtime::Storage, is_metered: bool) -> Self {
         Self {
-            tables: Tables::new(storage, false),
+            tables: Tables::new(storage, is_metered),
             has_schema: Slot::new(None),
             has_webhooks: Slot::new(None),
         }

@@ -87,7 +87,27 @@ async fn lost_alarms_of_cells_that_nobody_asks_are_armed_again_by_the_sweep() ->
         for nap in &naps {
             assert_eq!(client.show(nap, 10).await?.json()?["output"], "awake", "{}", form.name());
         }
+        let log = engine.engine.log();
+        assert!(log.contains("was missing, and is set again"), "{}: {log}", form.name());
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_sweep_finds_nothing_where_nothing_is_lost_and_says_so() -> TestResult {
+    let mut engine = Engine::start_with_clock(Form::AllInOne, 2).await?;
+    let client = engine.client();
+    for _ in 0..8 {
+        let nap = client.start_id("nap", json!(60_000)).await?;
+        client.until(&nap, "sleeping").await?;
+    }
+    engine.engine.kill();
+    engine.engine.restart().await?;
+    engine.strike().await?;
+    // Two cells and a catalog.
+    until("it says so", async || Ok(engine.engine.log().contains("touched 3 objects, of which 0 did not")))
+        .await?;
+    assert!(!engine.engine.log().contains("was missing"), "{}", engine.engine.log());
     Ok(())
 }
 

@@ -45,6 +45,7 @@ mod queued;
 mod quickstart;
 mod reach;
 mod retention;
+mod rows;
 mod rpc;
 mod schedules;
 mod search;

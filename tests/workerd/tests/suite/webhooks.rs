@@ -27,7 +27,7 @@ struct Hook {
     path: String,
 }
 
-fn now() -> Result<Timestamp> {
+pub(crate) fn now() -> Result<Timestamp> {
     Ok(Timestamp::from_millis(u64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?))
 }
 

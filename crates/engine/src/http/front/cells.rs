@@ -13,7 +13,7 @@ use crate::{
     runtime::{self, ObjectStub},
 };
 
-/// The headers in a cell's answer.
+/// The headers in an object's answer.
 const HEADERS: [&str; 3] = ["location", "stepwell-rows-written", "stepwell-rows-read"];
 
 impl Front {
@@ -70,14 +70,17 @@ impl Front {
     async fn send(&self, place: &Place, call: &str) -> Result<Response, JsValue> {
         let stub = self.cell(place)?;
         let answer: Array = runtime::settle(stub.ask(call)?).await?.unchecked_into();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a status of HTTP")]
-        let status = answer.get(0).as_f64().unwrap_or_default() as u16;
-        let mut response = Response::of_object(status, answer.get(1).as_string().unwrap_or_default());
-        for (name, index) in HEADERS.into_iter().zip(2..answer.length()) {
-            if let Some(value) = answer.get(index).as_string() {
-                response = response.with(name, value);
-            }
-        }
-        Ok(response)
+        Ok(passed_on(&answer))
     }
+}
+
+/// An object's answer, as it is passed on.
+pub(super) fn passed_on(answer: &Array) -> Response {
+    let mut response = Response::of_object(object::status(answer), object::body(answer));
+    for (name, index) in HEADERS.into_iter().zip(2..answer.length()) {
+        if let Some(value) = answer.get(index).as_string() {
+            response = response.with(name, value);
+        }
+    }
+    response
 }

@@ -3,7 +3,7 @@
 use stepwell_core::access::ROOT;
 use stepwell_protocol::Code;
 
-use super::Front;
+use super::{Front, cells::passed_on};
 use crate::{
     calls::{
         catalog,
@@ -22,11 +22,11 @@ impl Front {
         } else {
             ROOT.to_owned()
         };
-        let asked = schedules::ask(&self.env, &self.namespace, &Call { by, request }).await;
-        let (status, body) = asked.map_err(|thrown| {
+        let asked = schedules::ask_whole(&self.env, &self.namespace, &Call { by, request }).await;
+        let answer = asked.map_err(|thrown| {
             worker::console_error!("stepwell: the schedules did not answer: {}", runtime::message(&thrown));
             Refusal::new(Code::Internal, "The schedules of the namespace did not answer. Try again.")
         })?;
-        Ok(Response::of_object(status, body))
+        Ok(passed_on(&answer))
     }
 }

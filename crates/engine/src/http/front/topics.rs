@@ -12,7 +12,9 @@ use stepwell_protocol::{
     webhook::WebhookList,
 };
 
-use super::Front;
+use wasm_bindgen::JsValue;
+
+use super::{Front, cells::passed_on};
 use crate::{
     calls::{
         catalog, lanes,
@@ -45,10 +47,8 @@ impl Front {
 
     /// Asks a topic: a status and a body.
     pub async fn call_topic(&self, topic: &str, call: &Call) -> Result<(u16, String), Refusal> {
-        topics::ask(&self.env, &self.namespace, topic, call).await.map_err(|thrown| {
-            worker::console_error!("stepwell: a topic did not answer: {}", runtime::message(&thrown));
-            Refusal::new(Code::Internal, "The topic did not answer. Try again.")
-        })
+        let asked = topics::ask(&self.env, &self.namespace, topic, call).await;
+        asked.map_err(|thrown| topic_is_silent(&thrown))
     }
 
     /// Asks a lane: a status and a body.
@@ -70,9 +70,14 @@ impl Front {
                 return nothing_there(&request);
             }
         }
-        let (status, body) = self.call_topic(topic, &Call { by, request }).await?;
-        Ok(Response::of_object(status, body))
+        let asked = topics::ask_whole(&self.env, &self.namespace, topic, &Call { by, request }).await;
+        asked.map(|answer| passed_on(&answer)).map_err(|thrown| topic_is_silent(&thrown))
     }
+}
+
+fn topic_is_silent(thrown: &JsValue) -> Refusal {
+    worker::console_error!("stepwell: a topic did not answer: {}", runtime::message(thrown));
+    Refusal::new(Code::Internal, "The topic did not answer. Try again.")
 }
 
 /// What a topic says that has stored nothing.

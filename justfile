@@ -160,6 +160,10 @@ sim SEEDS *ARGUMENTS:
 sim-schedules SEEDS *ARGUMENTS:
     cargo run --quiet --locked --profile quick -p stepwell-sim -- schedules --seeds {{SEEDS}} {{ARGUMENTS}}
 
+# Runs SEEDS small worlds of lanes, in which everything breaks, and every bug that is planted there.
+sim-lanes SEEDS *ARGUMENTS:
+    cargo run --quiet --locked --profile quick -p stepwell-sim -- lanes --seeds {{SEEDS}} {{ARGUMENTS}}
+
 # Runs SEEDS small worlds of topics, in which everything breaks, and every bug that is planted there; `1 --first S --trace` prints what happens in one.
 sim-topics SEEDS *ARGUMENTS:
     cargo run --quiet --locked --profile quick -p stepwell-sim -- topics --seeds {{SEEDS}} {{ARGUMENTS}}
@@ -224,6 +228,7 @@ soak:
     just sim 1000000
     just sim-schedules 10000
     just sim-topics 10000
+    just sim-lanes 10000
     just kill 100 2000
     just kill-children 100 1000
     just kill-events 100 5000

@@ -330,6 +330,11 @@ impl<K: Ord> OrdSet<K> {
         self.0.first_key_value().map(|(member, ())| member)
     }
 
+    /// The last member.
+    pub fn last(&self) -> Option<&K> {
+        self.0.last_key_value().map(|(member, ())| member)
+    }
+
     /// Takes the first member out.
     pub fn pop_first(&mut self) -> Option<K> {
         self.0.pop_first().map(|(member, ())| member)

@@ -299,7 +299,7 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
                 "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"`, `dispatch = \"…\"`, \
                  `idempotency = \"…\"`, `input_schema = \"…\"`, `cron = \"…\"`, `every = \"…\"`, `zone = \"…\"`, \
                  `on = \"…\"`, `when = \"…\"`, `cancel_on = \"…\"`, `cancel_when = \"…\"`, `concurrency = 10`, \
-                 `concurrency(max = 2, key = \"…\")`, `priority = \"…\"`, `fair_by = \"…\"` or `hold = \"…\"`",
+                 `concurrency(max = 2, key = \"…\")`, `rate(max = 100, per = \"1m\")`, `priority = \"…\"`, `fair_by = \"…\"` or `hold = \"…\"`",
             ))
         }
     });
@@ -332,6 +332,9 @@ fn flow_of(meta: &ParseNestedMeta<'_>) -> syn::Result<Option<TokenStream>> {
             None => quote!(.concurrency(#max)),
         }));
     }
+    if meta.path.is_ident("rate") {
+        return rate_of(meta).map(Some);
+    }
     if meta.path.is_ident("priority") || meta.path.is_ident("fair_by") {
         let name = meta.path.require_ident()?.clone();
         let text = meta.value()?.parse::<LitStr>()?;
@@ -348,6 +351,34 @@ fn flow_of(meta: &ParseNestedMeta<'_>) -> syn::Result<Option<TokenStream>> {
         return Ok(Some(quote!(.hold(::stepwell::Hold::#variant))));
     }
     Ok(None)
+}
+
+/// The call for a rate.
+fn rate_of(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
+    let (mut max, mut per, mut key) = (None, None, None::<LitStr>);
+    meta.parse_nested_meta(|part| {
+        if part.path.is_ident("max") {
+            max = Some(max_of(&part.value()?.parse()?)?);
+        } else if part.path.is_ident("per") {
+            let text = part.value()?.parse::<LitStr>()?;
+            per = Some(duration_ms(&text.value()).ok_or_else(|| {
+                Error::new(text.span(), "the time of a rate is a number with s, m, h or d: \"1m\"")
+            })?);
+        } else if part.path.is_ident("key") {
+            key = Some(part.value()?.parse()?);
+        } else {
+            return Err(part.error("expected `max = 100`, `per = \"1m\"` or `key = \"…\"`"));
+        }
+        Ok(())
+    })?;
+    let (Some(max), Some(per)) = (max, per) else {
+        return Err(meta.error("a rate has a `max = …` and a `per = \"…\"`"));
+    };
+    let per = quote!(::std::time::Duration::from_millis(#per));
+    Ok(match key {
+        Some(key) => quote!(.rate_by(#key, #max, #per)),
+        None => quote!(.rate(#max, #per)),
+    })
 }
 
 /// A number of runs.

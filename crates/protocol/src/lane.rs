@@ -10,6 +10,12 @@ pub const LIMITS_MAX: usize = 8;
 /// The most bytes of a key that a limit counts by. A longer one is cut off.
 pub const KEY_LENGTH_MAX: usize = 128;
 
+/// The most runs that a rate lets begin within its time: each is remembered for that long.
+pub const RATE_MAX: u32 = 10_000;
+
+/// The shortest and the longest time of a rate.
+pub const RATE_MS: std::ops::RangeInclusive<u64> = 1_000..=86_400_000;
+
 /// The highest priority, and below zero the lowest.
 pub const PRIORITY_MAX: i8 = 100;
 
@@ -20,7 +26,7 @@ pub const PRIORITY_MS: u64 = 10_000;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
-    /// How many may be at work at once.
+    /// How many may be at work at once, or begin within a time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitSpec>,
     /// An expression over `input` for the priority, a number from -100 to 100. Higher ones are let in first; each point
@@ -40,12 +46,15 @@ pub struct Flow {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitSpec {
-    /// How many runs may be at work at once.
+    /// How many runs may be at work at once or, with `per_ms`, begin within that time.
     pub max: u32,
     /// An expression over `input`: the limit holds for each of its values alone. Without one it holds for all runs of the
     /// workflow together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// For a rate: within how many milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_ms: Option<u64>,
 }
 
 /// For how long a run counts.
@@ -78,8 +87,11 @@ pub struct Limit {
     /// The key.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
-    /// How many runs may be at work at once.
+    /// How many runs may be at work at once or, with `per_ms`, begin within that time.
     pub max: u32,
+    /// For a rate: within how many milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_ms: Option<u64>,
 }
 
 /// What a run that wants to go to work is known by in its lane. Each time that it wants to, it has another number, and one

@@ -31,6 +31,16 @@ pub fn parse(text: &str) -> Option<u64> {
     Some(total)
 }
 
+/// A length of time in words: `1 minute`, `90 seconds`.
+pub fn in_words(ms: u64) -> String {
+    let units =
+        [(86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"), (1, "millisecond")];
+    let fits = |(length, _): &(u64, &str)| ms >= *length && ms.is_multiple_of(*length);
+    let (length, unit) = units.into_iter().find(fits).unwrap_or((1, "millisecond"));
+    let count = ms / length;
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+}
+
 fn unit_ms(unit: &str) -> Option<u64> {
     Some(match unit.to_ascii_lowercase().as_str() {
         "ms" | "millisecond" | "milliseconds" => 1,
@@ -46,6 +56,21 @@ fn unit_ms(unit: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_length_in_words_reads_as_the_same() {
+        for (ms, words) in [
+            (0, "0 milliseconds"),
+            (1, "1 millisecond"),
+            (60_000, "1 minute"),
+            (90_000, "90 seconds"),
+            (7_200_000, "2 hours"),
+            (86_400_000, "1 day"),
+        ] {
+            assert_eq!(in_words(ms), words);
+            assert_eq!(parse(words), Some(ms));
+        }
+    }
 
     #[test]
     fn text_says_how_long() {

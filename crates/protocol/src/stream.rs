@@ -117,7 +117,7 @@ impl Published {
 
 /// An item as it is stored: when the cell got it, and what it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct StoredItem {
     /// When.
     pub at: Timestamp,
     /// What.

@@ -6,7 +6,7 @@
 //! what breaks. Beside the world stands a model of what must be true of it, asked after every transition and
 //! once more when everything has come to rest.
 //!
-//! Schedules and topics have worlds of their own ([`schedules`], [`topics`]).
+//! Schedules, topics and lanes have worlds of their own ([`schedules`], [`topics`], [`lanes`]).
 //!
 //! Beside it stands the explorer ([`explore`]), which looks at every world of a small size.
 //!
@@ -20,7 +20,9 @@ pub mod explore;
 pub mod family;
 pub mod flows;
 pub mod host;
+pub mod lanes;
 pub mod namespaces;
+pub mod one;
 pub mod outside;
 pub mod rng;
 pub mod sabotage;

@@ -1,12 +1,14 @@
 //! The command `stepwell-sim`.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, fmt::Debug, ops::Range, time::Instant};
 
 use anyhow::bail;
 use clap::{Parser, Subcommand, ValueEnum};
 use stepwell_sim::{
     Sabotage, Script, World, coverage,
     explore::{Bounds, Family, OneRun, Report, Start, explore},
+    lanes,
+    one::Outcome,
     schedules, shrink, simulate,
     sweep::{Seeds, Sweep, sweep},
     topics,
@@ -57,6 +59,15 @@ enum Command {
     },
     /// Runs many seeds of schedules' own worlds, and plants each of their bugs.
     Schedules {
+        /// How many.
+        #[arg(long, default_value_t = 1_000)]
+        seeds: u64,
+        /// The first one.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+    },
+    /// Runs many seeds of lanes' own worlds, and plants each of their bugs.
+    Lanes {
         /// How many.
         #[arg(long, default_value_t = 1_000)]
         seeds: u64,
@@ -142,7 +153,13 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Seed { seed, whole } => one(seed, whole),
         Command::Planted { seeds } => planted(seeds),
-        Command::Schedules { seeds, first } => schedules_worlds(first, seeds),
+        Command::Schedules { seeds, first } => {
+            let planted = schedules::Planted::ALL;
+            worlds_of("schedules", first..first + seeds, &planted, schedules::simulate)
+        }
+        Command::Lanes { seeds, first } => {
+            worlds_of("lanes", first..first + seeds, &lanes::Planted::ALL, lanes::simulate)
+        }
         Command::Topics { first, trace: true, .. } => topics_world(first),
         Command::Topics { seeds, first, trace: false } => topics_worlds(first, seeds),
         Command::Survey { seeds, first } => {
@@ -269,21 +286,28 @@ fn planted(seeds: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn schedules_worlds(first: u64, seeds: u64) -> anyhow::Result<()> {
+/// Runs the worlds of one station, without a bug and with each of those that are planted.
+fn worlds_of<P: Copy + Debug>(
+    what: &str,
+    seeds: Range<u64>,
+    planted: &[P],
+    simulate: fn(u64, Option<P>) -> Outcome,
+) -> anyhow::Result<()> {
     let (mut transitions, mut faults, mut runs) = (0, 0, 0);
-    for seed in first..first + seeds {
-        let outcome = schedules::simulate(seed, None);
+    for seed in seeds.clone() {
+        let outcome = simulate(seed, None);
         if let Some(violation) = outcome.violation {
-            bail!("seed {seed} of schedules: {}: {}", violation.rule, violation.detail);
+            bail!("seed {seed} of {what}: {}: {}", violation.rule, violation.detail);
         }
         (transitions, faults, runs) =
             (transitions + outcome.transitions, faults + outcome.faults, runs + outcome.runs);
     }
+    let count = seeds.end - seeds.start;
     println!(
-        "{seeds} worlds of schedules: {transitions} transitions, {faults} faults, {runs} runs; no rule is broken"
+        "{count} worlds of {what}: {transitions} transitions, {faults} faults, {runs} runs; no rule is broken"
     );
-    for planted in schedules::Planted::ALL {
-        let mut worlds = (first..first + seeds).map(|seed| (seed, schedules::simulate(seed, Some(planted))));
+    for &planted in planted {
+        let mut worlds = seeds.clone().map(|seed| (seed, simulate(seed, Some(planted))));
         match worlds.find_map(|(seed, outcome)| outcome.violation.map(|violation| (seed, violation))) {
             Some((seed, violation)) => println!("{planted:?}: seed {seed}: {}", violation.rule),
             None => bail!("{planted:?}: NOT NOTICED"),

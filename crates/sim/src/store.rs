@@ -8,7 +8,7 @@ use stepwell_core::{
     cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
     object::{Discarded, Letter, Letters, Message, Slip},
     run::{Cut, Entry, Run},
-    stream::{ToldMark, ToldPage, ToldRow, Walked},
+    stream::{PublishedMark, PublishedPage, PublishedRow, Walked},
 };
 use stepwell_protocol::{
     Event, Payload, Place, Record, Seq, Timestamp,
@@ -453,17 +453,17 @@ impl Rows for Store {
         Ok(due.next().map(|(at, _)| *at))
     }
 
-    fn tell(&self, _: u64, _: &ToldRow) -> Result<(), Refused> {
+    fn tell(&self, _: u64, _: &PublishedRow) -> Result<(), Refused> {
         // The simulator's programs publish nothing: what becomes of that is tested in core.
         Err(Refused)
     }
 
-    fn told_last(&self, _: u64) -> Result<Option<(u32, ToldMark)>, Refused> {
+    fn told_last(&self, _: u64) -> Result<Option<(u32, PublishedMark)>, Refused> {
         self.view.read().map(|_| None)
     }
 
-    fn told(&self, _: u64, _: u32) -> Result<ToldPage, Refused> {
-        self.view.read().map(|_| ToldPage::default())
+    fn told(&self, _: u64, _: u32) -> Result<PublishedPage, Refused> {
+        self.view.read().map(|_| PublishedPage::default())
     }
 
     fn told_weight(&self, _: u64) -> Result<Slice, Refused> {

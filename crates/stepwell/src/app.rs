@@ -83,14 +83,26 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
     /// How many of its runs are at work at once. A run that sleeps or waits is not at work: see [`Self::hold`].
     #[must_use]
     pub fn concurrency(self, max: u32) -> Self {
-        self.limit(LimitSpec { max, key: None })
+        self.limit(LimitSpec { max, key: None, per_ms: None })
     }
 
     /// How many of its runs are at work at once for each value of an expression over `input`: `"input.customer"`.
     /// Several limits can be declared; a run goes to work when each of them has room.
     #[must_use]
     pub fn concurrency_by(self, key: &str, max: u32) -> Self {
-        self.limit(LimitSpec { max, key: Some(key.to_owned()) })
+        self.limit(LimitSpec { max, key: Some(key.to_owned()), per_ms: None })
+    }
+
+    /// How many of its runs begin within any such time. Those beyond it wait.
+    #[must_use]
+    pub fn rate(self, max: u32, per: Duration) -> Self {
+        self.limit(LimitSpec { max, key: None, per_ms: Some(millis(per)) })
+    }
+
+    /// How many of its runs begin within any such time, for each value of an expression over `input`.
+    #[must_use]
+    pub fn rate_by(self, key: &str, max: u32, per: Duration) -> Self {
+        self.limit(LimitSpec { max, key: Some(key.to_owned()), per_ms: Some(millis(per)) })
     }
 
     fn limit(mut self, limit: LimitSpec) -> Self {

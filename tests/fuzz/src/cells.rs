@@ -9,7 +9,7 @@ use stepwell_protocol::{
     Code, Op, Payload, Place, RunId, Seq, Timestamp,
     program::{Answer, Commit, Dispatch},
     rest::{RunView, StepName},
-    stream::{Published, Told},
+    stream::{Published, StoredItem},
 };
 
 use crate::{json, memory::Memory, text};
@@ -34,7 +34,7 @@ pub fn commit(data: &[u8]) {
 /// What a program publishes, a line each: sent twice, it is stored once.
 pub fn published(data: &[u8]) {
     let Some(text) = text(data) else { return };
-    json::check::<Vec<Told>>(text);
+    json::check::<Vec<StoredItem>>(text);
     let mut bench = Bench::new(None);
     let mut count = 0;
     for line in text.lines().take(LINES_MAX) {
@@ -181,7 +181,7 @@ impl Bench {
     }
 
     /// All that is stored of what was published, in order.
-    fn told(&self) -> Vec<Told> {
+    fn told(&self) -> Vec<StoredItem> {
         let (mut items, mut after) = (Vec::new(), 0);
         loop {
             let page = self.rows.told(self.id.number, after).expect("memory gives it");

@@ -4,7 +4,7 @@ use stepwell_core::{
     access::Credential,
     catalog::{Catalog, Numbers, Row},
     run::{Run, Tail, Trailer},
-    stream::{Reader, ToldMark},
+    stream::{PublishedMark, Reader},
 };
 use stepwell_protocol::{Event, Place, RunId, Seq, Timestamp, rest::RunView};
 
@@ -15,7 +15,7 @@ pub fn run_row(data: &[u8]) {
     let Some(text) = text(data) else { return };
     json::check::<Event>(text);
     json::check::<Trailer>(text);
-    json::check::<ToldMark>(text);
+    json::check::<PublishedMark>(text);
     json::check::<Reader>(text);
     let (state, head) = parted(text);
     let tail =

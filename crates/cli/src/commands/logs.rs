@@ -13,7 +13,7 @@ use crate::{
     failure::Result,
     feed::{Event, Feed, News},
     naming::RunName,
-    telling::{self, Told},
+    published::{self, PublishedItem},
     words,
 };
 
@@ -86,18 +86,18 @@ impl Logs {
 
     /// An event as a line, if it is wanted.
     fn line(&self, event: &Event) -> Option<String> {
-        let text = match telling::told(event)? {
-            Told::Log(LogLine { level, .. }) if level < self.level.into() => return None,
-            Told::Log(LogLine { level, message, op }) => {
-                let (style, word) = (telling::level_style(level), telling::level_word(level));
-                let by = telling::by(op.as_ref());
+        let text = match published::item(event)? {
+            PublishedItem::Log(LogLine { level, .. }) if level < self.level.into() => return None,
+            PublishedItem::Log(LogLine { level, message, op }) => {
+                let (style, word) = (published::level_style(level), published::level_word(level));
+                let by = published::by(op.as_ref());
                 format!("{style}{word}{style:#}  {}{by}", words::plain(&message))
             }
-            Told::Chunk(Chunk { name, value, op }) => {
-                let by = telling::by(op.as_ref());
+            PublishedItem::Chunk(Chunk { name, value, op }) => {
+                let by = published::by(op.as_ref());
                 format!("chunk  {}: {}{by}", words::plain(&name), words::plain(value.text()))
             }
-            Told::LeftOut(count) => format!("…      {}", telling::left_out(count)),
+            PublishedItem::LeftOut(count) => format!("…      {}", published::left_out(count)),
         };
         Some(format!("{}  {text}", words::moment(event.at)))
     }

@@ -41,7 +41,7 @@ pub struct Plan {
 
 /// What it writes as JSON.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Summary<'a> {
     plan: Payload,
     live: usize,
     replayed: usize,
@@ -74,7 +74,7 @@ impl Plan {
             })
             .collect();
         let is_good = diverging.is_empty();
-        let told = Told { plan: plan.raw(), live: live.count, replayed: reports.len(), diverging };
+        let told = Summary { plan: plan.raw(), live: live.count, replayed: reports.len(), diverging };
         if global.json {
             anstream::println!("{}", serde_json::to_string(&told).expect("it holds only what JSON can say"));
         } else {
@@ -163,7 +163,7 @@ fn replay(linked: &Linked, journals: &[(&RunView, String)]) -> Result<Vec<Replay
     Ok(reports)
 }
 
-fn tell(plan: &stepwell_protocol::manifest::Plan, told: &Told<'_>) {
+fn tell(plan: &stepwell_protocol::manifest::Plan, told: &Summary<'_>) {
     let lines = changes::lines(plan);
     if lines.is_empty() {
         anstream::println!("What the app declares stays the same.");

@@ -19,7 +19,7 @@ use crate::{
     failure::{Exit, Failure, Result},
     feed::{Event, Feed, News},
     naming::RunName,
-    telling, words,
+    published, words,
 };
 
 /// How often the bar is written anew while nothing happens.
@@ -189,7 +189,7 @@ impl Shown {
     }
 
     fn tell(&mut self, client: &Client, event: &Event) {
-        if let Some(line) = telling::line(event, self.began) {
+        if let Some(line) = published::line(event, self.began) {
             self.spinner.print(&line);
         } else if let Some(status) = status_of(event) {
             self.status = Some(status);
@@ -216,7 +216,7 @@ impl Shown {
             return;
         }
         let since = words::length(words::between(self.began, at));
-        let text = telling::progress(progress, at);
+        let text = published::progress(progress, at);
         self.spinner.print(format!("{since:>9}  ▪ {:.0} % {text}", progress.percent).trim_end());
         self.said = said;
     }
@@ -230,7 +230,7 @@ impl Shown {
     /// How far the bar is, and what stands beside it.
     fn bar(&self, now: Timestamp) -> (Option<f64>, String) {
         let percent = self.progress.as_ref().map(|progress| progress.percent);
-        let progress = self.progress.as_ref().map(|progress| telling::progress(progress, now));
+        let progress = self.progress.as_ref().map(|progress| published::progress(progress, now));
         let status = self.status.filter(|status| percent.is_none() || waits(*status)).map(|status| {
             let until = self.why.iter().flat_map(|why| &why.waits_for).filter_map(|waits| waits.until).min();
             let until = until.map(|at| format!(", next {}", words::distance(at, now))).unwrap_or_default();

@@ -5,6 +5,7 @@ use stepwell_protocol::{
     lane::{LaneRun, LaneView, Limit},
     manifest::{PausedWorkflow, WorkflowStatus, WorkflowView},
     rest::WorkflowList,
+    span,
 };
 
 use crate::{
@@ -139,9 +140,14 @@ fn lane(global: &Global, name: &str) -> Result {
 /// A run, what it does, and since when.
 fn lane_row(run: &LaneRun) -> Vec<String> {
     let state = match &run.waits_for {
-        Some(Limit { by, max, .. }) if by.is_empty() => format!("waits: {max} at once"),
-        Some(Limit { by, key, max }) => {
-            format!("waits: {max} at once with {} = '{}'", words::plain(by), words::plain(key))
+        Some(Limit { by, key, max, per_ms }) => {
+            let within = per_ms.map_or("at once".into(), |per_ms| format!("in {}", span::in_words(per_ms)));
+            let of = if by.is_empty() {
+                String::new()
+            } else {
+                format!(" with {} = '{}'", words::plain(by), words::plain(key))
+            };
+            format!("waits: {max} {within}{of}")
         }
         None => "works".into(),
     };

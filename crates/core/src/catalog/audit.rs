@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
 use super::{
-    AUDIT_MS, Catalog, Changed, DETAIL_LENGTH_MAX, Decision, Entry, Key, LetterDeed, LetterNote, Line, Log,
-    Trim, decide::numbers,
+    AUDIT_MS, ApiKey, Catalog, Changed, DETAIL_LENGTH_MAX, Decision, Entry, LetterDeed, LetterNote, Line,
+    Log, Trim, decide::numbers,
 };
 use crate::{
     access::APP,
@@ -106,7 +106,7 @@ impl Catalog {
             Entry::PoolGrown(cells) => registry("pool_grown", format!("pool:{}", numbers(cells)), None),
             Entry::KeyForgotten(_)
             | Entry::Declared(
-                Changed::Retired(_) | Changed::Unretired(_) | Changed::Heard(_) | Changed::Told(..),
+                Changed::Retired(_) | Changed::Unretired(_) | Changed::Heard(_) | Changed::Topic(..),
             )
             | Entry::SessionExtended { .. }
             | Entry::RefusalsCounted(_)
@@ -139,8 +139,8 @@ pub(super) fn trimmed(now: Timestamp, log: Log, last: u64) -> Entry {
 }
 
 /// What the audit log shows of a key: nobody sees a hash, of whatever it is.
-fn shown(key: &Key) -> Value {
-    let Key { name, environment, scopes, expires_at, .. } = key;
+fn shown(key: &ApiKey) -> Value {
+    let ApiKey { name, environment, scopes, expires_at, .. } = key;
     json!({ "name": name, "environment": environment, "scopes": scopes, "expires_at": expires_at })
 }
 

@@ -10,10 +10,10 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Catalog, Changed, Decision, Entry, ISSUER_NAMESPACES_MAX, ISSUERS_MAX, Input, KEYS_MAX, Key,
+    ApiKey, Catalog, Changed, Decision, Entry, ISSUER_NAMESPACES_MAX, ISSUERS_MAX, Input, KEYS_MAX,
     NAME_LENGTH_MAX, NAMESPACES_MAX, Namespace, OVERLAP_MS_MAX, Rejection, Relation, SCOPES_MAX,
     SESSION_EXTENDED_MS_MIN, SESSION_LIFE_MS_MAX, SESSION_MS, SESSIONS_MAX, SESSIONS_PER_KEY_MAX,
-    STALE_VERSIONS_MAX, Session, TIME_MS_MAX, WORKFLOWS_MAX, audit, namespace_deleting,
+    STALE_VERSIONS_MAX, SignIn, TIME_MS_MAX, WORKFLOWS_MAX, audit, namespace_deleting,
 };
 use crate::access::Credential;
 
@@ -135,7 +135,7 @@ impl Catalog {
     fn create_key(
         &self,
         now: Timestamp,
-        key: Key,
+        key: ApiKey,
         maker_ends_at: Option<Timestamp>,
     ) -> Result<Decision, Rejection> {
         let is_name = !key.name.is_empty() && key.name.len() <= NAME_LENGTH_MAX && is_visible(&key.name);
@@ -165,7 +165,7 @@ impl Catalog {
         let mut decision = self.room_for_a_key(now)?;
         self.check_new(&key.id)?;
         let expires_at = key.expires_at.or(maker_ends_at);
-        decision.push(Entry::KeyStored(Key { expires_at, ..key }));
+        decision.push(Entry::KeyStored(ApiKey { expires_at, ..key }));
         Ok(decision)
     }
 
@@ -189,30 +189,30 @@ impl Catalog {
         let mut decision = self.room_for_a_key(now)?;
         self.check_new(&new.id)?;
         let end = now.plus_millis(overlap_ms);
-        let ends = Key {
+        let ends = ApiKey {
             expires_at: Some(old.expires_at.map_or(end, |before| before.min(end))),
             replaced_by: Some(new.id.clone()),
-            ..Key::clone(old)
+            ..ApiKey::clone(old)
         };
         let Credential { id: new_id, hash } = new.clone();
         // The end of the old one is its own; the new one lasts as long again as it was meant to.
         let expires_at = old
             .expires_at
             .map(|before| now.plus_millis(before.as_millis().saturating_sub(old.created_at.as_millis())));
-        let next = Key {
+        let next = ApiKey {
             id: new_id,
             hash,
             created_at: now,
             created_by: actor.to_owned(),
             expires_at,
             replaced_by: None,
-            ..Key::clone(old)
+            ..ApiKey::clone(old)
         };
         // Never more than two: one that this one has replaced, and that is still good, is good no more.
         let before = self.keys.values().filter(|key| key.replaced_by.as_deref() == Some(id));
         let mut stale = self.with_sessions(id);
         for key in before.filter(|key| key.status(now) == KeyStatus::Active) {
-            decision.push(Entry::KeyStored(Key { expires_at: Some(now), ..Key::clone(key) }));
+            decision.push(Entry::KeyStored(ApiKey { expires_at: Some(now), ..ApiKey::clone(key) }));
             stale.extend(self.with_sessions(&key.id));
         }
         decision.extend([Entry::KeyStored(ends), Entry::KeyStored(next)]);
@@ -227,7 +227,7 @@ impl Catalog {
         }
         let sessions = self.sessions_of(Some(id));
         let mut decision: Vec<_> = sessions.map(|session| Entry::SessionEnded(session.id.clone())).collect();
-        decision.push(Entry::KeyStored(Key { revoked_at: Some(now), ..Key::clone(key) }));
+        decision.push(Entry::KeyStored(ApiKey { revoked_at: Some(now), ..ApiKey::clone(key) }));
         decision.extend(self.stale(self.with_sessions(id)));
         Ok(decision)
     }
@@ -260,7 +260,7 @@ impl Catalog {
         let Credential { id, hash } = new;
         let expires_at = now.plus_millis(SESSION_MS);
         let root = if key.is_none() { self.roots.first().cloned() } else { None };
-        decision.push(Entry::SessionOpened(Session { id, hash, key, root, created_at: now, expires_at }));
+        decision.push(Entry::SessionOpened(SignIn { id, hash, key, root, created_at: now, expires_at }));
         Ok(decision)
     }
 
@@ -397,7 +397,7 @@ impl Catalog {
     }
 
     /// The sessions of a key, or of the deployment's own.
-    fn sessions_of<'a>(&'a self, key: Option<&'a str>) -> impl Iterator<Item = &'a Session> {
+    fn sessions_of<'a>(&'a self, key: Option<&'a str>) -> impl Iterator<Item = &'a SignIn> {
         self.sessions.values().map(Rc::as_ref).filter(move |session| session.key.as_deref() == key)
     }
 

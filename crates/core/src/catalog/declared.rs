@@ -23,7 +23,7 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Rejection, TIME_MS_MAX, Told, WORKFLOWS_MAX, audit::changed, schedules::check_schedules,
+    Rejection, TIME_MS_MAX, TopicRevision, WORKFLOWS_MAX, audit::changed, schedules::check_schedules,
     triggers::check_triggers,
 };
 use crate::{
@@ -60,7 +60,7 @@ pub struct Declared {
     /// Which revision of the schedules their station has heard of.
     pub(super) heard: u64,
     /// How far topics are with their triggers.
-    pub(super) topics: OrdMap<String, Told>,
+    pub(super) topics: OrdMap<String, TopicRevision>,
 }
 
 /// The manifest that holds, as it is stored.
@@ -137,7 +137,7 @@ pub enum Changed {
     /// The station of schedules has heard of a revision.
     Heard(u64),
     /// How far a topic is with its triggers; nothing, if that need not be remembered any more.
-    Told(String, Option<Told>),
+    Topic(String, Option<TopicRevision>),
 }
 
 impl Declared {
@@ -320,10 +320,10 @@ impl Declared {
                 self.paused.remove(workflow);
             }
             Changed::Heard(revision) => self.heard = *revision,
-            Changed::Told(topic, Some(told)) => {
+            Changed::Topic(topic, Some(told)) => {
                 self.topics.insert(topic.clone(), *told);
             }
-            Changed::Told(topic, None) => {
+            Changed::Topic(topic, None) => {
                 self.topics.remove(topic);
             }
         }

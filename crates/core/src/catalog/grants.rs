@@ -5,7 +5,7 @@ use stepwell_protocol::{
     access::{KeyStatus, Permission, Refusals, Scope, SessionView},
 };
 
-use super::{Catalog, Session};
+use super::{Catalog, SignIn};
 use crate::{
     access::{Credential, Grant, ROOT, Rules},
     sorting::sort_by,
@@ -38,7 +38,7 @@ impl Catalog {
         }
     }
 
-    fn session_grant(&self, now: Timestamp, session: &Session) -> Option<Grant> {
+    fn session_grant(&self, now: Timestamp, session: &SignIn) -> Option<Grant> {
         let (scopes, key_end) = match &session.key {
             Some(id) => {
                 let key = self.keys.get(id).filter(|key| key.status(now) == KeyStatus::Active)?;

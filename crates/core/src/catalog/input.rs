@@ -7,7 +7,7 @@ use stepwell_protocol::{
     outbox::MessageHead,
 };
 
-use super::{Change, Changed, Deletion, Emptied, Key, Line, Namespace, Relation, Session, Station, Trim};
+use super::{ApiKey, Change, Changed, Deletion, Emptied, Line, Namespace, Relation, SignIn, Station, Trim};
 use crate::access::Credential;
 
 /// What is asked of a catalog.
@@ -16,7 +16,7 @@ pub enum Input {
     /// Make a key.
     CreateKey {
         /// The key.
-        key: Key,
+        key: ApiKey,
         /// When what its maker has brought stops being good: the key does not outlive it.
         maker_ends_at: Option<Timestamp>,
     },
@@ -185,11 +185,11 @@ pub enum LetterDeed {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// A key was made or changed.
-    KeyStored(Key),
+    KeyStored(ApiKey),
     /// A key was forgotten.
     KeyForgotten(String),
     /// A session was opened.
-    SessionOpened(Session),
+    SessionOpened(SignIn),
     /// A session lasts until this time.
     SessionExtended {
         /// Which.

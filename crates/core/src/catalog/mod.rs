@@ -48,7 +48,7 @@ pub use drive::{Confirmation, Desk, Order, TELL_AGAIN_MS, Word};
 pub use input::{Entry, Input, LetterDeed, LetterNote};
 pub use rows::{Corrupt, Row, Rows, STATION, Trim};
 pub use stations::{NotAStation, Registered, Station, TOUCHED_AT_ONCE};
-pub use triggers::{Told, TopicWord};
+pub use triggers::{TopicRevision, TopicWord};
 
 /// The namespace that is there without being made: that of the deployment's own key.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -140,8 +140,8 @@ pub struct Catalog {
     /// The ids that became stale with a version; a version that is not here made everything stale.
     stale: OrdMap<u64, Vec<String>>,
     // Shared, because every change is made on a copy; and behind a pointer, because each form of a map is code.
-    keys: OrdMap<String, Rc<Key>>,
-    sessions: OrdMap<String, Rc<Session>>,
+    keys: OrdMap<String, Rc<ApiKey>>,
+    sessions: OrdMap<String, Rc<SignIn>>,
     /// What was left out because it cannot be read.
     unreadable: Vec<Corrupt>,
     limits: Limits,
@@ -224,7 +224,7 @@ pub struct Line {
 
 /// A key as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Key {
+pub struct ApiKey {
     /// By what it is known.
     pub id: String,
     /// SHA-256 of its text.
@@ -250,7 +250,7 @@ pub struct Key {
     pub replaced_by: Option<String>,
 }
 
-impl Key {
+impl ApiKey {
     /// Whether it is good.
     pub fn status(&self, now: Timestamp) -> KeyStatus {
         if self.revoked_at.is_some() {
@@ -281,7 +281,7 @@ impl Key {
 
 /// A session as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
+pub struct SignIn {
     /// By what it is known.
     pub id: String,
     /// SHA-256 of its token.
@@ -350,7 +350,7 @@ impl Catalog {
     }
 
     /// One key.
-    pub fn key(&self, id: &str) -> Option<&Key> {
+    pub fn key(&self, id: &str) -> Option<&ApiKey> {
         self.keys.get(id).map(Rc::as_ref)
     }
 

@@ -217,7 +217,7 @@ impl Catalog {
             Changed::Retired(gone) => retired(&gone.workflow.name),
             Changed::Unretired(name) => retired(name),
             Changed::Heard(_) => write(SCHEDULES, "", Some(&declared.heard)),
-            Changed::Told(topic, _) => write(TRIGGERS, topic, declared.topics.get(topic)),
+            Changed::Topic(topic, _) => write(TRIGGERS, topic, declared.topics.get(topic)),
             Changed::Paused(workflow, _) | Changed::Resumed(workflow) => {
                 write(PAUSED, workflow, declared.paused.get(workflow))
             }

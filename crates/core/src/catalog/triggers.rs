@@ -30,7 +30,7 @@ pub const TOPICS_MAX: usize = 100;
 
 /// How far a topic is with what the code declares: one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct TopicRevision {
     /// The revision that holds.
     pub revision: u64,
     /// The latest that the topic has heard of.
@@ -52,7 +52,7 @@ impl Declared {
     /// What topics have yet to hear of.
     pub fn untold_topics(&self) -> Vec<TopicWord> {
         let behind = self.topics.iter().filter(|(_, told)| told.heard < told.revision);
-        let word = |(topic, told): (&String, &Told)| TopicWord {
+        let word = |(topic, told): (&String, &TopicRevision)| TopicWord {
             topic: topic.clone(),
             revision: told.revision,
             triggers: self.holds().map(|holds| of_topic(holds, topic).cloned().collect()).unwrap_or_default(),
@@ -73,8 +73,8 @@ impl Declared {
             let known = self.topics.get(topic);
             let heard = known.map_or(0, |told| told.heard);
             let latest = known.map_or(0, |told| told.revision.max(told.heard));
-            let told = Told { revision: (latest + 1).max(now.as_millis()), heard };
-            Changed::Told(topic.to_owned(), Some(told))
+            let told = TopicRevision { revision: (latest + 1).max(now.as_millis()), heard };
+            Changed::Topic(topic.to_owned(), Some(told))
         });
         told.collect()
     }
@@ -85,9 +85,9 @@ impl Declared {
         let told = told.map(|told| {
             let is_over = revision >= told.revision
                 && self.holds().is_none_or(|holds| of_topic(holds, topic).next().is_none());
-            (!is_over).then_some(Told { heard: revision, ..*told })
+            (!is_over).then_some(TopicRevision { heard: revision, ..*told })
         });
-        told.map(|told| Changed::Told(topic.to_owned(), told)).into_iter().collect()
+        told.map(|told| Changed::Topic(topic.to_owned(), told)).into_iter().collect()
     }
 
     /// Adds to a plan what it changes in triggers.

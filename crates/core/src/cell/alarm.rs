@@ -5,7 +5,7 @@ use stepwell_protocol::Timestamp;
 use super::{ALARM_SLICE, Cell, Rows, queued::Nudges};
 use crate::{
     object::{DEAD_MAN_MS, Fault, Machine},
-    run::{Input, Phase, Run, Session},
+    run::{Input, Phase, Run, Transport},
 };
 
 impl<R: Rows> Machine<R> for Cell {
@@ -95,10 +95,12 @@ impl Cell {
             self.set_aside(number);
         }
         match run.phase {
-            Phase::Running { session: Session::Capability, .. } if !self.window.holds(number, run.epoch) => {
+            Phase::Running { session: Transport::Capability, .. }
+                if !self.window.holds(number, run.epoch) =>
+            {
                 self.drive_run(rows, now, run, None, |_| Input::Reload)?;
             }
-            Phase::Running { session: Session::Token, lease: None, .. } => {
+            Phase::Running { session: Transport::Token, lease: None, .. } => {
                 self.drive_run(rows, now, run, None, |_| Input::Reload)?;
             }
             Phase::Running { .. } if !is_due(&run, now) => {}

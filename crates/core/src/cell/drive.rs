@@ -9,7 +9,7 @@ use stepwell_protocol::{
 use super::{CALLS_MAX, Cell, Mail, Order, Rows, alarm::next_look, counts::counts_as, lanes::is_by_program};
 use crate::{
     object::{Fault, Hosted as _, LOOK_AGAIN_MS},
-    run::{CallEnd, Decision, Effect, Entry, Input, Phase, Run, Session, Slot, with_result},
+    run::{CallEnd, Decision, Effect, Entry, Input, Phase, Run, Slot, Transport, with_result},
     window::Ready,
 };
 
@@ -94,7 +94,7 @@ impl Cell {
             next.spend(before, &decision.entries);
             next.spend_mail(&mail);
             self.watching.stamp(now, &mut next, status, &decision.entries);
-            if self.telling.is_last_word_of(&next) {
+            if self.publishing.is_last_word_of(&next) {
                 self.tell_all(rows, now, head, &mut next)?;
             }
             if decision.entries.iter().any(Entry::is_stored) {
@@ -203,7 +203,7 @@ impl Cell {
         while self.calls_made < CALLS_MAX
             && let Some(ready) = self.window.take_next(now)
         {
-            let slot = Slot { session: Session::Capability, alone: self.window.is_quiet(now) };
+            let slot = Slot { session: Transport::Capability, alone: self.window.is_quiet(now) };
             let driven = self.drive(rows, now, ready.number, |_| Input::Activate(slot)).map(drop);
             given = given.and(driven).and_then(|()| self.refill(rows, now));
         }
@@ -293,7 +293,7 @@ impl Cell {
         if self.calls_made >= CALLS_MAX || self.goes_by_queue(dispatch) {
             return None;
         }
-        self.window.offers(now, workflow).map(|alone| Slot { session: Session::Capability, alone })
+        self.window.offers(now, workflow).map(|alone| Slot { session: Transport::Capability, alone })
     }
 }
 

@@ -6,6 +6,7 @@
 use stepwell_protocol::{
     Timestamp,
     lane::{Ask, Standing, Ticket},
+    span::in_words,
 };
 
 use super::{Cell, Order, Rows};
@@ -345,10 +346,13 @@ impl Cell {
             } else {
                 format!("those with {} = '{}'", limit.by, limit.key)
             };
-            format!("{} for {of}", limit.max)
+            match limit.per_ms {
+                Some(per_ms) => format!("{} in {} for {of}", limit.max, in_words(per_ms)),
+                None => format!("{} at once for {of}", limit.max),
+            }
         };
-        let limits: Vec<_> = lane.limits.iter().map(limit).collect();
-        Some(format!("It waits to be let in: {} at once.", limits.join(", ")))
+        let limits: Vec<_> = lane.in_force().map(limit).collect();
+        Some(format!("It waits to be let in: {}.", limits.join(", ")))
     }
 }
 
@@ -379,7 +383,7 @@ fn ask_of(run: &Run) -> Option<Ask> {
     };
     Some(Ask {
         ticket: Ticket { run: run.id.clone(), number },
-        limits: lane.limits.clone(),
+        limits: lane.in_force().cloned().collect(),
         priority: lane.priority,
         share: lane.share.clone(),
         hold: lane.hold,

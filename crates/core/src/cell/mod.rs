@@ -18,6 +18,7 @@ mod keys;
 mod lanes;
 mod live;
 mod mail;
+mod publishing;
 mod queued;
 mod recent;
 mod refusals;
@@ -27,7 +28,6 @@ mod retention;
 mod room;
 mod rows;
 mod session;
-mod telling;
 mod ticks;
 mod tokens;
 mod triggered;
@@ -48,20 +48,20 @@ pub use keys::{Reserved, scoped_key};
 pub use lanes::LaneQuestion;
 pub use live::{LIVE_MAX, LIVE_OF_WORKFLOW_MAX};
 pub use mail::{Mail, child_key};
+pub use publishing::{LINGER_MS, PUBLISH_EVERY_MS, PUBLISHED_BYTES_MAX, PUBLISHED_ROW_BYTES_MAX};
 pub use queued::{Claim, NUDGE_AGAIN_MS, OVERFLOW_MS, QUEUED_MAX};
 pub use recent::{LOOK_BACK, NONCES_MAX};
 pub use requests::{NewRun, Started};
 pub use retention::DELETE_SLICE;
 pub use room::FULL_PERCENT;
 pub use rows::{KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed};
-pub use telling::{LINGER_MS, PUBLISHED_BYTES_MAX, TELL_EVERY_MS, TOLD_BYTES_MAX};
 pub use ticks::TickRun;
 pub use tokens::{TOKEN_ACTOR, TokenAnswer, Unsigned};
 pub use triggered::TriggeredRun;
 pub(crate) use unreadable::unreadable_journal;
 pub use unreadable::{LOOK_AT_UNREADABLE_MS, readable_again, unreadable};
 
-use self::{lanes::Lanes, live::Live, queued::Nudges, telling::Telling, watching::Watching};
+use self::{lanes::Lanes, live::Live, publishing::Publishing, queued::Nudges, watching::Watching};
 use crate::{
     object::{Hosted, Object},
     ordered::{OrdMap, OrdSet},
@@ -129,7 +129,7 @@ pub struct Cell {
     /// Who may ask.
     gate: access::Gate,
     /// What programs have published and is not stored yet.
-    telling: Telling,
+    publishing: Publishing,
     /// Who follows which runs.
     watching: Watching,
 }
@@ -199,7 +199,7 @@ impl Cell {
             unstored: OrdMap::new(),
             steps: OrdMap::new(),
             gate: access::Gate::default(),
-            telling: Telling::default(),
+            publishing: Publishing::default(),
             watching: Watching::default(),
         }
     }

@@ -23,7 +23,7 @@ use super::{Cell, Order, Rows};
 use crate::{
     object::{Fault, Hosted as _},
     ordered::{OrdMap, OrdSet},
-    run::{Input, Phase, Run, Session, Slot},
+    run::{Input, Phase, Run, Slot, Transport},
     sorting::sort,
 };
 
@@ -194,7 +194,7 @@ impl Cell {
                 return Ok(Claim::Alone);
             }
         }
-        let slot = Slot { session: Session::Token, alone };
+        let slot = Slot { session: Transport::Token, alone };
         self.drive(rows, now, number, |_| Input::Activate(slot))?;
         self.dispatch(rows, now);
         // It may have been too late for it.

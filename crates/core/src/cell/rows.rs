@@ -6,7 +6,7 @@ use super::{Mail, Tally};
 use crate::{
     object::Letters,
     run::{Cut, Entry, Run},
-    stream::{ToldMark, ToldPage, ToldRow, Walked},
+    stream::{PublishedMark, PublishedPage, PublishedRow, Walked},
 };
 
 /// The rows of one cell. Every method that writes is one transaction: all of it or nothing.
@@ -124,14 +124,14 @@ pub trait Rows: Letters {
     fn wake_after(&self, after: (Timestamp, u64)) -> Result<Option<Timestamp>, Self::Error>;
 
     /// Stores what a run has published.
-    fn tell(&self, number: u64, row: &ToldRow) -> Result<(), Self::Error>;
+    fn tell(&self, number: u64, row: &PublishedRow) -> Result<(), Self::Error>;
 
     /// The number of the last item that a run has published, and its row's mark.
-    fn told_last(&self, number: u64) -> Result<Option<(u32, ToldMark)>, Self::Error>;
+    fn told_last(&self, number: u64) -> Result<Option<(u32, PublishedMark)>, Self::Error>;
 
     /// What a run has published after the item of this number, as much as goes into a page; at least one row, if
     /// there is one. The first row may begin before.
-    fn told(&self, number: u64, after: u32) -> Result<ToldPage, Self::Error>;
+    fn told(&self, number: u64, after: u32) -> Result<PublishedPage, Self::Error>;
 
     /// How many rows that is, and how many bytes.
     fn told_weight(&self, number: u64) -> Result<Slice, Self::Error>;

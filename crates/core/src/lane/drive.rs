@@ -64,6 +64,8 @@ struct Known {
     shares_max: usize,
     /// When cells are asked about the slots that their runs hold.
     checks: OrdSet<(Timestamp, u64)>,
+    /// When slots of rates are given back: whose, and of which of its limits.
+    rated: OrdSet<(Timestamp, u64, usize)>,
     /// Who is to be told of, by cell.
     tell: OrdMap<Place, OrdSet<u64>>,
 }
@@ -111,7 +113,11 @@ impl<R: Rows> Machine<R> for Lane {
     fn due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
         self.read(rows, now)?;
         self.give_up_late(now);
-        self.tell(now);
+        if let Some(known) = &mut self.known {
+            let mut changes = Changes::default();
+            known.free_rated(now, &mut changes);
+            self.store(rows, now, &changes)?;
+        }
         Ok(self.next(now))
     }
 
@@ -135,6 +141,7 @@ impl Lane {
         self.read(rows, now)?;
         let Some(known) = &mut self.known else { return Ok(Vec::new()) };
         let mut changes = Changes::default();
+        known.free_rated(now, &mut changes);
         for ticket in over {
             known.end(now, ticket, &mut changes);
         }
@@ -201,7 +208,8 @@ impl Lane {
         let now = self.now(clock);
         self.read(rows, now)?;
         let Some(known) = &self.known else { return Ok(Vec::new()) };
-        let entries = known.waiters.range(after.saturating_add(1)..).take(limit);
+        let entries = known.waiters.range(after.saturating_add(1)..);
+        let entries = entries.filter(|(_, entry)| !entry.waiter.is_over).take(limit);
         let shown = |(number, entry): (&u64, &Entry)| {
             let waits_at = (!entry.waiter.is_in).then_some(entry.passed);
             Shown { number: *number, waiter: entry.waiter.clone(), waits_at }
@@ -228,7 +236,9 @@ impl Lane {
         for (number, waiter) in all {
             // The latest one knows best how many slots there are.
             drop(known.gates.declare(waiter.started, &waiter.limits));
-            known.by_run.insert(waiter.ticket.run.clone(), number);
+            if !waiter.is_over {
+                known.by_run.insert(waiter.ticket.run.clone(), number);
+            }
             if let Some(share) = &waiter.share {
                 let round = known.rounds.get_or_default(share.clone());
                 *round = waiter.round.max(*round);
@@ -236,8 +246,23 @@ impl Lane {
             let (passed, turn) = (waiter.limits.len(), (waiter.round, waiter.order, number));
             if waiter.is_in {
                 known.round = known.round.max(waiter.round);
-                known.gates.hold(&waiter.limits);
-                known.tell.get_or_default(waiter.ticket.run.place.clone()).insert(number);
+                for (place, limit) in waiter.limits.iter().enumerate() {
+                    match waiter.holds_until(limit) {
+                        Some(until) if until <= now => {}
+                        Some(until) => {
+                            known.gates.hold(limit);
+                            known.rated.insert((until, number, place));
+                        }
+                        None if waiter.is_over => {}
+                        None => known.gates.hold(limit),
+                    }
+                }
+                if !waiter.is_over {
+                    known.tell.get_or_default(waiter.ticket.run.place.clone()).insert(number);
+                } else if !waiter.is_rated(now) {
+                    changes.deleted.insert(number);
+                    continue;
+                }
             } else {
                 lined.push(turn);
             }
@@ -327,7 +352,9 @@ impl Lane {
         let tell = tell.map(|to| self.silent.get(to).map_or(now, |(_, at)| *at)).min();
         // The end of a question asks the next ones.
         let tell = tell.filter(|_| self.flights.len() < FLIGHTS_MAX);
-        [check, late, tell].into_iter().flatten().min()
+        // Where nobody waits for them, all rows of those who are over are deleted at once.
+        let rated = if known.gates.has_line() { known.rated.first() } else { known.rated.last() };
+        [check, late, tell, rated.map(|(at, ..)| *at)].into_iter().flatten().min()
     }
 }
 
@@ -363,7 +390,9 @@ impl Known {
         let order = ask.since.min(now).as_millis().saturating_add_signed(ahead_ms.saturating_neg());
         let Ask { ticket, limits, share, hold, started, .. } = ask;
         self.by_run.insert(ticket.run.clone(), number);
-        let waiter = Waiter { ticket, limits, round, order, share, started, hold, since: now, is_in: false };
+        let (is_in, is_over) = (false, false);
+        let waiter =
+            Waiter { ticket, limits, round, order, share, started, hold, since: now, is_in, is_over };
         self.waiters.insert(number, Entry { waiter, passed: 0, check: None });
         changes.put.insert(number);
         let is_in = self.go_on(now, number, 0, changes);
@@ -399,6 +428,9 @@ impl Known {
         }
         (entry.waiter.is_in, entry.waiter.since) = (true, now);
         self.round = self.round.max(entry.waiter.round);
+        for (place, limit) in entry.waiter.limits.iter().enumerate() {
+            self.rated.extend(entry.waiter.holds_until(limit).map(|until| (until, number, place)));
+        }
         self.tell.get_or_default(entry.waiter.ticket.run.place.clone()).insert(number);
         changes.put.insert(number);
         true
@@ -427,10 +459,11 @@ impl Known {
         }
     }
 
+    /// Somebody goes. Slots of rates stay with one who was let in, until their time is over.
     fn leave(&mut self, now: Timestamp, number: u64, changes: &mut Changes) {
         let Some(entry) = self.waiters.remove(&number) else { return };
         let turn = entry.turn(number);
-        let Entry { waiter, passed, check } = entry;
+        let Entry { mut waiter, passed, check } = entry;
         if self.by_run.get(&waiter.ticket.run) == Some(&number) {
             self.by_run.remove(&waiter.ticket.run);
         }
@@ -438,10 +471,43 @@ impl Known {
             self.checks.remove(&(at, number));
         }
         self.tell_no_more(&waiter.ticket.run.place, number);
-        changes.put.remove(&number);
-        changes.deleted.insert(number);
-        for next in self.gates.leave(&waiter.limits, passed, turn) {
+        let mut freed = Vec::new();
+        for (place, limit) in waiter.limits.iter().enumerate().take(passed + 1) {
+            if place == passed {
+                freed.append(&mut self.gates.leave_line(limit, turn));
+            } else if !waiter.is_in || limit.per_ms.is_none() {
+                freed.append(&mut self.gates.free(limit));
+            }
+        }
+        if waiter.is_in && waiter.is_rated(now) {
+            waiter.is_over = true;
+            self.waiters.insert(number, Entry { waiter, passed, check: None });
+            changes.put.insert(number);
+        } else {
+            changes.put.remove(&number);
+            changes.deleted.insert(number);
+        }
+        for next in freed {
             self.passes(now, next, changes);
+        }
+    }
+
+    /// Gives back the slots of rates whose time is over.
+    fn free_rated(&mut self, now: Timestamp, changes: &mut Changes) {
+        while let Some(&(at, number, place)) = self.rated.first()
+            && at <= now
+        {
+            self.rated.pop_first();
+            let Some(entry) = self.waiters.get(&number) else { continue };
+            let limit = entry.waiter.limits.get(place).cloned();
+            if entry.waiter.is_over && !entry.waiter.is_rated(now) {
+                self.waiters.remove(&number);
+                changes.put.remove(&number);
+                changes.deleted.insert(number);
+            }
+            for next in limit.map(|limit| self.gates.free(&limit)).unwrap_or_default() {
+                self.passes(now, next, changes);
+            }
         }
     }
 

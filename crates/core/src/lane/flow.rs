@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 use stepwell_protocol::{
     Code, Payload, Problem,
-    lane::{Flow, Hold, KEY_LENGTH_MAX, LIMITS_MAX, Limit, LimitSpec, PRIORITY_MAX},
+    lane::{Flow, Hold, KEY_LENGTH_MAX, LIMITS_MAX, Limit, LimitSpec, PRIORITY_MAX, RATE_MAX, RATE_MS},
 };
 
 use crate::{expression::Expression, topic::is_too_much};
@@ -35,13 +35,20 @@ pub fn check_flow(workflow: &str, flow: &Flow) -> Result<(), Problem> {
     if flow.limits.iter().any(|limit| limit.max == 0) {
         return refused("one is 0, and no run could ever go to work. To stop a workflow, pause it.".into());
     }
-    let keys = flow.limits.iter().map(|limit| limit.key.as_deref());
-    for (place, key) in keys.clone().enumerate() {
-        if keys.clone().take(place).any(|other| other == key) {
-            return refused(format!("two have the same key, {}.", key.unwrap_or("none")));
+    for LimitSpec { max, per_ms, .. } in &flow.limits {
+        if per_ms.is_some_and(|per_ms| !RATE_MS.contains(&per_ms) || *max > RATE_MAX) {
+            return refused(format!("a rate is 1 to {RATE_MAX} runs in 1 second to 1 day."));
         }
     }
-    let expressions = keys.flatten().chain(flow.priority.as_deref()).chain(flow.fair_by.as_deref());
+    let kinds = flow.limits.iter().map(|limit| (limit.per_ms.is_some(), limit.key.as_deref()));
+    for (place, kind) in kinds.clone().enumerate() {
+        if kinds.clone().take(place).any(|other| other == kind) {
+            let kind_of = if kind.0 { "rates" } else { "concurrency limits" };
+            return refused(format!("two {kind_of} have the same key, {}.", kind.1.unwrap_or("none")));
+        }
+    }
+    let keys = kinds.filter_map(|(_, key)| key);
+    let expressions = keys.chain(flow.priority.as_deref()).chain(flow.fair_by.as_deref());
     for text in expressions {
         if let Err(bad) = Expression::parse(text, &NAMES) {
             return refused(format!("'{text}' is no expression over `input`: {bad}."));
@@ -71,16 +78,20 @@ pub fn let_in(flow: &Flow, input: &Payload) -> Option<Let> {
         .limits
         .iter()
         .take(LIMITS_MAX)
-        .map(|LimitSpec { max, key }| Limit {
+        .map(|LimitSpec { max, key, per_ms }| Limit {
             by: key.as_deref().map(short).unwrap_or_default(),
             key: key.as_deref().and_then(find).unwrap_or_default(),
             // None at all would keep everybody waiting for ever.
             max: (*max).max(1),
+            per_ms: *per_ms,
         })
         .collect();
     // The same order for all runs, and the narrow ones first: who waits for a wide one has the narrow ones already, and
-    // keeps nobody out who could go to work.
-    crate::sorting::sort_by(&mut limits, |a, b| (a.by.is_empty(), &a.by).cmp(&(b.by.is_empty(), &b.by)));
+    // keeps nobody out who could go to work. Rates come last: who has passed them begins.
+    crate::sorting::sort_by(&mut limits, |a, b| {
+        let rank = |limit: &Limit| (limit.per_ms.is_some(), limit.by.is_empty());
+        (rank(a), &a.by).cmp(&(rank(b), &b.by))
+    });
     let priority = flow.priority.as_deref().and_then(find).and_then(|text| text.parse::<f64>().ok());
     #[expect(clippy::cast_possible_truncation, reason = "it is clamped")]
     let priority = priority

@@ -4,6 +4,9 @@
 //! passed it keeps, so each slot that is freed lets in the first of one line: nobody is looked at in vain, nobody is
 //! overtaken for ever, and two who wait for the same two limits cannot hold up each other.
 //!
+//! A slot of a rate is held for the rate's time after its holder was let in, whether it is at work or not: so no more
+//! begin within any such time than there are slots.
+//!
 //! How many slots a limit has, the run that was started last says: one that was started before a deploy, and sleeps for
 //! a month, does not bring the old number back.
 
@@ -17,9 +20,12 @@ pub(super) type Turn = (u64, u64, u64);
 /// All limits for which anybody is known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gates {
-    gates: OrdMap<String, Gate>,
-    /// How many slots there are for each key, by the expression of the key; and when the run was started that said so.
+    by_name: OrdMap<String, Gate>,
+    /// How many slots there are for each key, by the kind of limit and the expression of the key; and when the run was
+    /// started that said so.
     declared: OrdMap<String, (Timestamp, u32)>,
+    /// How many wait in all lines.
+    waiting: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -30,11 +36,12 @@ struct Gate {
 
 /// What a limit is known by. Both parts may hold any character.
 fn name(limit: &Limit) -> String {
-    format!("{}{}", prefix(&limit.by), limit.key)
+    format!("{}{}", prefix(limit), limit.key)
 }
 
-fn prefix(by: &str) -> String {
-    format!("{} {by}", by.len())
+fn prefix(Limit { by, per_ms, .. }: &Limit) -> String {
+    let kind = if per_ms.is_some() { "rate" } else { "at once" };
+    format!("{} {kind} {by}", by.len())
 }
 
 impl Gates {
@@ -43,33 +50,37 @@ impl Gates {
     pub fn declare(&mut self, started: Timestamp, limits: &[Limit]) -> Vec<u64> {
         let mut freed = Vec::new();
         for limit in limits {
-            let known = self.declared.get(&limit.by).copied();
+            let prefix = prefix(limit);
+            let known = self.declared.get(&prefix).copied();
             if known.is_some_and(|(since, _)| since > started) {
                 continue;
             }
-            self.declared.insert(limit.by.clone(), (started, limit.max));
+            self.declared.insert(prefix.clone(), (started, limit.max));
             if known.is_none_or(|(_, max)| max >= limit.max) {
                 continue;
             }
-            let prefix = prefix(&limit.by);
-            for (name, gate) in self.gates.iter_mut() {
+            for (name, gate) in self.by_name.iter_mut() {
                 if name.starts_with(&prefix) {
                     freed.append(&mut gate.let_in(limit.max));
                 }
             }
         }
+        self.waiting -= freed.len();
         freed
     }
 
     fn max(&self, limit: &Limit) -> u32 {
-        self.declared.get(&limit.by).map_or(limit.max, |(_, max)| *max)
+        self.declared.get(&prefix(limit)).map_or(limit.max, |(_, max)| *max)
     }
 
-    /// Somebody holds a slot of each of these, whether there are enough of them or not.
-    pub fn hold(&mut self, limits: &[Limit]) {
-        for limit in limits {
-            self.gates.get_or_default(name(limit)).taken += 1;
-        }
+    /// Whether anybody waits in a line.
+    pub fn has_line(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Somebody holds a slot of this one, whether there are enough of them or not.
+    pub fn hold(&mut self, limit: &Limit) {
+        self.by_name.get_or_default(name(limit)).taken += 1;
     }
 
     /// Passes as many limits as have a slot, from this one on; gives how many were passed in all. At the first one that has
@@ -78,9 +89,10 @@ impl Gates {
         let mut passed = passed;
         while let Some(limit) = limits.get(passed) {
             let max = self.max(limit);
-            let gate = self.gates.get_or_default(name(limit));
+            let gate = self.by_name.get_or_default(name(limit));
             if gate.taken >= max || !gate.line.is_empty() {
                 gate.line.insert(turn);
+                self.waiting += 1;
                 break;
             }
             gate.taken += 1;
@@ -89,22 +101,29 @@ impl Gates {
         passed
     }
 
-    /// Gives back what was passed, and leaves the line. Gives those who may pass one more limit now: it is taken for them.
-    pub fn leave(&mut self, limits: &[Limit], passed: usize, turn: Turn) -> Vec<u64> {
-        let mut freed = Vec::new();
-        for (place, limit) in limits.iter().enumerate().take(passed + 1) {
-            let (name, max) = (name(limit), self.max(limit));
-            let Some(gate) = self.gates.get_mut(&name) else { continue };
-            if place < passed {
-                gate.taken = gate.taken.saturating_sub(1);
-            } else {
-                gate.line.remove(&turn);
-            }
-            freed.append(&mut gate.let_in(max));
-            if gate.taken == 0 && gate.line.is_empty() {
-                self.gates.remove(&name);
-            }
+    /// Gives a slot back. Gives those who may pass one more limit now: it is taken for them.
+    pub fn free(&mut self, limit: &Limit) -> Vec<u64> {
+        self.change(limit, |gate| {
+            gate.taken = gate.taken.saturating_sub(1);
+            0
+        })
+    }
+
+    /// Leaves the line of a limit.
+    pub fn leave_line(&mut self, limit: &Limit, turn: Turn) -> Vec<u64> {
+        self.change(limit, |gate| usize::from(gate.line.remove(&turn)))
+    }
+
+    /// Lets in whoever may pass after a change, which says how many have left the line by it.
+    fn change(&mut self, limit: &Limit, act: impl FnOnce(&mut Gate) -> usize) -> Vec<u64> {
+        let (name, max) = (name(limit), self.max(limit));
+        let Some(gate) = self.by_name.get_mut(&name) else { return Vec::new() };
+        let left = act(gate);
+        let freed = gate.let_in(max);
+        if gate.taken == 0 && gate.line.is_empty() {
+            self.by_name.remove(&name);
         }
+        self.waiting -= left + freed.len();
         freed
     }
 }

@@ -43,6 +43,24 @@ pub struct Waiter {
     /// Whether it was let in.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_in: bool,
+    /// Whether its ticket is over, and only its slots of rates are still held.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_over: bool,
+}
+
+impl Waiter {
+    /// Until when it holds its slot of a rate, once it was let in; nothing for other limits.
+    ///
+    /// A moment longer than the rate says, because a run begins a moment after it was let in.
+    pub fn holds_until(&self, limit: &Limit) -> Option<Timestamp> {
+        let per_ms = limit.per_ms?;
+        Some(self.since.plus_millis(per_ms + (per_ms / 20).min(500)))
+    }
+
+    /// Whether it holds a slot of a rate.
+    pub fn is_rated(&self, now: Timestamp) -> bool {
+        self.limits.iter().any(|limit| self.holds_until(limit).is_some_and(|until| until > now))
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

@@ -2,7 +2,7 @@
 
 use stepwell_protocol::Event;
 
-use super::{Cut, End, Entry, LEASE_MS, PauseWhy, Phase, Run, Session, Trouble, cuts};
+use super::{Cut, End, Entry, LEASE_MS, PauseWhy, Phase, Run, Transport, Trouble, cuts};
 
 impl Run {
     /// Follows one entry.
@@ -33,11 +33,12 @@ impl Run {
                 self.began_at = self.head;
                 if let Some(lane) = &mut self.lane {
                     lane.is_used = true;
+                    lane.first.get_or_insert(lane.ticket);
                 }
                 self.draining = false;
                 let lease = match slot.session {
-                    Session::Token => Some(at.plus_millis(LEASE_MS)),
-                    Session::Capability => None,
+                    Transport::Token => Some(at.plus_millis(LEASE_MS)),
+                    Transport::Capability => None,
                 };
                 self.phase = Phase::Running { since: *at, session: slot.session, alone: slot.alone, lease };
             }

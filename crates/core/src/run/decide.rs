@@ -9,8 +9,8 @@ use stepwell_protocol::{
 
 use super::{
     CallEnd, Children, Decision, Effect, Entry, InLane, Inbox, Input, LEASE_MS, OpenOp, PauseWhy, Phase,
-    Rejection, Reply, Run, STRIKES_MAX, SUSPICION_ALONE, Session, Signal, SignalLimits, Slot, Spent, Stamps,
-    TROUBLE_BACKOFF_MS_MAX, Trouble, UNSTORED_MAX,
+    Rejection, Reply, Run, STRIKES_MAX, SUSPICION_ALONE, Signal, SignalLimits, Slot, Spent, Stamps,
+    TROUBLE_BACKOFF_MS_MAX, Transport, Trouble, UNSTORED_MAX,
     retry::{fraction, scaled},
 };
 use crate::window::EXCLUSIVE_MS;
@@ -386,10 +386,10 @@ impl Run {
 
     fn reload(&self, now: Timestamp) -> Decision {
         match self.phase {
-            Phase::Running { session: Session::Capability, alone, since, .. } => {
+            Phase::Running { session: Transport::Capability, alone, since, .. } => {
                 self.replace_orphan(now, alone, since)
             }
-            Phase::Running { session: Session::Token, .. } => {
+            Phase::Running { session: Transport::Token, .. } => {
                 Decision { entries: vec![leased(now)], ..Decision::default() }
             }
             Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => {

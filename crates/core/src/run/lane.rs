@@ -35,6 +35,9 @@ pub struct InLane {
     /// Whether it has gone to work with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_used: bool,
+    /// The ticket by which it first went to work: rates count a run's beginning, and nothing after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<u32>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -46,7 +49,13 @@ impl InLane {
     /// Of a run with this input; nothing, if its workflow has no limits.
     pub fn new(flow: &Flow, input: &Payload) -> Option<Box<Self>> {
         let Let { limits, priority, share, hold } = let_in(flow, input)?;
-        Some(Box::new(Self { limits, priority, share, hold, ticket: 1, is_used: false }))
+        Some(Box::new(Self { limits, priority, share, hold, ticket: 1, is_used: false, first: None }))
+    }
+
+    /// The limits that its latest ticket is under.
+    pub fn in_force(&self) -> impl Iterator<Item = &Limit> {
+        let begins = self.first.is_none_or(|first| first == self.ticket);
+        self.limits.iter().filter(move |limit| limit.per_ms.is_none() || begins)
     }
 
     /// Whether it has gone to work, and keeps its ticket to its end.
@@ -64,12 +73,12 @@ impl Run {
             Phase::Suspended | Phase::Paused { .. } => lane.keeps(),
             Phase::Ended { .. } => false,
         };
-        goes.then_some(lane.ticket)
+        (goes && lane.in_force().next().is_some()).then_some(lane.ticket)
     }
 
     /// Whether it has to be let in before it goes to work.
     pub fn needs_ticket(&self) -> bool {
-        self.lane.as_ref().is_some_and(|lane| !lane.keeps())
+        self.lane.as_ref().is_some_and(|lane| !lane.keeps() && lane.in_force().next().is_some())
     }
 
     /// It becomes due: by another ticket, unless it keeps the one it has.

@@ -202,7 +202,7 @@ pub enum Phase {
         /// Since when.
         since: Timestamp,
         /// How the program reaches the cell.
-        session: Session,
+        session: Transport,
         /// Whether no other activation was under way beside it.
         alone: bool,
         /// With a token: until when the cell waits to hear of it. Only in memory: a cell that comes back waits
@@ -252,7 +252,7 @@ pub enum End {
 
 /// How an activated program reaches its cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Session {
+pub enum Transport {
     /// By a capability that came with the call, and that dies with the cell's instance.
     #[serde(rename = "capability")]
     Capability,
@@ -396,7 +396,7 @@ pub enum Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// How the program will reach the cell.
-    pub session: Session,
+    pub session: Transport,
     /// Whether nothing else is under way.
     pub alone: bool,
 }
@@ -537,7 +537,7 @@ impl Run {
 
     /// Whether somebody else than its cell holds the call of its program.
     pub fn is_leased(&self) -> bool {
-        matches!(self.phase, Phase::Running { session: Session::Token, .. })
+        matches!(self.phase, Phase::Running { session: Transport::Token, .. })
     }
 
     /// Whether this activation was at work when the run was paused, and may still end what it does.

@@ -15,8 +15,8 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Children, Cut, End, InLane, Inbox, Mark, OpenOp, PauseWhy, Phase, Run, Session, Spent, Trailer, Trouble,
-    cuts::counts, hex,
+    Children, Cut, End, InLane, Inbox, Mark, OpenOp, PauseWhy, Phase, Run, Spent, Trailer, Transport,
+    Trouble, cuts::counts, hex,
 };
 
 /// The columns of a run row that follow from its state.
@@ -155,7 +155,7 @@ enum StoredPhase {
     #[serde(rename = "pending")]
     Pending { not_before: Timestamp },
     #[serde(rename = "running")]
-    Running { since: Timestamp, session: Session, alone: bool },
+    Running { since: Timestamp, session: Transport, alone: bool },
     #[serde(rename = "suspended")]
     Suspended,
     #[serde(rename = "paused")]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{Event, Seq, Timestamp, rest::Meter};
 
-use super::{Entry, Run, Session};
+use super::{Entry, Run, Transport};
 use crate::cell::Mail;
 
 /// What a run has cost.
@@ -83,7 +83,7 @@ fn other_rows(entry: &Entry) -> u32 {
 /// Whether a consumer was there: it has claimed the run, or was heard of.
 fn is_word(entry: &Entry) -> bool {
     match entry {
-        Entry::Activated { slot, .. } => slot.session == Session::Token,
+        Entry::Activated { slot, .. } => slot.session == Transport::Token,
         Entry::Leased { .. } => true,
         Entry::Recorded { .. }
         | Entry::SignalNoted(_)

@@ -7,7 +7,7 @@ use stepwell_protocol::{
     signature::APP_KEY,
 };
 
-use super::{End, Entry, PauseWhy, Phase, Run, Session, Trouble};
+use super::{End, Entry, PauseWhy, Phase, Run, Transport, Trouble};
 use crate::{access::ROOT, cell::readable_again, schedule::civil::shown};
 
 /// How many names a warning shows.
@@ -157,14 +157,14 @@ impl Run {
             Phase::Pending { .. } => {
                 "It is due, and waits for a place among the programs that its cell calls.".into()
             }
-            Phase::Running { session: Session::Token, lease: None, .. } => {
+            Phase::Running { session: Transport::Token, lease: None, .. } => {
                 "Its cell came back and waits to hear of its program; after that it is called again.".into()
             }
-            Phase::Running { session: Session::Token, since, .. } => format!(
+            Phase::Running { session: Transport::Token, since, .. } => format!(
                 "Its program has been at work for {} ms, called by a consumer of the queue.",
                 ago(*since)
             ),
-            Phase::Running { session: Session::Capability, since, .. } => {
+            Phase::Running { session: Transport::Capability, since, .. } => {
                 format!("Its program has been at work for {} ms.", ago(*since))
             }
             Phase::Suspended => {

@@ -20,7 +20,7 @@ pub use kinds::Kinds;
 pub use reader::{Batch, CellReader, EVENT_BYTES_MAX, Flow, Reader, Source, WINDOW_BYTES};
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Epoch, Seq, Timestamp, stream::Told};
+use stepwell_protocol::{Epoch, Seq, Timestamp, stream::StoredItem};
 
 /// How many stamps there are in a millisecond, unless more are needed.
 const STAMPS_EACH_MS: u64 = 1_024;
@@ -52,20 +52,20 @@ pub(crate) fn time_of(stamp: u64) -> Timestamp {
 
 /// One row of what a run has published.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldRow {
+pub struct PublishedRow {
     /// The number of its last item: they are counted through the run's whole life, from 1.
     pub last: u32,
     /// The journal's head when it was written: it comes after that event and before the next.
     pub after: Seq,
     /// Up to where, when, and by whom.
-    pub mark: ToldMark,
+    pub mark: PublishedMark,
     /// Its items.
-    pub items: Vec<Told>,
+    pub items: Vec<StoredItem>,
 }
 
 /// What has to be known of the latest row to go on after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToldMark {
+pub struct PublishedMark {
     /// When it was written.
     pub at: Timestamp,
     /// The activation that has published it.
@@ -82,9 +82,9 @@ pub struct ToldMark {
 
 /// Some of what a run has published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToldPage {
+pub struct PublishedPage {
     /// Rows in order.
-    pub rows: Vec<ToldRow>,
+    pub rows: Vec<PublishedRow>,
     /// Whether there are more after these.
     pub more: bool,
 }

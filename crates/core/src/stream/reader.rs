@@ -5,10 +5,10 @@ use stepwell_protocol::{
     Payload, RunId, Timestamp,
     program::{RawPage, RawRecord},
     rest::RunView,
-    stream::{Item, Kind, StatusView, StreamEvent, Told},
+    stream::{Item, Kind, StatusView, StoredItem, StreamEvent},
 };
 
-use super::{CellCursor, Change, Cursor, Kinds, Only, ToldPage, ToldRow, Walk, Walked, time_of};
+use super::{CellCursor, Change, Cursor, Kinds, Only, PublishedPage, PublishedRow, Walk, Walked, time_of};
 use crate::{run::Run, sorting::sort};
 
 /// How much is sent to a reader that says nothing, in bytes. A socket takes whatever it is given, and what its other
@@ -71,7 +71,7 @@ pub struct Source<'a> {
     /// Its journal.
     pub journal: RawPage,
     /// What it has published.
-    pub told: ToldPage,
+    pub told: PublishedPage,
 }
 
 /// What a reader is sent.
@@ -139,7 +139,7 @@ impl Reader {
             self.show_record(batch, &record)?;
         }
         // Events of which nobody knows yet come after the last one of the page.
-        let is_next = |row: &ToldRow| !journal.more || last.is_some_and(|last| row.after <= last);
+        let is_next = |row: &PublishedRow| !journal.more || last.is_some_and(|last| row.after <= last);
         while let Some(row) = rows.next_if(is_next) {
             self.show_row(batch, row)?;
         }
@@ -168,9 +168,9 @@ impl Reader {
         self.show(batch, kind, record.at, record)
     }
 
-    fn show_row(&mut self, batch: &mut Batch, row: ToldRow) -> Result<(), Full> {
+    fn show_row(&mut self, batch: &mut Batch, row: PublishedRow) -> Result<(), Full> {
         let first = (row.last + 1).saturating_sub(u32::try_from(row.items.len()).unwrap_or(u32::MAX));
-        for (number, Told { at, item }) in (first..).zip(row.items) {
+        for (number, StoredItem { at, item }) in (first..).zip(row.items) {
             // The reader may have left in the middle of a row.
             if number <= self.cursor.told {
                 continue;

@@ -298,8 +298,8 @@ impl House {
 fn flow(hold: Hold) -> Flow {
     Flow {
         limits: vec![
-            LimitSpec { max: 2, key: Some("input.customer".into()) },
-            LimitSpec { max: 3, key: None },
+            LimitSpec { max: 2, key: Some("input.customer".into()), per_ms: None },
+            LimitSpec { max: 3, key: None, per_ms: None },
         ],
         hold,
         ..Flow::default()
@@ -413,7 +413,7 @@ fn a_run_goes_to_work_when_it_is_let_in_and_not_before() {
     let (rows, mut cell, id, question) = asked();
     assert_eq!(rows.get(1).status(), Status::Pending);
     let why = cell.why(&rows, at(1), &id).expect("it is there");
-    assert!(why.because.contains("2 for those with input.customer = ''"), "{}", why.because);
+    assert!(why.because.contains("2 at once for those with input.customer = ''"), "{}", why.because);
     cell.lane_answered(&rows, at(5), "w", question.flight, Some(&[Standing::In])).expect("it is stored");
     assert_eq!(rows.get(1).status(), Status::Running);
 }

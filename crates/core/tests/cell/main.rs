@@ -14,6 +14,7 @@ mod letters;
 mod lost;
 mod memory;
 mod queued;
+mod rates;
 mod refused;
 mod repeats;
 mod retention;

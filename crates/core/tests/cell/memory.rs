@@ -10,7 +10,7 @@ use stepwell_core::{
     cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
     object::{Discarded, Letter, Letters, Slip},
     run::{Cut, Entry, Run, RunRow, Tail, Trailer},
-    stream::{Change, ToldMark, ToldPage, ToldRow, Walked},
+    stream::{Change, PublishedMark, PublishedPage, PublishedRow, Walked},
 };
 use stepwell_protocol::{
     Event, Payload, Place, Record, Seq, Timestamp,
@@ -78,7 +78,7 @@ struct Stored {
     journal: Vec<Record>,
     /// What its last event says besides.
     trailer: Trailer,
-    told: Vec<ToldRow>,
+    told: Vec<PublishedRow>,
 }
 
 /// How many events go into a page.
@@ -491,24 +491,24 @@ impl Rows for Memory {
         Ok(self.due(after, Timestamp::MAX, 1)?.first().map(|&(at, _)| at))
     }
 
-    fn tell(&self, number: u64, row: &ToldRow) -> Result<(), Failed> {
+    fn tell(&self, number: u64, row: &PublishedRow) -> Result<(), Failed> {
         let mut rows = self.rows.borrow_mut();
         rows.get_mut(&number).expect("it was inserted").told.push(row.clone());
         Ok(())
     }
 
-    fn told_last(&self, number: u64) -> Result<Option<(u32, ToldMark)>, Failed> {
+    fn told_last(&self, number: u64) -> Result<Option<(u32, PublishedMark)>, Failed> {
         let rows = self.rows.borrow();
         Ok(rows.get(&number).and_then(|stored| stored.told.last()).map(|row| (row.last, row.mark)))
     }
 
-    fn told(&self, number: u64, after: u32) -> Result<ToldPage, Failed> {
+    fn told(&self, number: u64, after: u32) -> Result<PublishedPage, Failed> {
         let rows = self.rows.borrow();
         let told = rows.get(&number).map(|stored| stored.told.as_slice()).unwrap_or_default();
         let mut rows: Vec<_> = told.iter().filter(|row| row.last > after).cloned().collect();
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
-        Ok(ToldPage { rows, more })
+        Ok(PublishedPage { rows, more })
     }
 
     fn told_weight(&self, number: u64) -> Result<Slice, Failed> {

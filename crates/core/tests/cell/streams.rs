@@ -1,7 +1,10 @@
 //! What a run publishes, and what its readers are shown.
 
 use stepwell_core::{
-    cell::{Action, Cell, LINGER_MS, Order, PUBLISHED_BYTES_MAX, Rows as _, TELL_EVERY_MS, TOLD_BYTES_MAX},
+    cell::{
+        Action, Cell, LINGER_MS, Order, PUBLISH_EVERY_MS, PUBLISHED_BYTES_MAX, PUBLISHED_ROW_BYTES_MAX,
+        Rows as _,
+    },
     object::{Fault, Hosted as _},
     run::Signal,
     stream::{CellCursor, CellReader, Cursor, Kinds, Only, Reader, WALKED_MAX},
@@ -212,7 +215,7 @@ fn too_much_at_once_is_left_out_and_said_so() {
     let (rows, mut cell, id) = begun();
     let value = Payload::encode(&"x".repeat(60_000)).expect("a text");
     let chunk = Item::Chunk(Chunk { name: "tokens".into(), value, op: None });
-    let fit = TOLD_BYTES_MAX / chunk.size();
+    let fit = PUBLISHED_ROW_BYTES_MAX / chunk.size();
     let items = vec![chunk; fit + 5];
     publish(&mut cell, &rows, 10, Published { first: 0, items });
     cell.tell(&rows, at(500)).expect("it is stored");
@@ -227,12 +230,12 @@ fn what_a_run_publishes_in_all_is_bounded_and_the_stream_says_so_once() {
     let (rows, mut cell, _) = begun();
     let value = Payload::encode(&"x".repeat(60_000)).expect("a text");
     let chunk = Item::Chunk(Chunk { name: "tokens".into(), value, op: None });
-    let each = TOLD_BYTES_MAX / chunk.size();
+    let each = PUBLISHED_ROW_BYTES_MAX / chunk.size();
     let (mut first, mut ms) = (0, 0);
     for _ in 0..80 {
         publish(&mut cell, &rows, ms, Published { first, items: vec![chunk.clone(); each] });
         first += u32::try_from(each).expect("small");
-        ms += 2 * TELL_EVERY_MS;
+        ms += 2 * PUBLISH_EVERY_MS;
         cell.tell(&rows, at(ms)).expect("it is stored");
     }
     let told = rows.told_bytes(1);

@@ -83,7 +83,7 @@ pub struct Catalog {
 
 /// Whom to tell of a change.
 #[derive(Default)]
-struct Telling {
+struct Audience {
     cells: Vec<Word>,
     namespaces: Vec<Relation>,
     /// Namespaces that are to be deleted.
@@ -94,7 +94,7 @@ struct Telling {
     topics: Vec<TopicWord>,
 }
 
-impl Telling {
+impl Audience {
     fn is_empty(&self) -> bool {
         let Self { cells, namespaces, deleted, schedules, topics } = self;
         let is_declared = schedules.is_some() || !topics.is_empty();
@@ -107,29 +107,29 @@ impl Kind for Catalog {
     type Machine = Desk;
 
     fn perform(host: &Rc<Host>, orders: Vec<Order>) {
-        let mut telling = Telling::default();
+        let mut audience = Audience::default();
         for order in orders {
             match order {
-                Order::Tell(words) => telling.cells = words,
+                Order::Tell(words) => audience.cells = words,
                 Order::Report(corrupt) => worker::console_error!("stepwell: {corrupt}; it is left out"),
-                Order::Distrust(relations) => telling.namespaces = relations,
+                Order::Distrust(relations) => audience.namespaces = relations,
                 Order::Touch(stations) => host.touch(stations),
-                Order::Delete(names) => telling.deleted = names,
+                Order::Delete(names) => audience.deleted = names,
                 Order::DeclareSchedules { revision, schedules } => {
-                    telling.schedules = Some((revision, schedules));
+                    audience.schedules = Some((revision, schedules));
                 }
-                Order::DeclareTriggers(topics) => telling.topics = topics,
+                Order::DeclareTriggers(topics) => audience.topics = topics,
                 Order::Empty(batch) => host.empty_batch(batch),
                 Order::Clear { life } => host.clear(life),
             }
         }
-        if telling.is_empty() {
+        if audience.is_empty() {
             return;
         }
         let (done, heard) = oneshot::channel();
         let teller = host.clone();
         host.go_on_with(async move {
-            teller.tell(telling).await;
+            teller.tell(audience).await;
             // Whoever has waited may be gone.
             let _ = done.send(());
         });
@@ -156,7 +156,7 @@ impl Host {
     }
 
     /// Tells everybody at once: nobody waits for one that does not answer.
-    async fn tell(self: Rc<Self>, Telling { cells, namespaces, deleted, schedules, topics }: Telling) {
+    async fn tell(self: Rc<Self>, Audience { cells, namespaces, deleted, schedules, topics }: Audience) {
         let told = stream::iter(namespaces).map(|relation| self.clone().distrust(relation));
         let distrusted = told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>();
         let deleting = self.clone().delete_namespaces(deleted);

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use stepwell_core::{
     access::{APP, Credential, ROOT, not_good},
     catalog::{
-        Catalog as Machine, Change, Deletion, Desk, Input, Key, Namespace, NotAStation, namespace_deleting,
-        no_such_namespace, schedules::SCHEDULES_MAX,
+        ApiKey, Catalog as Machine, Change, Deletion, Desk, Input, Namespace, NotAStation,
+        namespace_deleting, no_such_namespace, schedules::SCHEDULES_MAX,
     },
     object::{Fault as MachineFault, Hosted as _},
     ordered::OrdSet,
@@ -357,7 +357,7 @@ impl Asked<'_> {
 
     fn create_key(mut self, Credential { id, hash }: Credential, new: NewKey) -> Said<Answered> {
         let NewKey { name, scopes, environment, expires_at } = new;
-        let key = Key {
+        let key = ApiKey {
             id: id.clone(),
             hash,
             name,

@@ -11,13 +11,13 @@ mod listeners;
 mod mail;
 mod pool;
 mod programs;
+mod published;
 mod queued;
 mod requests;
 mod session;
 mod store;
 mod streams;
 mod tokens;
-mod told;
 
 use std::{
     cell::{OnceCell, RefCell},

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use stepwell_core::{
     cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
     run::{Cut, Entry, Run, Tail, Trailer},
-    stream::{ToldMark, ToldPage, ToldRow, Walked},
+    stream::{PublishedMark, PublishedPage, PublishedRow, Walked},
 };
 use stepwell_protocol::{
     Event, Payload, Place, Record, RunId, Seq, Timestamp, json,
@@ -545,15 +545,15 @@ impl Rows for Store {
         Ok(rows.first().and_then(|row| row.optional_time(0)))
     }
 
-    fn tell(&self, run: u64, row: &ToldRow) -> Result<(), StoreError> {
+    fn tell(&self, run: u64, row: &PublishedRow) -> Result<(), StoreError> {
         self.insert_told(run, row)
     }
 
-    fn told_last(&self, run: u64) -> Result<Option<(u32, ToldMark)>, StoreError> {
+    fn told_last(&self, run: u64) -> Result<Option<(u32, PublishedMark)>, StoreError> {
         self.last_told(run)
     }
 
-    fn told(&self, run: u64, after: u32) -> Result<ToldPage, StoreError> {
+    fn told(&self, run: u64, after: u32) -> Result<PublishedPage, StoreError> {
         self.told_page(run, after)
     }
 

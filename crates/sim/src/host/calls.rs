@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stepwell_core::{
     cell::Cell,
-    run::{Entry, Phase, Session},
+    run::{Entry, Phase, Transport},
     stream::Reader,
 };
 use stepwell_protocol::{Epoch, Place, Seq, Timestamp};
@@ -124,8 +124,7 @@ impl<M: Clone> Host<Cells, M> {
 
 /// The runs whose rows say, by this batch, that their programs are called, whether that was still ordered or not.
 pub fn was_called(batch: &Batch<Write>) -> impl Iterator<Item = u64> {
-    let is_call =
-        |entry: &Entry| matches!(entry, Entry::Activated { slot, .. } if slot.session == Session::Capability);
+    let is_call = |entry: &Entry| matches!(entry, Entry::Activated { slot, .. } if slot.session == Transport::Capability);
     let called = batch.writes.iter().filter(move |write| write.is_new || write.entries.iter().any(is_call));
     called.map(|write| write.number)
 }

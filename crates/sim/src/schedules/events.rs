@@ -2,22 +2,18 @@
 
 use stepwell_core::schedule::{Seen, StartEnd, TickStart, tick_key};
 use stepwell_protocol::{
-    Code, Problem, RunId, Timestamp,
+    Code, Problem, RunId,
     manifest::ScheduleDescription,
     rest::Status,
     schedule::{ScheduleSpec, Ticked},
 };
 
 use super::{ANSWER_MS, Planted, World};
-use crate::host::Cause;
+use crate::{host::Cause, one::OneStation as _};
 
 /// Something that happens.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// What an instance has written reaches the disk.
-    Flush(u64),
-    /// The platform calls an alarm.
-    Alarm(Timestamp),
     /// A cell is asked to start a run.
     Ask(u64, Box<TickStart>),
     /// It has answered.
@@ -34,12 +30,6 @@ pub enum Event {
     Letter(u64),
     /// Somebody does something.
     Act(usize),
-    /// Something breaks.
-    Fault(FaultKind),
-    /// Somebody asks for anything at all.
-    Touch,
-    /// From now on all is well.
-    Heal,
 }
 
 /// What leaves the station.
@@ -78,49 +68,9 @@ pub enum Act {
     Declare(u64, Vec<ScheduleDescription>),
 }
 
-/// What breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
-    /// The instance dies, with what it has not flushed.
-    Crash,
-    /// The instance dies as soon as what it has written is durable.
-    CrashAfterFlush,
-    /// Another instance gets the name.
-    Supersede,
-    /// The alarm is called once more.
-    DoubledAlarm,
-    /// The platform loses the alarm.
-    LostAlarm,
-    /// Nothing can be written for some seconds.
-    StorageRefuses,
-    /// The next write is done, and answered with an error.
-    StorageErrs,
-    /// The clock is put forward.
-    ClockForward,
-    /// The clock is put back.
-    ClockBack,
-}
-
-impl FaultKind {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::Crash,
-        Self::CrashAfterFlush,
-        Self::Supersede,
-        Self::DoubledAlarm,
-        Self::LostAlarm,
-        Self::StorageRefuses,
-        Self::StorageErrs,
-        Self::ClockForward,
-        Self::ClockBack,
-    ];
-}
-
 impl World {
-    pub(super) fn handle(&mut self, event: Event) {
+    pub(super) fn on(&mut self, event: Event) {
         match event {
-            Event::Flush(id) => self.flush(id, None),
-            Event::Alarm(at) => self.on_alarm(at),
             Event::Ask(from, start) => self.on_ask(from, start),
             Event::Answer(to, start, end) => self.answer(to, &start, end),
             Event::Cancel(from, schedule, run) => {
@@ -129,12 +79,12 @@ impl World {
                     self.end_run(&run, Status::Cancelled);
                 }
                 let seen = if is_over { Seen::Over(Status::Cancelled) } else { Seen::Open };
-                self.put(5, Event::Seen(from, schedule, run, seen));
+                self.common.put(5, Event::Seen(from, schedule, run, seen));
             }
             Event::Look(from, schedule, run) => {
                 let is_over = self.model.runs.get(&run.to_string()).is_none_or(|known| known.ended);
                 let seen = if is_over { Seen::Over(Status::Completed) } else { Seen::Open };
-                self.put(5, Event::Seen(from, schedule, run, seen));
+                self.common.put(5, Event::Seen(from, schedule, run, seen));
             }
             Event::Seen(to, schedule, run, seen) => {
                 self.turn(to, Cause::CallEnded, |machine, rows, now| {
@@ -144,54 +94,18 @@ impl World {
             Event::RunEnds(run) => self.end_run(&run, Status::Completed),
             Event::Letter(number) => self.on_letter(number),
             Event::Act(index) => self.on_act(index),
-            Event::Fault(kind) => self.on_fault(kind),
-            Event::Touch => drop(self.load_for_request()),
-            Event::Heal => {
-                self.refuses_until_ms = 0;
-                self.errs_next = false;
-                if let Some(stale) = self.station.stale.as_ref().map(|stale| stale.id) {
-                    self.crash(stale);
-                }
-                // The sweep visits stations that have lost their alarms.
-                self.put(10, Event::Touch);
-            }
-        }
-    }
-
-    fn on_alarm(&mut self, at: Timestamp) {
-        if self.station.alarm != Some(at) {
-            return;
-        }
-        let due_ms = self.world_time(at);
-        if due_ms > self.now_ms {
-            // Set back, the clock has to get there again.
-            return self.put_at(due_ms, Event::Alarm(at));
-        }
-        self.station.alarm = None;
-        self.fire();
-    }
-
-    /// How long a message takes; nothing, if it is lost.
-    fn travels(&mut self) -> Option<u64> {
-        if !self.breaks() {
-            return Some(self.rng.between(1, 10));
-        }
-        match self.rng.below(100) {
-            0..=6 => None,
-            7..=14 => Some(self.rng.between(1_000, 40_000)),
-            _ => Some(self.rng.between(1, 60)),
         }
     }
 
     /// Something leaves the station.
-    pub(super) fn release(&mut self, out: Out) {
+    pub(super) fn leaves(&mut self, out: Out) {
         let event = match out {
             Out::Ask(from, start) => {
                 // Whoever gets no answer in time takes it for a failure.
-                self.put(ANSWER_MS, Event::Answer(from, start.clone(), StartEnd::Failed));
-                if self.breaks() && self.rng.percent(10) {
-                    let again_ms = self.rng.between(1, 500);
-                    self.put(again_ms, Event::Ask(from, start.clone()));
+                self.common.put(ANSWER_MS, Event::Answer(from, start.clone(), StartEnd::Failed));
+                if self.common.breaks() && self.common.rng.percent(10) {
+                    let again_ms = self.common.rng.between(1, 500);
+                    self.common.put(again_ms, Event::Ask(from, start.clone()));
                 }
                 Event::Ask(from, start)
             }
@@ -200,8 +114,8 @@ impl World {
             Out::Taken(number) => return drop(self.letters.remove(&number)),
             Out::Acked(index) => return self.on_ack(index),
         };
-        if let Some(delay_ms) = self.travels() {
-            self.put(delay_ms, event);
+        if let Some(delay_ms) = self.common.travels() {
+            self.common.put(delay_ms, event);
         }
     }
 
@@ -223,42 +137,42 @@ impl World {
                 self.given_up.insert(key);
                 StartEnd::Never
             }
-            None if self.breaks() && self.rng.percent(8) => {
+            None if self.common.breaks() && self.common.rng.percent(8) => {
                 StartEnd::Declined(Problem::new(Code::LimitReached, "not now"))
             }
-            None if self.refused.contains(&key) || self.breaks() && self.rng.percent(2) => {
+            None if self.refused.contains(&key) || self.common.breaks() && self.common.rng.percent(2) => {
                 self.refused.insert(key);
                 StartEnd::Refused(Problem::new(Code::PayloadTooLarge, "never"))
             }
             None => {
                 let run = self.run_of(&start);
                 self.keys.insert(key, run.clone());
-                let ends_in_ms = if self.rng.percent(70) {
-                    self.rng.between(10, 3_000)
+                let ends_in_ms = if self.common.rng.percent(70) {
+                    self.common.rng.between(10, 3_000)
                 } else {
-                    self.rng.between(3_000, 120_000)
+                    self.common.rng.between(3_000, 120_000)
                 };
-                self.put(ends_in_ms, Event::RunEnds(run.clone()));
+                self.common.put(ends_in_ms, Event::RunEnds(run.clone()));
                 StartEnd::Started(run)
             }
         };
         if let StartEnd::Started(run) = &end {
-            let row = self.station.disk.get(&start.ticked.schedule);
+            let row = self.common.station.disk.get(&start.ticked.schedule);
             let running = row.map(|row| row.running).unwrap_or_default();
             let checked = self.model.started(&start.ticked, run, &running);
-            self.must(checked);
+            self.common.must(checked);
         }
-        if let Some(delay_ms) = self.travels() {
-            self.put(delay_ms, Event::Answer(from, start, end));
+        if let Some(delay_ms) = self.common.travels() {
+            self.common.put(delay_ms, Event::Answer(from, start, end));
         }
     }
 
     /// A cell's letter arrives, and again until the answer to it has.
     fn on_letter(&mut self, number: u64) {
         let Some(letter) = self.letters.get(&number).cloned() else { return };
-        let again_ms = self.rng.between(500, 5_000);
-        self.put(again_ms, Event::Letter(number));
-        if self.travels().is_none() {
+        let again_ms = self.common.rng.between(500, 5_000);
+        self.common.put(again_ms, Event::Letter(number));
+        if self.common.travels().is_none() {
             return;
         }
         let Some(id) = self.load_for_request() else { return };
@@ -266,7 +180,7 @@ impl World {
         let taken = self
             .turn(id, Cause::Request, |machine, rows, now| machine.run_ended(rows, now, &ticked, &run, how));
         if let Some(Ok(_)) = taken {
-            self.send(id, Out::Taken(number));
+            self.send(id, Out::Taken(number), None);
         }
     }
 
@@ -274,8 +188,8 @@ impl World {
         if self.acked.contains(&index) {
             return;
         }
-        let again_ms = self.rng.between(500, 3_000);
-        self.put(again_ms, Event::Act(index));
+        let again_ms = self.common.rng.between(500, 3_000);
+        self.common.put(again_ms, Event::Act(index));
         let act = self.acts[index].clone();
         // From here on it may take effect.
         if let Act::Resume(id) = &act {
@@ -298,9 +212,9 @@ impl World {
             }),
         };
         if let Some(Ok(())) = done
-            && !self.station.is_stale(id)
+            && !self.common.station.is_stale(id)
         {
-            self.send(id, Out::Acked(index));
+            self.send(id, Out::Acked(index), None);
         }
     }
 
@@ -319,43 +233,6 @@ impl World {
                 self.model.retired.insert("s0".into());
             }
             Act::Put(..) | Act::Resume(_) | Act::Declare(..) => {}
-        }
-    }
-
-    fn on_fault(&mut self, kind: FaultKind) {
-        self.faults += 1;
-        let live = self.station.live.as_ref().map(|live| live.id);
-        match kind {
-            FaultKind::Crash => {
-                if let Some(id) = live {
-                    self.crash(id);
-                }
-            }
-            FaultKind::CrashAfterFlush => {
-                if let Some(id) = live {
-                    self.flush(id, Some(true));
-                }
-            }
-            FaultKind::Supersede => {
-                self.station.supersede();
-            }
-            FaultKind::DoubledAlarm => self.fire(),
-            FaultKind::LostAlarm => {
-                if let Some(at) = self.station.alarm.take() {
-                    self.station.lost = Some(at);
-                    self.station.alarm_lost = true;
-                    let touched_ms = self.rng.between(100, 60_000);
-                    self.put(touched_ms, Event::Touch);
-                }
-            }
-            FaultKind::StorageRefuses => {
-                self.refuses_until_ms = self.now_ms + self.rng.between(100, 8_000);
-            }
-            FaultKind::StorageErrs => self.errs_next = true,
-            FaultKind::ClockForward => self.offset_ms += self.rng.between(1, 600_000),
-            FaultKind::ClockBack => {
-                self.offset_ms = self.offset_ms.saturating_sub(self.rng.between(1, 60_000));
-            }
         }
     }
 }

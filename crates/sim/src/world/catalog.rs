@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use stepwell_core::{
     access::{About, Credential, Need, ROOT},
-    catalog::{Catalog, Confirmation, Desk, Input, Key, Order, TELL_AGAIN_MS, Word},
+    catalog::{ApiKey, Catalog, Confirmation, Desk, Input, Order, TELL_AGAIN_MS, Word},
     cell::Admission,
     object::Fault,
 };
@@ -190,8 +190,8 @@ fn need() -> Need {
     Need { scope: Scope::Read, about: About::Whole }
 }
 
-fn new_key(id: &str, now: Timestamp) -> Key {
-    Key {
+fn new_key(id: &str, now: Timestamp) -> ApiKey {
+    ApiKey {
         id: id.to_owned(),
         hash: credential(id).hash,
         name: format!("key {id}"),

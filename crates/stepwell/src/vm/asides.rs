@@ -13,7 +13,7 @@ use stepwell_protocol::{
     stream::Item,
 };
 
-use super::telling::Telling;
+use super::publishing::Publishing;
 use crate::{Result, StepInfo};
 
 /// How code waits for a while: gives a future that is ready after so many milliseconds.
@@ -45,7 +45,7 @@ pub struct Asides {
     over_is_news: bool,
     /// Whether the code only repeats what an earlier activation did.
     replaying: bool,
-    pub(super) telling: Telling,
+    pub(super) publishing: Publishing,
     pub(super) timer: Option<Timer>,
     /// The same for steps that say nothing about how long they may take.
     pub(super) default_timer: Option<Timer>,
@@ -82,7 +82,7 @@ impl Asides {
             over: BTreeSet::new(),
             over_is_news: false,
             replaying: true,
-            telling: Telling::default(),
+            publishing: Publishing::default(),
             timer: None,
             default_timer: None,
             clock: None,
@@ -122,7 +122,7 @@ impl Asides {
     /// one.
     pub fn publish(&mut self, item: Item, in_step: bool) {
         if in_step || !self.replaying {
-            self.telling.add(item);
+            self.publishing.add(item);
         }
     }
 

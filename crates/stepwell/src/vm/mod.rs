@@ -14,9 +14,9 @@ mod bell;
 mod foresight;
 mod lane;
 mod pages;
+mod publishing;
 mod slot;
 mod state;
-mod telling;
 pub(crate) mod words;
 
 #[cfg(test)]
@@ -217,7 +217,7 @@ impl Vm {
     pub fn answered(&mut self, answer: Answer) -> bool {
         let InFlight { commands, foreseen_after, tells, patches } = self.in_flight.take().unwrap_or_default();
         if let Answer::Go { .. } = &answer {
-            self.state.borrow_mut().telling().commit_answered();
+            self.state.borrow_mut().publishing().commit_answered();
         }
         match (&answer, foreseen_after) {
             (Answer::Go { news, .. }, Some(_)) => {
@@ -266,14 +266,14 @@ impl Vm {
         if !state.has_running_step() || !state.may_publish() {
             return None;
         }
-        let published = state.telling().send()?;
+        let published = state.publishing().send()?;
         state.allowance().count_call();
         Some(published)
     }
 
     /// Takes what became of such a call: nothing if it got no answer. Says whether to go on.
     pub fn published(&mut self, answer: Option<Answer>) -> bool {
-        self.state.borrow_mut().telling().answered(matches!(answer, Some(Answer::Go { .. })));
+        self.state.borrow_mut().publishing().answered(matches!(answer, Some(Answer::Go { .. })));
         answer.is_none_or(|answer| self.take_news(answer, Vec::new()))
     }
 
@@ -504,7 +504,7 @@ impl Vm {
             if let Then::Yield { .. } = then {
                 state.allowance().close();
             }
-            (state.asides().take(&then), state.telling().send_with_commit())
+            (state.asides().take(&then), state.publishing().send_with_commit())
         };
         let failed_since = match &then {
             Then::Fail { .. } => self.state.borrow().failed_since(),

@@ -139,7 +139,7 @@ fn activation_with_beats(
     breaks_at: Option<usize>,
     mut each_tick: impl FnMut(&mut Engine),
 ) -> (Result<(), &'static str>, Vec<(u64, Beat)>) {
-    let slot = Slot { session: stepwell_core::run::Session::Capability, alone: true };
+    let slot = Slot { session: stepwell_core::run::Transport::Capability, alone: true };
     cell.borrow_mut().give(Input::Activate(slot)).expect("it is never refused");
     let activation = cell.borrow().activate_message();
     let epoch = activation.epoch;

@@ -33,6 +33,12 @@ pub async fn in_turn(ctx: Ctx, work: Work) -> Result<u32> {
     labour(ctx, work).await
 }
 
+/// At most 100 begin in a minute. Gives when it began.
+#[workflow(rate(max = 100, per = "1m"))]
+pub async fn rated(ctx: Ctx) -> Result<u64> {
+    ctx.step("begin", async || Ok(worker::Date::now().as_millis())).await
+}
+
 async fn labour(ctx: Ctx, work: Work) -> Result<u32> {
     for step in 0..work.steps {
         if step > 0 {

@@ -375,6 +375,7 @@ pub fn app() -> App {
         .workflow(lanes::limited)
         .workflow(lanes::limited_whole)
         .workflow(lanes::in_turn)
+        .workflow(lanes::rated)
         .workflow(streams::chatty)
         .workflow(streams::chatty_queued)
         .workflow(streams::paced)

@@ -151,3 +151,36 @@ async fn limits_hold_for_runs_that_are_started_while_the_app_is_down() -> TestRe
     assert_eq!(observer.seen().most_of_one, 1);
     Ok(())
 }
+
+#[tokio::test]
+async fn no_more_runs_begin_in_any_minute_than_a_rate_says() -> TestResult {
+    const MAX: usize = 100;
+    let mut engine = Engine::start(Form::AllInOne, 4).await?;
+    let client = engine.client();
+    let mut runs = Vec::new();
+    for number in 0..130 {
+        runs.push(client.start_id("rated", Value::Null).await?);
+        if number == 90 {
+            engine.engine.kill();
+            engine.engine.restart().await?;
+        }
+    }
+    let client = engine.client();
+    sleep(Duration::from_secs(5)).await;
+    let why = client.get(&format!("/api/executions/{}/why", runs[129])).await?.json()?;
+    assert!(why["because"].as_str().is_some_and(|why| why.contains("100 in 1 minute")), "{why}");
+    sleep(Duration::from_secs(55)).await;
+    let mut times = Vec::new();
+    for run in &runs {
+        let view = client.until(run, "completed").await?;
+        times.push(view["output"].as_u64().with_context(|| view.to_string())?);
+    }
+    times.sort_unstable();
+    let within = |time: &u64| times.iter().filter(|other| (*time..*time + 60_000).contains(other)).count();
+    let most = times.iter().map(within).max().unwrap_or_default();
+    let took = times.last().zip(times.first()).map_or(0, |(last, first)| last - first);
+    println!("a rate of {MAX} a minute: at most {most} in any minute, 130 runs in {took} ms");
+    assert!((90..=MAX).contains(&most), "{most}");
+    assert!((60_000..80_000).contains(&took), "{took} ms");
+    Ok(())
+}

@@ -8,7 +8,7 @@ use stepwell_protocol::{
 
 use super::{
     super::{
-        AUDIT_MAX, AUDIT_MS, Desk, ISSUERS_MAX, Input, KEYS_MAX, Key, LETTER_LINES_MAX, LetterDeed,
+        AUDIT_MAX, AUDIT_MS, ApiKey, Desk, ISSUERS_MAX, Input, KEYS_MAX, LETTER_LINES_MAX, LetterDeed,
         LetterNote, Log, Order, STALE_VERSIONS_MAX, TELL_AGAIN_MS, Word,
     },
     Failed, ROOT, World, at, create, credential, key,
@@ -90,7 +90,7 @@ fn without_the_rows_that_say_what_was_revoked_no_key_is_good() {
 #[test]
 fn a_key_is_good_until_its_end_and_a_revoked_one_never_again() {
     let mut world = World::default();
-    world.must(0, create(Key { expires_at: Some(at(10)), ..key("a", &["read"]) }));
+    world.must(0, create(ApiKey { expires_at: Some(at(10)), ..key("a", &["read"]) }));
     world.must(0, create(key("b", &["read"])));
     assert!(world.is_good(9, "a") && !world.is_good(10, "a"));
     world.must(5, revoke("b"));
@@ -118,7 +118,7 @@ fn while_a_key_is_rotated_two_are_good_and_never_three() {
 #[test]
 fn a_rotated_key_does_not_outlive_its_own_end() {
     let mut world = World::default();
-    world.must(0, create(Key { expires_at: Some(at(1_000)), ..key("a", &["write"]) }));
+    world.must(0, create(ApiKey { expires_at: Some(at(1_000)), ..key("a", &["write"]) }));
     world.must(900, rotate("a", "b", 5_000));
     assert!(world.is_good(999, "a") && !world.is_good(1_000, "a"));
     assert!(world.is_good(1_899, "b") && !world.is_good(1_900, "b"), "as long again as the first");
@@ -127,7 +127,7 @@ fn a_rotated_key_does_not_outlive_its_own_end() {
 #[test]
 fn a_key_does_not_outlive_what_made_it() {
     let mut world = World::default();
-    world.must(0, create(Key { expires_at: Some(at(5_000)), ..key("short", &["admin"]) }));
+    world.must(0, create(ApiKey { expires_at: Some(at(5_000)), ..key("short", &["admin"]) }));
     world.must(0, create(key("long", &["admin"])));
     world.must(0, sign_in("of-short", Some("short")));
     world.must(0, sign_in("of-root", None));
@@ -136,9 +136,9 @@ fn a_key_does_not_outlive_what_made_it() {
     let by_short = |key| Input::CreateKey { key, maker_ends_at: Some(at(5_000)) };
     world.must(1, by_short(key("child", &["admin"])));
     assert!(world.is_good(4_999, "child") && !world.is_good(5_000, "child"));
-    let later = Key { expires_at: Some(at(5_001)), ..key("later", &["admin"]) };
+    let later = ApiKey { expires_at: Some(at(5_001)), ..key("later", &["admin"]) };
     assert_eq!(world.code(1, by_short(later)), Some(Code::InvalidRequest));
-    world.must(1, by_short(Key { expires_at: Some(at(100)), ..key("sooner", &["admin"]) }));
+    world.must(1, by_short(ApiKey { expires_at: Some(at(100)), ..key("sooner", &["admin"]) }));
     assert!(!world.is_good(100, "sooner"));
     // Nor does it live on by taking its own place, or that of another.
     for id in ["short", "long"] {
@@ -153,12 +153,12 @@ fn a_key_does_not_outlive_what_made_it() {
 fn keys_that_make_no_sense_are_refused() {
     let mut world = World::default();
     for bad in [
-        Key { name: String::new(), ..key("a", &["read"]) },
-        Key { name: "a\nb".into(), ..key("a", &["read"]) },
-        Key { name: "x".repeat(129), ..key("a", &["read"]) },
+        ApiKey { name: String::new(), ..key("a", &["read"]) },
+        ApiKey { name: "a\nb".into(), ..key("a", &["read"]) },
+        ApiKey { name: "x".repeat(129), ..key("a", &["read"]) },
         key("a", &[]),
-        Key { environment: "prod".into(), ..key("a", &["read"]) },
-        Key { expires_at: Some(at(0)), ..key("a", &["read"]) },
+        ApiKey { environment: "prod".into(), ..key("a", &["read"]) },
+        ApiKey { expires_at: Some(at(0)), ..key("a", &["read"]) },
     ] {
         assert_eq!(world.code(0, create(bad.clone())), Some(Code::InvalidRequest), "{bad:?}");
     }

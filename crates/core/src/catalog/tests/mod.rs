@@ -15,7 +15,7 @@ use std::{
 
 use stepwell_protocol::{Timestamp, access::AuditRecord};
 
-use super::{Catalog, Corrupt, Desk, Input, Key, Line, Log, Numbers, Row, Rows, STATION, Trim};
+use super::{ApiKey, Catalog, Corrupt, Desk, Input, Line, Log, Numbers, Row, Rows, STATION, Trim};
 use crate::{
     access::Credential,
     object::{Fault, Machine as _},
@@ -113,8 +113,8 @@ fn credential(id: &str) -> Credential {
     Credential { id: id.into(), hash: format!("hash of {id}") }
 }
 
-fn key(id: &str, scopes: &[&str]) -> Key {
-    Key {
+fn key(id: &str, scopes: &[&str]) -> ApiKey {
+    ApiKey {
         id: id.into(),
         hash: credential(id).hash,
         name: format!("the key {id}"),
@@ -128,7 +128,7 @@ fn key(id: &str, scopes: &[&str]) -> Key {
     }
 }
 
-fn create(key: Key) -> Input {
+fn create(key: ApiKey) -> Input {
     Input::CreateKey { key, maker_ends_at: None }
 }
 

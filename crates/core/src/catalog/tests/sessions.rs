@@ -7,7 +7,7 @@ use stepwell_protocol::{
 
 use super::{
     super::{
-        Desk, Input, Key, Log, Rows as _, SESSION_LIFE_MS_MAX, SESSION_MS, SESSIONS_MAX,
+        ApiKey, Desk, Input, Log, Rows as _, SESSION_LIFE_MS_MAX, SESSION_MS, SESSIONS_MAX,
         SESSIONS_PER_KEY_MAX, SIGN_IN_LINES_MAX,
     },
     ROOT, World, at, create, credential, key,
@@ -40,7 +40,7 @@ fn a_session_is_good_as_long_as_its_key_and_no_longer_than_its_own_time() {
 #[test]
 fn a_session_of_a_key_with_an_end_ends_with_it() {
     let mut world = World::default();
-    world.must(0, create(Key { expires_at: Some(at(50)), ..key("a", &["read"]) }));
+    world.must(0, create(ApiKey { expires_at: Some(at(50)), ..key("a", &["read"]) }));
     world.must(1, sign_in("s", Some("a")));
     assert!(world.is_good(49, "s") && !world.is_good(50, "s"));
 }

@@ -391,7 +391,7 @@ fn whoever_foresaw_something_else_is_activated_again() {
         assert_eq!(bench.run.head, Seq(head.0 + 1), "the step does");
         bench.crash();
         assert_eq!(bench.send(&commit, hash), Ok(Reply::Stop), "a repeat is known");
-        bench.activate(Slot { session: Session::Capability, alone: false });
+        bench.activate(Slot { session: Transport::Capability, alone: false });
         assert_eq!(bench.run.epoch, epoch.next());
         assert_eq!(bench.send(&commit, hash), Ok(Reply::Stop), "and still is");
         assert_eq!(bench.run.head, Seq(head.0 + 1));

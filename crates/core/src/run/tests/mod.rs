@@ -24,7 +24,7 @@ use stepwell_protocol::{
 use super::*;
 
 /// A place in the window, with others beside it.
-const SLOT: Slot = Slot { session: Session::Capability, alone: false };
+const SLOT: Slot = Slot { session: Transport::Capability, alone: false };
 
 /// A restart that takes nothing back.
 const RESTART: Input = Input::Restart {
@@ -34,8 +34,8 @@ const RESTART: Input = Input::Restart {
     keeps_progress: false,
     slot: Some(SLOT),
 };
-const ALONE: Slot = Slot { session: Session::Capability, alone: true };
-const TOKEN: Slot = Slot { session: Session::Token, alone: false };
+const ALONE: Slot = Slot { session: Transport::Capability, alone: true };
+const TOKEN: Slot = Slot { session: Transport::Token, alone: false };
 
 /// How a call ends that the program does not take.
 fn refused() -> CallEnd {

@@ -6,8 +6,8 @@ use super::*;
 fn stands(run: &Run) -> &'static str {
     match &run.phase {
         Phase::Pending { .. } => "pending",
-        Phase::Running { session: Session::Capability, .. } => "running",
-        Phase::Running { session: Session::Token, .. } => "leased",
+        Phase::Running { session: Transport::Capability, .. } => "running",
+        Phase::Running { session: Transport::Token, .. } => "leased",
         Phase::Suspended => "suspended",
         Phase::Paused { why: PauseWhy::Problem(_) } => "paused",
         Phase::Paused { why: PauseWhy::Request } => "halted",

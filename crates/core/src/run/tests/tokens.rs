@@ -37,6 +37,8 @@ fn takes(count: u32) -> Duration {
 
 #[test]
 fn ten_times_as_many_links_take_about_ten_times_as_long() {
-    let (few, many) = (takes(1_000), takes(10_000));
+    // The shortest of some: other tests take time, too.
+    let shortest = |links| (0..5).map(|_| takes(links)).min().unwrap_or_default();
+    let (few, many) = (shortest(1_000), shortest(10_000));
     assert!(many < few * 40, "{few:?} for 1,000, {many:?} for 10,000");
 }

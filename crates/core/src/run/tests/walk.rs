@@ -54,7 +54,7 @@ enum Act {
 
 fn slots() -> impl Strategy<Value = Slot> {
     (any::<bool>(), any::<bool>()).prop_map(|(token, alone)| Slot {
-        session: if token { Session::Token } else { Session::Capability },
+        session: if token { Transport::Token } else { Transport::Capability },
         alone,
     })
 }

@@ -61,7 +61,7 @@ impl Store {
             delete("DELETE FROM journal WHERE run = ?", &of_run)?;
             delete("DELETE FROM signals WHERE run = ?", &of_run)?;
             if self.has_told()? {
-                delete("DELETE FROM told WHERE run = ?", &of_run)?;
+                delete("DELETE FROM published WHERE run = ?", &of_run)?;
             }
             let attributes = run.attributes.iter().map(|(name, value)| list::label(name, value));
             for label in run.tags.iter().cloned().chain(attributes) {

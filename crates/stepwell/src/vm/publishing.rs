@@ -16,7 +16,7 @@ const WAITING_BYTES_MAX: usize = 512 << 10;
 
 /// What was published, and is not known to be taken.
 #[derive(Debug, Default)]
-pub(super) struct Telling {
+pub(super) struct Publishing {
     /// How many items of this activation the cell has.
     taken: u32,
     items: Vec<Item>,
@@ -30,7 +30,7 @@ pub(super) struct Telling {
     is_mute: bool,
 }
 
-impl Telling {
+impl Publishing {
     pub fn add(&mut self, item: Item) {
         let bytes = item.size();
         if !item.fits() || self.bytes + bytes > WAITING_BYTES_MAX {
@@ -102,8 +102,8 @@ impl State {
         self.asides.publish(item(op), in_step);
     }
 
-    pub(super) fn telling(&mut self) -> &mut Telling {
-        &mut self.asides.telling
+    pub(super) fn publishing(&mut self) -> &mut Publishing {
+        &mut self.asides.publishing
     }
 
     /// Whether a call that only publishes may be made: whatever is under way must still be reported.
@@ -124,42 +124,42 @@ mod tests {
 
     #[test]
     fn what_is_not_known_to_be_taken_is_sent_again_under_its_number() {
-        let mut telling = Telling::default();
-        telling.add(log("a"));
-        assert_eq!(telling.send(), Some(Published { first: 0, items: vec![log("a")] }));
-        telling.add(log("b"));
-        assert_eq!(telling.send(), None, "one call at a time");
-        assert_eq!(telling.send_with_commit(), Published { first: 0, items: vec![log("a"), log("b")] });
-        telling.answered(true);
-        telling.commit_answered();
-        telling.add(log("c"));
-        assert_eq!(telling.send(), Some(Published { first: 2, items: vec![log("c")] }));
+        let mut publishing = Publishing::default();
+        publishing.add(log("a"));
+        assert_eq!(publishing.send(), Some(Published { first: 0, items: vec![log("a")] }));
+        publishing.add(log("b"));
+        assert_eq!(publishing.send(), None, "one call at a time");
+        assert_eq!(publishing.send_with_commit(), Published { first: 0, items: vec![log("a"), log("b")] });
+        publishing.answered(true);
+        publishing.commit_answered();
+        publishing.add(log("c"));
+        assert_eq!(publishing.send(), Some(Published { first: 2, items: vec![log("c")] }));
     }
 
     #[test]
     fn an_engine_that_does_not_answer_is_told_by_commits() {
-        let mut telling = Telling::default();
-        telling.add(log("a"));
-        assert!(telling.send().is_some());
-        telling.answered(false);
-        telling.add(log("b"));
-        assert_eq!(telling.send(), None);
-        assert_eq!(telling.send_with_commit().items.len(), 2);
-        telling.commit_answered();
-        assert_eq!(telling.send_with_commit(), Published { first: 2, items: vec![] });
+        let mut publishing = Publishing::default();
+        publishing.add(log("a"));
+        assert!(publishing.send().is_some());
+        publishing.answered(false);
+        publishing.add(log("b"));
+        assert_eq!(publishing.send(), None);
+        assert_eq!(publishing.send_with_commit().items.len(), 2);
+        publishing.commit_answered();
+        assert_eq!(publishing.send_with_commit(), Published { first: 2, items: vec![] });
     }
 
     #[test]
     fn what_does_not_fit_is_counted() {
-        let mut telling = Telling::default();
+        let mut publishing = Publishing::default();
         let long = "x".repeat(Item::MESSAGE_LENGTH_MAX);
         let fit = WAITING_BYTES_MAX / log(&long).size();
-        (0..fit + 3).for_each(|_| telling.add(log(&long)));
-        let sent = telling.send_with_commit();
+        (0..fit + 3).for_each(|_| publishing.add(log(&long)));
+        let sent = publishing.send_with_commit();
         assert_eq!(sent.items.len(), fit + 1);
         assert_eq!(sent.items.last(), Some(&Item::LeftOut { count: 3 }));
-        telling.commit_answered();
-        telling.add(log("again"));
-        assert_eq!(telling.send_with_commit().items, [log("again")]);
+        publishing.commit_answered();
+        publishing.add(log("again"));
+        assert_eq!(publishing.send_with_commit().items, [log("again")]);
     }
 }

@@ -1,5 +1,7 @@
 //! The machine by itself: every answer may be lost, every instance may die.
 
+mod rates;
+
 use std::{cell::RefCell, collections::BTreeMap};
 
 use stepwell_protocol::{
@@ -57,7 +59,7 @@ fn ticket(number: u64) -> Ticket {
 
 fn limit(key: &str, max: u32) -> Limit {
     let by = if key.is_empty() { "" } else { "input.customer" };
-    Limit { by: by.into(), key: key.into(), max }
+    Limit { by: by.into(), key: key.into(), max, per_ms: None }
 }
 
 fn ask(number: u64, limits: &[Limit]) -> Ask {
@@ -397,8 +399,8 @@ fn no_limit_is_exceeded_and_nobody_is_forgotten_whatever_is_lost() {
 fn what_a_workflow_declares_becomes_the_limits_of_a_run() {
     let flow = Flow {
         limits: vec![
-            LimitSpec { max: 10, key: None },
-            LimitSpec { max: 2, key: Some("input.customer.id".into()) },
+            LimitSpec { max: 10, key: None, per_ms: None },
+            LimitSpec { max: 2, key: Some("input.customer.id".into()), per_ms: None },
         ],
         priority: Some("input.paid ? 50 : 0".into()),
         fair_by: Some("input.customer.id".into()),
@@ -420,7 +422,7 @@ fn what_a_workflow_declares_becomes_the_limits_of_a_run() {
 
 #[test]
 fn what_no_workflow_can_declare_is_refused_with_the_reason() {
-    let one = |max: u32, key: Option<&str>| LimitSpec { max, key: key.map(Into::into) };
+    let one = |max: u32, key: Option<&str>| LimitSpec { max, key: key.map(Into::into), per_ms: None };
     for (limits, says) in [
         (vec![], "1 to 8"),
         (vec![one(0, None)], "is 0"),
@@ -436,7 +438,7 @@ fn what_no_workflow_can_declare_is_refused_with_the_reason() {
 #[test]
 fn keys_that_look_alike_are_counted_apart() {
     let (mut lane, rows) = (Lane::default(), Table::default());
-    let odd = |by: &str, key: &str| Limit { by: by.into(), key: key.into(), max: 1 };
+    let odd = |by: &str, key: &str| Limit { by: by.into(), key: key.into(), max: 1, per_ms: None };
     let limits = [odd("a", "b\nc"), odd("a\nb", "c"), odd("a b", "c"), odd("a", " bc")];
     let all = limits.into_iter().zip(1..).map(|(limit, number)| ask(number, &[limit]));
     assert_eq!(asks(&mut lane, &rows, 10, all.collect()), [Standing::In; 4]);
@@ -503,7 +505,7 @@ fn owners_who_come_for_the_first_time_do_not_overtake_for_ever() {
 
 #[test]
 fn an_input_that_is_too_much_and_keys_that_are_too_long_do_no_harm() {
-    let by = |text: &str| LimitSpec { max: 1, key: Some(text.into()) };
+    let by = |text: &str| LimitSpec { max: 1, key: Some(text.into()), per_ms: None };
     let long = format!("input.{}", "a".repeat(200));
     let flow = Flow {
         limits: vec![by(&format!("{long}.b")), by(&format!("{long}.c")), by("input.key")],

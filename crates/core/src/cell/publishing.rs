@@ -7,7 +7,7 @@
 use stepwell_protocol::{
     Code, Epoch, Problem, Seq, Timestamp,
     program::Answer,
-    stream::{Item, Published, Told},
+    stream::{Item, Published, StoredItem},
 };
 
 use super::{Cell, Order, Rows};
@@ -15,17 +15,17 @@ use crate::{
     object::{Fault, Hosted as _},
     ordered::OrdMap,
     run::{Phase, Run},
-    stream::{ToldMark, ToldRow},
+    stream::{PublishedMark, PublishedRow},
 };
 
 /// How long there is at the least between two rows of a run, but for the one at its program's last word.
-pub const TELL_EVERY_MS: u64 = 1_000;
+pub const PUBLISH_EVERY_MS: u64 = 1_000;
 
 /// How long the first item after a pause waits for others: a short run has one row for all that it says.
 pub const LINGER_MS: u64 = 100;
 
 /// How much goes into one row, in bytes of JSON. What a run publishes beyond that in a second is left out.
-pub const TOLD_BYTES_MAX: usize = 1 << 20;
+pub const PUBLISHED_ROW_BYTES_MAX: usize = 1 << 20;
 
 /// How much one run publishes in its whole life, in bytes of JSON. What comes after that is left out, and the stream
 /// says so once.
@@ -33,7 +33,7 @@ pub const PUBLISHED_BYTES_MAX: u64 = 64 << 20;
 
 /// What is not stored yet, by run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Telling {
+pub(super) struct Publishing {
     batches: OrdMap<u64, Batch>,
     /// When the host was told to call next.
     ordered: Option<Timestamp>,
@@ -44,8 +44,8 @@ struct Batch {
     /// The number of the last item that is stored.
     last: u32,
     /// When that was, and up to where the activation's own count has come, with what is not stored yet.
-    mark: ToldMark,
-    items: Vec<Told>,
+    mark: PublishedMark,
+    items: Vec<StoredItem>,
     bytes: usize,
     left_out: u32,
     /// Whether the run has published all that it may.
@@ -54,7 +54,7 @@ struct Batch {
     due: Timestamp,
 }
 
-impl Telling {
+impl Publishing {
     /// Whether a run has something that is not stored, and its program will say no more for now.
     pub(super) fn is_last_word_of(&self, run: &Run) -> bool {
         !self.batches.is_empty()
@@ -64,7 +64,7 @@ impl Telling {
 }
 
 impl Batch {
-    fn new(stored: Option<(u32, ToldMark)>) -> Self {
+    fn new(stored: Option<(u32, PublishedMark)>) -> Self {
         let (last, mark) = stored.unwrap_or_default();
         let due = Timestamp::default();
         Self { last, mark, items: Vec::new(), bytes: 0, left_out: 0, is_full: mark.is_full, due }
@@ -92,33 +92,33 @@ impl Batch {
             }
             let bytes = item.size();
             self.is_full |= self.mark.bytes + (self.bytes + bytes) as u64 > PUBLISHED_BYTES_MAX;
-            let fits = item.fits() && self.bytes + bytes <= TOLD_BYTES_MAX;
+            let fits = item.fits() && self.bytes + bytes <= PUBLISHED_ROW_BYTES_MAX;
             if fits && has_room && !self.is_full {
                 self.bytes += bytes;
-                self.items.push(Told { at: now, item });
+                self.items.push(StoredItem { at: now, item });
             } else {
                 self.left_out += 1;
             }
         }
         if was_empty {
-            let soonest = self.mark.at.plus_millis(TELL_EVERY_MS);
+            let soonest = self.mark.at.plus_millis(PUBLISH_EVERY_MS);
             self.due = now.plus_millis(LINGER_MS).max(soonest);
         }
     }
 
     /// The row to be stored, and what is left when it is.
-    fn row(&self, now: Timestamp, after: Seq) -> ToldRow {
+    fn row(&self, now: Timestamp, after: Seq) -> PublishedRow {
         let mut items = self.items.clone();
         if self.left_out > 0 {
-            items.push(Told { at: now, item: Item::LeftOut { count: self.left_out } });
+            items.push(StoredItem { at: now, item: Item::LeftOut { count: self.left_out } });
         }
         let count = u32::try_from(items.len()).expect("a batch has fewer items than 2^32");
         let bytes = self.mark.bytes + self.bytes as u64;
-        let mark = ToldMark { at: now, bytes, is_full: self.is_full, ..self.mark };
-        ToldRow { last: self.last + count, after, mark, items }
+        let mark = PublishedMark { at: now, bytes, is_full: self.is_full, ..self.mark };
+        PublishedRow { last: self.last + count, after, mark, items }
     }
 
-    fn stored(&mut self, row: &ToldRow) {
+    fn stored(&mut self, row: &PublishedRow) {
         *self = Self::new(Some((row.last, row.mark)));
     }
 }
@@ -164,27 +164,27 @@ impl Cell {
             Err(Fault::Rejected(_)) => false,
             Err(fault @ (Fault::Storage(_) | Fault::Moved(_))) => return Err(fault),
         };
-        if !self.telling.batches.contains_key(&number) {
+        if !self.publishing.batches.contains_key(&number) {
             let batch = Batch::new(rows.told_last(number).map_err(Fault::Storage)?);
-            self.telling.batches.insert(number, batch);
+            self.publishing.batches.insert(number, batch);
         }
-        let Some(batch) = self.telling.batches.get_mut(&number) else { return Ok(()) };
+        let Some(batch) = self.publishing.batches.get_mut(&number) else { return Ok(()) };
         batch.take(now, epoch, published, has_room);
-        self.order_telling();
+        self.order_publishing();
         Ok(())
     }
 
     /// Stores what is due. For the host, at the time that it was ordered to.
     pub fn tell<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
-        self.telling.ordered = None;
-        let due = self.telling.batches.iter().filter(|(_, batch)| !batch.is_empty() && batch.due <= now);
+        self.publishing.ordered = None;
+        let due = self.publishing.batches.iter().filter(|(_, batch)| !batch.is_empty() && batch.due <= now);
         let due: Vec<_> = due.map(|(number, _)| *number).collect();
         let mut told = Ok(());
         for number in due {
             told = told.and(self.tell_due(rows, now, number));
         }
-        self.order_telling();
+        self.order_publishing();
         told
     }
 
@@ -193,7 +193,7 @@ impl Cell {
         let mut run = match self.run(rows, number) {
             Ok(run) => run,
             Err(fault) => {
-                self.telling.batches.remove(&number);
+                self.publishing.batches.remove(&number);
                 return Err(fault);
             }
         };
@@ -201,7 +201,7 @@ impl Cell {
         let is_over = !matches!(run.phase, Phase::Running { .. }) && !run.draining;
         self.store_batch(rows, now, head, &mut run)?;
         if is_over {
-            self.telling.batches.remove(&number);
+            self.publishing.batches.remove(&number);
         } else if let Some(known) = self.runs.get_mut(&number) {
             known.spent = run.spent;
         }
@@ -218,7 +218,7 @@ impl Cell {
         run: &mut Run,
     ) -> Result<(), Fault<R::Error>> {
         self.store_batch(rows, now, head, run)?;
-        self.telling.batches.remove(&run.id.number);
+        self.publishing.batches.remove(&run.id.number);
         Ok(())
     }
 
@@ -229,7 +229,7 @@ impl Cell {
         after: Seq,
         run: &mut Run,
     ) -> Result<(), Fault<R::Error>> {
-        let Some(batch) = self.telling.batches.get_mut(&run.id.number) else { return Ok(()) };
+        let Some(batch) = self.publishing.batches.get_mut(&run.id.number) else { return Ok(()) };
         if batch.is_empty() {
             return Ok(());
         }
@@ -241,18 +241,18 @@ impl Cell {
                 Ok(())
             }
             Err(error) => {
-                batch.due = now.plus_millis(TELL_EVERY_MS);
+                batch.due = now.plus_millis(PUBLISH_EVERY_MS);
                 Err(Fault::Storage(error))
             }
         }
     }
 
     /// Lets the host come back when the next batch is due.
-    fn order_telling(&mut self) {
-        let batches = self.telling.batches.values().filter(|batch| !batch.is_empty());
+    fn order_publishing(&mut self) {
+        let batches = self.publishing.batches.values().filter(|batch| !batch.is_empty());
         let Some(due) = batches.map(|batch| batch.due).min() else { return };
-        if self.telling.ordered.is_none_or(|ordered| due < ordered) {
-            self.telling.ordered = Some(due);
+        if self.publishing.ordered.is_none_or(|ordered| due < ordered) {
+            self.publishing.ordered = Some(due);
             self.object.order(Order::TellAt(due));
         }
     }

@@ -4,28 +4,29 @@
 
 use stepwell_core::{
     cell::{DELETE_SLICE, Slice},
-    stream::{Change, ToldMark, ToldPage, ToldRow, Walked},
+    stream::{Change, PublishedMark, PublishedPage, PublishedRow, Walked},
 };
-use stepwell_protocol::{RunId, program::PAGE_BYTES_MAX, stream::Told};
+use stepwell_protocol::{RunId, program::PAGE_BYTES_MAX, stream::StoredItem};
 
 use super::store::{Store, json, list::status, parse};
 use crate::object::{StoreError, number};
 
 /// Like the tables of [`super::store`], it only ever grows.
-const SCHEMA: &str = "CREATE TABLE told(run INTEGER NOT NULL, last INTEGER NOT NULL, head INTEGER NOT NULL,
+const SCHEMA: &str =
+    "CREATE TABLE published(run INTEGER NOT NULL, last INTEGER NOT NULL, head INTEGER NOT NULL,
    mark TEXT NOT NULL, items TEXT NOT NULL, PRIMARY KEY(run, last)) WITHOUT ROWID";
 
 /// How many rows one query reads: a page is full after one or two of the largest.
 const ROWS_MAX: u64 = 16;
 
 impl Store {
-    pub(super) fn insert_told(&self, run: u64, row: &ToldRow) -> Result<(), StoreError> {
+    pub(super) fn insert_told(&self, run: u64, row: &PublishedRow) -> Result<(), StoreError> {
         if !self.has_told()? {
             self.tables.execute(SCHEMA, &[])?;
             self.has_told.set(Some(true));
         }
         self.tables.execute(
-            "INSERT INTO told VALUES(?, ?, ?, ?, ?)",
+            "INSERT INTO published VALUES(?, ?, ?, ?, ?)",
             &[
                 number(run),
                 row.last.into(),
@@ -36,23 +37,23 @@ impl Store {
         )
     }
 
-    pub(super) fn last_told(&self, run: u64) -> Result<Option<(u32, ToldMark)>, StoreError> {
+    pub(super) fn last_told(&self, run: u64) -> Result<Option<(u32, PublishedMark)>, StoreError> {
         if !self.has_told()? {
             return Ok(None);
         }
-        let query = "SELECT last, mark FROM told WHERE run = ? ORDER BY last DESC LIMIT 1";
+        let query = "SELECT last, mark FROM published WHERE run = ? ORDER BY last DESC LIMIT 1";
         let rows = self.tables.rows(query, &[number(run)])?;
         let Some(row) = rows.first() else { return Ok(None) };
         Ok(Some((row.seq(0).0, parse(&row.text(1, "mark")?, "mark")?)))
     }
 
-    pub(super) fn told_page(&self, run: u64, after: u32) -> Result<ToldPage, StoreError> {
-        let mut page = ToldPage::default();
+    pub(super) fn told_page(&self, run: u64, after: u32) -> Result<PublishedPage, StoreError> {
+        let mut page = PublishedPage::default();
         if !self.has_told()? {
             return Ok(page);
         }
         let rows = self.tables.rows(
-            "SELECT last, head, mark, items FROM told WHERE run = ? AND last > ? ORDER BY last LIMIT ?",
+            "SELECT last, head, mark, items FROM published WHERE run = ? AND last > ? ORDER BY last LIMIT ?",
             &[number(run), after.into(), number(ROWS_MAX)],
         )?;
         page.more = rows.len() as u64 == ROWS_MAX;
@@ -64,9 +65,9 @@ impl Store {
                 page.more = true;
                 break;
             }
-            let items: Vec<Told> = parse(&items, "items")?;
+            let items: Vec<StoredItem> = parse(&items, "items")?;
             let mark = parse(&row.text(2, "mark")?, "mark")?;
-            page.rows.push(ToldRow { last: row.seq(0).0, after: row.seq(1), mark, items });
+            page.rows.push(PublishedRow { last: row.seq(0).0, after: row.seq(1), mark, items });
         }
         Ok(page)
     }
@@ -77,7 +78,7 @@ impl Store {
         }
         // More than fit into a slice need not be counted: they are deleted in several.
         let query = "SELECT count(*), coalesce(sum(octet_length(items)), 0) FROM
-                       (SELECT items FROM told WHERE run = ? LIMIT ?)";
+                       (SELECT items FROM published WHERE run = ? LIMIT ?)";
         let most = number(DELETE_SLICE.rows as u64 + 1);
         let rows = self.tables.rows(query, &[number(run), most])?;
         let Some(row) = rows.first() else { return Ok(Slice { rows: 0, bytes: 0 }) };
@@ -91,8 +92,8 @@ impl Store {
             return Ok(0);
         }
         self.tables.execute_counted(
-            "DELETE FROM told WHERE run = ?1
-               AND last IN (SELECT last FROM told WHERE run = ?1 ORDER BY last LIMIT ?2)",
+            "DELETE FROM published WHERE run = ?1
+               AND last IN (SELECT last FROM published WHERE run = ?1 ORDER BY last LIMIT ?2)",
             &[number(run), number(limit as u64)],
         )
     }

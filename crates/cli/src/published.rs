@@ -15,7 +15,7 @@ const CHUNK_MAX: usize = 60;
 
 /// What a log or a chunk says.
 #[derive(Debug)]
-pub enum Told {
+pub enum PublishedItem {
     /// A line of the log.
     Log(LogLine),
     /// A piece of something of the run's own.
@@ -31,7 +31,7 @@ struct TooLarge {
 }
 
 /// Reads a log or a chunk; nothing, if it is neither, or of a form that is not known yet.
-pub fn told(event: &Event) -> Option<Told> {
+pub fn item(event: &Event) -> Option<PublishedItem> {
     #[derive(Deserialize)]
     struct LeftOut {
         left_out: Count,
@@ -43,26 +43,27 @@ pub fn told(event: &Event) -> Option<Told> {
     if ![Some(Kind::Log), Some(Kind::Chunk)].contains(&event.kind) {
         return None;
     }
-    let left_out = event.data.decode().ok().map(|missing: LeftOut| Told::LeftOut(missing.left_out.count));
+    let left_out =
+        event.data.decode().ok().map(|missing: LeftOut| PublishedItem::LeftOut(missing.left_out.count));
     left_out
-        .or_else(|| event.data.decode().ok().map(Told::Log))
-        .or_else(|| event.data.decode().ok().map(Told::Chunk))
+        .or_else(|| event.data.decode().ok().map(PublishedItem::Log))
+        .or_else(|| event.data.decode().ok().map(PublishedItem::Chunk))
 }
 
 /// An event of the journal, a log or a chunk on one line. States, and what is not known, have none.
 pub fn line(event: &Event, began: Timestamp) -> Option<String> {
-    let (symbol, style, text) = match told(event) {
-        Some(Told::Log(LogLine { level, message, op })) => {
+    let (symbol, style, text) = match item(event) {
+        Some(PublishedItem::Log(LogLine { level, message, op })) => {
             let style = level_style(level);
             let text = format!("{} {}{}", level_word(level), words::plain(&message), by(op.as_ref()));
             ('·', style, text)
         }
-        Some(Told::Chunk(Chunk { name, value, op })) => {
+        Some(PublishedItem::Chunk(Chunk { name, value, op })) => {
             let text =
                 format!("{}: {}{}", words::plain(&name), words::short(&value, CHUNK_MAX), by(op.as_ref()));
             ('»', AnsiColor::Cyan.on_default(), text)
         }
-        Some(Told::LeftOut(count)) => ('…', Style::new().dimmed(), left_out(count)),
+        Some(PublishedItem::LeftOut(count)) => ('…', Style::new().dimmed(), left_out(count)),
         None if [Some(Kind::Step), Some(Kind::Timer), Some(Kind::Signal)].contains(&event.kind) => {
             if let Ok(record) = event.data.decode::<Record>() {
                 timeline::tell(&record)

@@ -1,0 +1,26 @@
+//! Worlds of lanes: nothing breaks a rule, and every planted bug does.
+
+use stepwell_sim::lanes::{Planted, simulate};
+
+/// How many worlds there are, and how many a planted bug gets to show itself.
+const SEEDS: u64 = 400;
+
+#[test]
+fn no_rule_of_lanes_is_broken() {
+    let (mut transitions, mut runs) = (u64::MAX, 0);
+    for seed in 1..=SEEDS {
+        let outcome = simulate(seed, None);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        transitions = transitions.min(outcome.transitions);
+        runs += outcome.runs;
+        assert!(outcome.faults >= 20, "seed {seed}");
+    }
+    assert!(transitions >= 50 && runs > 2_000, "{transitions} {runs}");
+}
+
+#[test]
+fn every_bug_that_is_planted_in_lanes_is_noticed() {
+    let is_noticed = |planted| (1..=SEEDS).any(|seed| simulate(seed, Some(planted)).violation.is_some());
+    let unnoticed: Vec<_> = Planted::ALL.into_iter().filter(|planted| !is_noticed(*planted)).collect();
+    assert!(unnoticed.is_empty(), "not noticed within {SEEDS} seeds: {unnoticed:?}");
+}

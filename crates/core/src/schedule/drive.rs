@@ -505,10 +505,9 @@ impl Schedules {
             Job::Look(_) => self.be_due(id, now.plus_millis(LOOK_MS)),
             Job::Forget => self.forget(rows, id)?,
             Job::Wait => {
-                // Never at once again: it would be looked at without end.
-                let at = schedule.due_at().map(|at| at.max(now.plus_millis(DEAD_MAN_MS)));
-                if let Some(at) = at {
-                    self.be_due(id, at);
+                if let Some(at) = schedule.due_at() {
+                    // Never at once again: it would be looked at without end.
+                    self.be_due(id, if at > now { at } else { now.plus_millis(DEAD_MAN_MS) });
                 }
             }
         }

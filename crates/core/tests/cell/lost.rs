@@ -63,6 +63,10 @@ fn only_an_alarm_that_the_platform_has_lost_is_reported_as_missing() {
         assert_eq!(fresh.alarm_was_missing(), is_missing, "{found:?}");
         assert!(!fresh.alarm_was_missing(), "it is said once");
     }
+    let mut overdue = Cell::new(4);
+    overdue.found_alarm(Some(at(60_000)));
+    overdue.repair(&rows, at(120_000)).expect("the rows can be read");
+    assert!(overdue.alarm_was_missing(), "it should have come a minute ago");
     let mut empty = Cell::new(4);
     empty.repair(&Memory::default(), at(10)).expect("the rows can be read");
     assert!(!empty.alarm_was_missing());

@@ -87,8 +87,6 @@ async fn lost_alarms_of_cells_that_nobody_asks_are_armed_again_by_the_sweep() ->
         for nap in &naps {
             assert_eq!(client.show(nap, 10).await?.json()?["output"], "awake", "{}", form.name());
         }
-        let log = engine.engine.log();
-        assert!(log.contains("was missing, and is set again"), "{}: {log}", form.name());
     }
     Ok(())
 }

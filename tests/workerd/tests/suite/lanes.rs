@@ -74,7 +74,7 @@ async fn who_waits_is_told_why_and_goes_on_when_a_place_is_free() -> TestResult 
     client.until(&other, "running").await?;
     let why = client.get(&format!("/api/executions/{second}/why")).await?.json()?;
     let because = why["because"].as_str().context("a reason")?;
-    assert!(because.contains("1 for those with input.customer = 'acme'"), "{because}");
+    assert!(because.contains("1 at once for those with input.customer = 'acme'"), "{because}");
     let waits = lane(&client, "limited_whole").await?;
     let waits: Vec<_> = waits.iter().filter(|run| run["waits_for"].is_object()).collect();
     assert_eq!(waits.len(), 1, "{waits:?}");

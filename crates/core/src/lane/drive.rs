@@ -33,6 +33,9 @@ const FLIGHTS_MAX: usize = 24;
 /// How many hold slots of a lane or wait for them at the most: each takes about 500 bytes of memory.
 pub const TICKETS_MAX: usize = 100_000;
 
+/// How many slots of rates are given back in one turn.
+const RATED_SLICE: usize = 1_000;
+
 /// How many shares are remembered that have had their turn.
 const SHARES_MAX: usize = 10_000;
 
@@ -64,8 +67,10 @@ struct Known {
     shares_max: usize,
     /// When cells are asked about the slots that their runs hold.
     checks: OrdSet<(Timestamp, u64)>,
-    /// When slots of rates are given back: whose, and of which of its limits.
+    /// When slots of rates are given back: whose, and of which of its limits. Whoever is in here is in `waiters`.
     rated: OrdSet<(Timestamp, u64, usize)>,
+    /// How many are in `waiters` only because of that.
+    over: usize,
     /// Who is to be told of, by cell.
     tell: OrdMap<Place, OrdSet<u64>>,
 }
@@ -259,7 +264,9 @@ impl Lane {
                 }
                 if !waiter.is_over {
                     known.tell.get_or_default(waiter.ticket.run.place.clone()).insert(number);
-                } else if !waiter.is_rated(now) {
+                } else if known.is_rated(number, &waiter) {
+                    known.over += 1;
+                } else {
                     changes.deleted.insert(number);
                     continue;
                 }
@@ -353,7 +360,8 @@ impl Lane {
         // The end of a question asks the next ones.
         let tell = tell.filter(|_| self.flights.len() < FLIGHTS_MAX);
         // Where nobody waits for them, all rows of those who are over are deleted at once.
-        let rated = if known.gates.has_line() { known.rated.first() } else { known.rated.last() };
+        let first = known.rated.first().filter(|(at, ..)| known.gates.has_line() || *at <= now);
+        let rated = first.or_else(|| known.rated.last());
         [check, late, tell, rated.map(|(at, ..)| *at)].into_iter().flatten().min()
     }
 }
@@ -377,7 +385,10 @@ impl Known {
             // It wants to go to work again, so it has stopped before.
             self.leave(now, number, changes);
         }
-        if self.waiters.len() >= TICKETS_MAX {
+        // Who is under no rate is not shut out by those who have begun.
+        let is_rated = ask.limits.iter().any(|limit| limit.per_ms.is_some());
+        let taken = if is_rated { self.waiters.len() } else { self.waiters.len() - self.over };
+        if taken >= TICKETS_MAX {
             return Standing::Full;
         }
         for number in self.gates.declare(ask.started, &ask.limits) {
@@ -479,8 +490,9 @@ impl Known {
                 freed.append(&mut self.gates.free(limit));
             }
         }
-        if waiter.is_in && waiter.is_rated(now) {
+        if self.is_rated(number, &waiter) {
             waiter.is_over = true;
+            self.over += 1;
             self.waiters.insert(number, Entry { waiter, passed, check: None });
             changes.put.insert(number);
         } else {
@@ -492,16 +504,24 @@ impl Known {
         }
     }
 
-    /// Gives back the slots of rates whose time is over.
+    /// Whether somebody holds a slot of a rate.
+    fn is_rated(&self, number: u64, waiter: &Waiter) -> bool {
+        let holds = |(place, limit)| {
+            waiter.holds_until(limit).is_some_and(|until| self.rated.contains(&(until, number, place)))
+        };
+        waiter.is_in && waiter.limits.iter().enumerate().any(holds)
+    }
+
+    /// Gives back the slots of rates whose time is over: some of them, if there are many.
     fn free_rated(&mut self, now: Timestamp, changes: &mut Changes) {
-        while let Some(&(at, number, place)) = self.rated.first()
-            && at <= now
-        {
-            self.rated.pop_first();
+        for _ in 0..RATED_SLICE {
+            let Some(&(at, number, place)) = self.rated.first().filter(|(at, ..)| *at <= now) else { return };
+            self.rated.remove(&(at, number, place));
             let Some(entry) = self.waiters.get(&number) else { continue };
             let limit = entry.waiter.limits.get(place).cloned();
-            if entry.waiter.is_over && !entry.waiter.is_rated(now) {
+            if entry.waiter.is_over && !self.is_rated(number, &entry.waiter) {
                 self.waiters.remove(&number);
+                self.over = self.over.saturating_sub(1);
                 changes.put.remove(&number);
                 changes.deleted.insert(number);
             }

@@ -87,9 +87,9 @@ pub fn let_in(flow: &Flow, input: &Payload) -> Option<Let> {
         })
         .collect();
     // The same order for all runs, and the narrow ones first: who waits for a wide one has the narrow ones already, and
-    // keeps nobody out who could go to work. Rates come last: who has passed them begins.
+    // keeps nobody out who could go to work.
     crate::sorting::sort_by(&mut limits, |a, b| {
-        let rank = |limit: &Limit| (limit.per_ms.is_some(), limit.by.is_empty());
+        let rank = |limit: &Limit| (limit.by.is_empty(), limit.per_ms.is_some());
         (rank(a), &a.by).cmp(&(rank(b), &b.by))
     });
     let priority = flow.priority.as_deref().and_then(find).and_then(|text| text.parse::<f64>().ok());
@@ -97,7 +97,9 @@ pub fn let_in(flow: &Flow, input: &Payload) -> Option<Let> {
     let priority = priority
         .map_or(0, |priority| priority.clamp(f64::from(-PRIORITY_MAX), f64::from(PRIORITY_MAX)) as i8);
     let share = flow.fair_by.as_deref().map(|text| find(text).unwrap_or_default());
-    Some(Let { limits, priority, share, hold: flow.hold })
+    // A rate counts the beginning of a run, so there is nothing to be held.
+    let hold = if limits.iter().all(|limit| limit.per_ms.is_some()) { Hold::Work } else { flow.hold };
+    Some(Let { limits, priority, share, hold })
 }
 
 /// A text that is no longer than a key may be, and another one for another text.

@@ -40,8 +40,8 @@ fn name(limit: &Limit) -> String {
 }
 
 fn prefix(Limit { by, per_ms, .. }: &Limit) -> String {
-    let kind = if per_ms.is_some() { "rate" } else { "at once" };
-    format!("{} {kind} {by}", by.len())
+    // What has begun by a rate with another time does not count for this one.
+    format!("{} {} {by}", by.len(), per_ms.unwrap_or_default())
 }
 
 impl Gates {

@@ -56,11 +56,6 @@ impl Waiter {
         let per_ms = limit.per_ms?;
         Some(self.since.plus_millis(per_ms + (per_ms / 20).min(500)))
     }
-
-    /// Whether it holds a slot of a rate.
-    pub fn is_rated(&self, now: Timestamp) -> bool {
-        self.limits.iter().any(|limit| self.holds_until(limit).is_some_and(|until| until > now))
-    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

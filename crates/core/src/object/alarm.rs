@@ -7,10 +7,6 @@ use stepwell_protocol::Timestamp;
 
 use super::{DEAD_MAN_MS, LOOK_AGAIN_MS};
 
-/// How much later than the first thing that is due an alarm may be set and still be right: it is armed by the clock of one
-/// instance, and the rows may have another one's.
-const LATE_MS: u64 = 1_000;
-
 /// How long ago an alarm was due that has not come, and is taken for lost although the platform believes in it.
 const OVERDUE_MS: u64 = 60_000;
 
@@ -27,7 +23,7 @@ pub(super) struct Alarm {
     compared: bool,
     /// What the platform said that it was set for when this instance was loaded.
     found: Option<Timestamp>,
-    /// Whether the platform had none, a later one than the rows ask for, or one that has not come.
+    /// Whether the platform had none, or one that has not come.
     missing: bool,
     /// How many alarms in a row could not read the rows.
     failures: u32,
@@ -128,8 +124,7 @@ impl Alarm {
             Some(first) => first.max(soonest),
             None => return None,
         };
-        self.missing =
-            found.is_none_or(|found| found > at.plus_millis(LATE_MS) || found.plus_millis(OVERDUE_MS) <= now);
+        self.missing = found.is_none_or(|found| found.plus_millis(OVERDUE_MS) <= now);
         // A platform that has lost the alarm, and does not know, does nothing about one that is set for the same time
         // again. It may fire a moment early, and is then set for the right time.
         Some(match found {

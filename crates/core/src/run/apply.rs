@@ -107,7 +107,8 @@ impl Run {
     fn end(&mut self, how: End, at: stepwell_protocol::Timestamp) {
         self.draining = false;
         if let Some(lane) = &mut self.lane {
-            lane.is_used = false;
+            // Whoever takes it up again lets it begin again.
+            (lane.is_used, lane.first) = (false, None);
         }
         self.phase = Phase::Ended { how, at };
         self.open.clear();

@@ -56,7 +56,8 @@ fn only_an_alarm_that_the_platform_has_lost_is_reported_as_missing() {
     let op = Op { kind: OpKind::Sleep, name: "sleep".into(), occurrence: 0 };
     let commit = said(Seq(0), vec![], Then::Suspend { open: vec![Open::Sleep { op, ms: 60_000 }] });
     cell.commit(&rows, at(0), 1, Epoch(1), commit, 1).expect("it is accepted");
-    for (found, is_missing) in [(None, true), (Some(60_000), false), (Some(5), false), (Some(90_000), true)] {
+    for (found, is_missing) in [(None, true), (Some(60_000), false), (Some(5), false), (Some(90_000), false)]
+    {
         let mut fresh = Cell::new(4);
         fresh.found_alarm(found.map(at));
         fresh.repair(&rows, at(10)).expect("the rows can be read");

@@ -118,6 +118,8 @@ impl House {
                 |by: &str, key: &str, max| Limit { by: by.into(), key: key.into(), max, per_ms: None };
             let mut limits = vec![at_once("input.customer", customer, per_key), at_once("", "", in_all)];
             limits.extend(rate.map(|max| Limit { per_ms: Some(20_000), ..at_once("", "", max) }));
+            let by_key = rate.filter(|max| max % 2 == 0).map(|_| at_once("input.customer", customer, 2));
+            limits.extend(by_key.map(|limit| Limit { per_ms: Some(5_000), ..limit }));
             let cell = u32::try_from(number % CELLS).unwrap_or(0);
             let place = Place { pool: "default".into(), generation: 1, cell };
             let rounds = u32::try_from(common.rng.between(1, 3)).unwrap_or(1);

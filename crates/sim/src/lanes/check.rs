@@ -44,7 +44,7 @@ impl Model {
         Ok(())
     }
 
-    /// No more begin within a rate's time than it says, by what the lane has stored.
+    /// No more are let in within a rate's time than it says, by what the lane has stored.
     pub fn durable(&mut self, table: &Table, jumps: u32) -> Checked {
         if std::mem::replace(&mut self.jumps, jumps) != jumps {
             // What was within a time by the clock before is not within it by this one.
@@ -64,7 +64,7 @@ impl Model {
                 let within = begun.iter().filter(is_within).count();
                 if within > *max as usize {
                     let detail = format!("{within} of {max} for '{key}' until {}", waiter.since.as_millis());
-                    return Err(("19 no more begin within a time than a rate says", detail));
+                    return Err(("19 no more are let in within a time than a rate says", detail));
                 }
             }
         }

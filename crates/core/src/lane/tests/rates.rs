@@ -7,7 +7,7 @@ use stepwell_protocol::{
     lane::{Flow, Limit, LimitSpec, Standing},
 };
 
-use super::{Table, ask, asks, at, ends, held, limit, told};
+use super::{Table, answer_all, ask, asks, at, ends, held, limit, told};
 use crate::{
     lane::{Lane, Order, check_flow, let_in},
     object::{Hosted as _, Machine as _},
@@ -144,5 +144,44 @@ fn a_rate_and_a_limit_of_the_same_key_are_two() {
     assert!(check_flow("w", &flow(vec![many])).is_err());
     let limits =
         let_in(&flow(vec![by(Some(1_000)), by(None)]), &Payload::null()).expect("it has limits").limits;
-    assert!(limits[0].per_ms.is_none() && limits[1].per_ms.is_some(), "rates come last");
+    assert!(limits[0].per_ms.is_none() && limits[1].per_ms.is_some(), "the same width");
+    let all = LimitSpec { max: 5, key: None, per_ms: None };
+    let limits = let_in(&flow(vec![all, by(Some(1_000))]), &Payload::null()).expect("it has limits").limits;
+    assert!(limits[0].per_ms.is_some(), "who waits for one customer's rate holds no place of all");
+}
+
+#[test]
+fn all_slots_of_one_who_is_over_come_back_however_many_rates_there_are() {
+    for (first_ms, second_ms) in [(10_000, 10_000), (1_000, 60_000), (60_000, 1_000)] {
+        let (mut lane, rows) = (Lane::default(), Table::default());
+        let both = [rate("a", 1, first_ms), rate("", 1, second_ms)];
+        for round in 0..5 {
+            let now = round * 61_000;
+            assert_eq!(asks(&mut lane, &rows, now, vec![ask(round + 1, &both)]), [Standing::In], "{round}");
+            ends(&mut lane, &rows, now + 1, &[round + 1]);
+            drop(lane.take_orders());
+            lane.alarm(&rows, at(now + 60_600)).expect("the rows can be read");
+        }
+        assert!(rows.rows.borrow().is_empty() && lane.is_empty());
+    }
+}
+
+#[test]
+fn a_word_that_comes_after_the_time_of_a_rate_leaves_nothing_behind() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    asks(&mut lane, &rows, 0, vec![ask(1, &[rate("", 1, 10_000)])]);
+    drop(lane.take_orders());
+    // It dies, and asks about all who are in.
+    let mut lane = Lane::default();
+    lane.repair(&rows, at(9_000)).expect("the rows can be read");
+    lane.alarm(&rows, at(9_001)).expect("the rows can be read");
+    assert_eq!(answer_all(&mut lane, &rows, 10_600, |_| false), [1]);
+    assert_eq!(asks(&mut lane, &rows, 10_700, vec![ask(2, &[rate("", 1, 10_000)])]), [Standing::In]);
+}
+
+#[test]
+fn what_has_begun_by_a_rate_with_another_time_does_not_count() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    asks(&mut lane, &rows, 0, vec![ask(1, &[rate("", 1, 86_400_000)])]);
+    assert_eq!(asks(&mut lane, &rows, 5, vec![ask(2, &[rate("", 1, 1_000)])]), [Standing::In]);
 }

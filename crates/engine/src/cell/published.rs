@@ -135,7 +135,7 @@ impl Store {
         if let Some(known) = self.has_told.get() {
             return Ok(known);
         }
-        let rows = self.tables.rows("SELECT 1 FROM sqlite_master WHERE name = 'told'", &[])?;
+        let rows = self.tables.rows("SELECT 1 FROM sqlite_master WHERE name = 'published'", &[])?;
         self.has_told.set(Some(!rows.is_empty()));
         Ok(!rows.is_empty())
     }

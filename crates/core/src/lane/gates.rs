@@ -5,7 +5,7 @@
 //! overtaken for ever, and two who wait for the same two limits cannot hold up each other.
 //!
 //! A slot of a rate is held for the rate's time after its holder was let in, whether it is at work or not: so no more
-//! begin within any such time than there are slots.
+//! are let in within any such time than there are slots.
 //!
 //! How many slots a limit has, the run that was started last says: one that was started before a deploy, and sleeps for
 //! a month, does not bring the old number back.

@@ -165,6 +165,11 @@ impl Client {
         self.change(self.agent.put(self.url(path, &ask.query)?), ask)
     }
 
+    /// Changes a part of what is there.
+    pub fn patch<T: DeserializeOwned>(&self, path: &[&str], ask: &Ask<'_>) -> Result<Answer<T>> {
+        self.change(self.agent.patch(self.url(path, &ask.query)?), ask)
+    }
+
     /// Takes something away. That can be repeated, so nobody has to wonder whether it was done.
     pub fn delete<T: DeserializeOwned>(&self, path: &[&str], ask: &Ask<'_>) -> Result<Answer<T>> {
         let request = self.as_caller(self.agent.delete(self.url(path, &ask.query)?));

@@ -18,6 +18,7 @@ mod line;
 pub mod object;
 pub mod ordered;
 pub mod pools;
+pub mod queue;
 pub mod recent;
 pub mod run;
 pub mod schedule;

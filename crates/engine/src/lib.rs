@@ -16,6 +16,7 @@ mod keyring;
 mod lanes;
 mod object;
 mod program;
+mod queues;
 mod register;
 mod rpc;
 mod runtime;

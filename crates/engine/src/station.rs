@@ -17,7 +17,7 @@ use worker::{Env, worker_sys::DurableObjectState};
 use crate::{
     catalog, lanes,
     object::{Answered, Fault, Loaded, StoreError, Tables},
-    runtime, schedules, topics,
+    queues, runtime, schedules, topics,
 };
 
 /// A Durable Object that is no cell.
@@ -34,6 +34,7 @@ enum Machine {
     Schedules(Rc<schedules::Host>),
     Topic(Rc<topics::Host>),
     Lane(Rc<lanes::Host>),
+    Queue(Rc<queues::Host>),
 }
 
 /// See `cell::extend_durable_object`.
@@ -60,6 +61,7 @@ impl Station {
             Ok(Machine::Schedules(host)) => host.ask(&call),
             Ok(Machine::Topic(host)) => host.ask(&call),
             Ok(Machine::Lane(host)) => host.ask(&call),
+            Ok(Machine::Queue(host)) => host.ask(&call),
             Err(fault) => Answered::from(fault).into_array(None),
         }
     }
@@ -75,6 +77,7 @@ impl Station {
             Ok(Some(Machine::Schedules(host))) => host.alarm(),
             Ok(Some(Machine::Topic(host))) => host.alarm(),
             Ok(Some(Machine::Lane(host))) => host.alarm(),
+            Ok(Some(Machine::Queue(host))) => host.alarm(),
             // Nothing was ever stored, so nothing is due.
             Ok(None) => Promise::resolve(&JsValue::UNDEFINED),
             Err(fault) => Promise::reject(&JsError::new(&fault.to_string()).into()),
@@ -105,6 +108,7 @@ impl Station {
             Kind::Schedules => Machine::Schedules(schedules::load(self.loaded().clone(), address)?),
             Kind::Topic => Machine::Topic(topics::load(self.loaded().clone(), address)?),
             Kind::Lane => Machine::Lane(lanes::load(self.loaded().clone(), address)),
+            Kind::Queue => Machine::Queue(queues::load(self.loaded().clone(), address)),
             Kind::Cell => return Err(StoreError::Refused("a cell is no station".into()).into()),
         };
         Ok(self.machine.get_or_init(|| machine))

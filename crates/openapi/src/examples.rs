@@ -40,6 +40,17 @@ pub fn body(route: Route) -> Option<Value> {
             "event": "stripe/{body.type}",
             "secret": "whsec_5xKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
         }),
+        Route::SetQueue => json!({ "max_attempts": 8, "visibility_ms": 60_000 }),
+        Route::SendJobs => json!({ "body": { "to": "ada@example.com" }, "dedupe_id": "welcome-17" }),
+        Route::ClaimJobs => json!({ "limit": 10, "wait_ms": 20_000 }),
+        Route::AckJobs => json!({ "leases": ["18bcfe56800-0-1.1.c2f9k1"] }),
+        Route::NackJobs => {
+            json!({ "leases": ["18bcfe56800-0-1.1.c2f9k1"], "delay_ms": 30_000, "reason": "upstream is down" })
+        }
+        Route::ExtendJobs => json!({ "leases": ["18bcfe56800-0-1.1.c2f9k1"], "visibility_ms": 60_000 }),
+        Route::EditJob => json!({ "body": { "to": "ada@example.org" } }),
+        Route::PurgeQueue => json!({ "dead": false }),
+        Route::RedriveJobs => json!({ "contains": "upstream", "per_second": 10 }),
         Route::ReceiveWebhook => json!({ "id": "evt_1", "type": "invoice.paid" }),
         Route::CreateKey | Route::CreateNamespaceKey => {
             json!({ "name": "ci", "scopes": ["read", "write:greet"] })

@@ -1,13 +1,14 @@
 //! The groups of routes, as a reader of the description finds them.
 
 /// The groups of routes, in the order of a reader's interest.
-pub const GROUPS: [(&str, &str); 13] = [
+pub const GROUPS: [(&str, &str); 14] = [
     ("Runs", "Start runs, follow them, send them signals, and operate them."),
     ("Workflows", "What the app declares, and what an operator changes."),
     ("Schedules", "Start runs at certain times."),
     ("Events", "Say what has happened."),
     ("Triggers", "Start a run for each event that matches."),
     ("Webhooks", "Let other services deliver events. Deliveries are signed, and need no key."),
+    ("Queues", "Send jobs, and let consumers anywhere claim them."),
     ("Tokens", "Links that complete a wait. They need no key."),
     ("Settings", "Timeouts, retention and payload sizes."),
     ("Keys and sessions", "Who may call the API."),

@@ -5,6 +5,8 @@
 
 mod examples;
 mod groups;
+mod parameters;
+mod queues;
 mod webhooks;
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
@@ -19,7 +21,6 @@ use stepwell_protocol::{
     lane::LaneView,
     manifest::{Manifest, PausedWorkflow, Plan, WorkflowView},
     outbox::{DiscardedLetter, OutboxList, Redelivery},
-    program::Attributes,
     rest::{
         Bulk, Health, History, Metrics, Restart, RunList, RunView, SignalReceipt, Status, Why, WorkflowList,
     },
@@ -30,6 +31,11 @@ use stepwell_protocol::{
         TriggerView,
     },
     wait_token::{CreatedToken, NewToken, TokenReceipt, TokenView},
+};
+
+use parameters::{
+    cursor, delay, filters, follow, key, kinds, last_event_id, page_cursor, page_limit, prefer, query, tags,
+    topic,
 };
 
 /// The description, as it is committed.
@@ -422,6 +428,25 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         | Route::ShowDelivery
         | Route::RedeliverWebhook
         | Route::ReceiveWebhook => webhooks::parts(route, schemas),
+        Route::ListQueues
+        | Route::ShowQueue
+        | Route::SetQueue
+        | Route::DeleteQueue
+        | Route::PauseQueue
+        | Route::DrainQueue
+        | Route::ResumeQueue
+        | Route::PurgeQueue
+        | Route::SendJobs
+        | Route::ShowJob
+        | Route::EditJob
+        | Route::DiscardJob
+        | Route::RedriveJob
+        | Route::ClaimJobs
+        | Route::AckJobs
+        | Route::NackJobs
+        | Route::ExtendJobs
+        | Route::ListDead
+        | Route::RedriveJobs => queues::parts(route, schemas),
         Route::Redeliver => Parts::of(vec![ok::<Redelivery>(schemas, "The letter, on its way again.")]),
         Route::ListNamespaces => Parts::of(vec![ok::<NamespaceList>(schemas, "The namespaces.")]),
         Route::CreateNamespace => Parts::of(vec![created::<CreatedNamespace>(
@@ -498,107 +523,4 @@ fn started(schemas: &mut SchemaGenerator) -> Vec<(u16, &'static str, &'static st
         (200, "The run that this key has already started.", "application/json", run.clone()),
         (201, "The run, accepted and stored.", "application/json", run),
     ]
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it is made where it is given")]
-fn query(name: &str, description: &str, schema: Value) -> Value {
-    json!({ "name": name, "in": "query", "description": description, "schema": schema })
-}
-
-fn topic() -> Value {
-    json!({
-        "name": "topic",
-        "in": "query",
-        "required": true,
-        "description": "The topic: the first part of the events' names.",
-        "schema": { "type": "string", "minLength": 1, "maxLength": 40 }
-    })
-}
-
-fn cursor() -> Value {
-    query("cursor", "The `id` of the last event that you have seen.", json!({ "type": "string" }))
-}
-
-fn last_event_id() -> Value {
-    json!({
-        "name": "Last-Event-ID",
-        "in": "header",
-        "description": "The same, as browsers send it.",
-        "schema": { "type": "string" }
-    })
-}
-
-fn kinds() -> Value {
-    query(
-        "types",
-        "The types of events to show, separated by commas. The default is all.",
-        json!({ "type": "string" }),
-    )
-}
-
-fn follow() -> Value {
-    query(
-        "follow",
-        "`false` ends the stream when everything stored has been shown.",
-        json!({ "type": "boolean", "default": true }),
-    )
-}
-
-fn tags() -> Value {
-    query(
-        "tag",
-        "A tag to find the run by.",
-        json!({ "type": "array", "items": { "type": "string" }, "maxItems": 8 }),
-    )
-}
-
-fn key() -> Value {
-    json!({
-        "name": "Idempotency-Key",
-        "in": "header",
-        "description": "Repeating a request with the same key has no further effect.",
-        "schema": { "type": "string", "minLength": 1, "maxLength": 256 }
-    })
-}
-
-fn prefer() -> Value {
-    json!({
-        "name": "Prefer",
-        "in": "header",
-        "description": "`wait=N`: waits up to N seconds for the end of the run, at most 300.",
-        "schema": { "type": "string" }
-    })
-}
-
-fn delay() -> Value {
-    json!({
-        "name": "Stepwell-Delay",
-        "in": "header",
-        "description": "When the run starts: after a length of time such as `2h`, or at an instant such as \
-                        `2026-12-01T09:00:00Z`. At most a year from now.",
-        "schema": { "type": "string" }
-    })
-}
-
-fn filters(schemas: &mut SchemaGenerator) -> Vec<Value> {
-    let time = || json!({ "type": "integer", "minimum": 0 });
-    let attributes = json!({ "type": "array", "items": { "type": "string" }, "maxItems": Attributes::MAX });
-    vec![
-        query("workflow", "Of this workflow.", json!({ "type": "string" })),
-        query("status", "In this status.", schema::<Status>(schemas)),
-        query("tag", "With this tag.", json!({ "type": "string" })),
-        query("attribute", "With this attribute: `name:value`.", attributes),
-        query("from", "Accepted at this time or later, in milliseconds since 1970.", time()),
-        query("until", "Accepted before this time.", time()),
-        page_limit("How many runs."),
-        page_cursor(),
-    ]
-}
-
-fn page_limit(what: &str) -> Value {
-    query("limit", what, json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 }))
-}
-
-fn page_cursor() -> Value {
-    query("cursor", "The `cursor` of the previous page.", json!({ "type": "string" }))
 }

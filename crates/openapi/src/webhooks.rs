@@ -9,7 +9,7 @@ use stepwell_protocol::{
     webhook::{Delivery, DeliveryList, WebhookList, WebhookSpec, WebhookView},
 };
 
-use super::{Parts, nothing, ok, schema, topic};
+use super::{Parts, nothing, ok, parameters::topic, schema};
 
 /// What the table does not say about them.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the others are not of webhooks")]

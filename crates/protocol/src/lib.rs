@@ -2,7 +2,7 @@
 //!
 //! Owns: the words that engine, SDKs and clients share: ids and times, the [`journal`] as it is stored
 //! and as programs read it, the [`program`] protocol (activate, commit, answer), an app's [`manifest`], the
-//! [`rest`] bodies and their [`routes`], [`child`] runs, [`schedule`]s, [`topic`]s, the [`outbox`], what a [`stream`]
+//! [`rest`] bodies and their [`routes`], [`child`] runs, [`schedule`]s, [`topic`]s, [`queue`]s, the [`outbox`], what a [`stream`]
 //! shows, the [`signature`] of an activation, [`wait_token`]s, [`webhook`]s, how secrets are [`seal`]ed, and the [`problem`]
 //! codes.
 //! Does not own: any decision. Nothing here reads a clock or does I/O.
@@ -25,6 +25,7 @@ pub mod payload;
 pub mod problem;
 pub mod program;
 pub mod progress;
+pub mod queue;
 pub mod rest;
 pub mod routes;
 pub mod schedule;

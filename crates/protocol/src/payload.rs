@@ -41,6 +41,11 @@ impl Payload {
         self.0.get()
     }
 
+    /// The JSON text, without a copy.
+    pub fn into_text(self) -> String {
+        Box::<str>::from(self.0).into_string()
+    }
+
     /// How many bytes the JSON text has.
     pub fn size(&self) -> usize {
         self.0.get().len()

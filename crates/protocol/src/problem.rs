@@ -122,6 +122,12 @@ pub enum Code {
     WaitNotFound,
     /// The engine does not know its public address.
     UrlMissing,
+    /// No such queue.
+    QueueNotFound,
+    /// The queue is draining or being deleted, and accepts no jobs.
+    QueueClosed,
+    /// No such job.
+    JobNotFound,
     /// An internal error.
     Internal,
     /// A code of a newer release. Codes are stored with runs: one that is not known must not make a run unreadable.
@@ -133,7 +139,7 @@ pub enum Code {
 
 impl Code {
     /// Every code that this release knows.
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 60] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -191,6 +197,9 @@ impl Code {
         Self::TokenRevoked,
         Self::WaitNotFound,
         Self::UrlMissing,
+        Self::QueueNotFound,
+        Self::QueueClosed,
+        Self::JobNotFound,
     ];
 
     /// The HTTP status that goes with it.
@@ -211,6 +220,8 @@ impl Code {
             | Self::TriggerNotFound
             | Self::WebhookNotFound
             | Self::NamespaceNotFound
+            | Self::QueueNotFound
+            | Self::JobNotFound
             | Self::TokenNotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::RunEnded
@@ -223,6 +234,7 @@ impl Code {
             | Self::RunUnreadable
             | Self::WorkflowPaused
             | Self::WaitNotFound
+            | Self::QueueClosed
             | Self::TooMany => 409,
             Self::TokenExpired | Self::TokenRevoked => 410,
             Self::PayloadTooLarge => 413,
@@ -311,6 +323,9 @@ impl Code {
             Self::TokenRevoked => "token_revoked",
             Self::WaitNotFound => "wait_not_found",
             Self::UrlMissing => "url_missing",
+            Self::QueueNotFound => "queue_not_found",
+            Self::QueueClosed => "queue_closed",
+            Self::JobNotFound => "job_not_found",
             Self::Internal => "internal",
             Self::Unknown => "unknown",
         }
@@ -380,6 +395,9 @@ impl Code {
             Self::TokenRevoked => "The token is no longer valid",
             Self::WaitNotFound => "The run does not wait for this",
             Self::UrlMissing => "The engine has no public address",
+            Self::QueueNotFound => "No such queue",
+            Self::QueueClosed => "The queue accepts no jobs",
+            Self::JobNotFound => "No such job",
             Self::Internal => "Internal error",
             Self::Unknown => "An unknown problem, from a newer release",
         }

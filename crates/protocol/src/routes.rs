@@ -4,7 +4,7 @@
 //! handler of a request by this table, and whatever is said about routes elsewhere (who is let in, the description for
 //! clients, the tests of both) goes through it, so that a route without an entry cannot be.
 
-use crate::{Code, manifest::MANIFEST_BYTES_MAX, program::PAYLOAD_BYTES_MAX};
+use crate::{Code, manifest::MANIFEST_BYTES_MAX, program::PAYLOAD_BYTES_MAX, queue::SEND_BYTES_MAX};
 
 /// A method of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,6 +15,8 @@ pub enum Method {
     Post,
     /// Puts something in the place of what was there.
     Put,
+    /// Changes a part of what is there.
+    Patch,
     /// Takes something away.
     Delete,
 }
@@ -23,7 +25,7 @@ impl Method {
     /// Whether its requests have bodies that are read.
     pub fn has_body(self) -> bool {
         match self {
-            Self::Post | Self::Put => true,
+            Self::Post | Self::Put | Self::Patch => true,
             Self::Get | Self::Delete => false,
         }
     }
@@ -34,6 +36,7 @@ impl Method {
             Self::Get => "GET",
             Self::Post => "POST",
             Self::Put => "PUT",
+            Self::Patch => "PATCH",
             Self::Delete => "DELETE",
         }
     }
@@ -98,7 +101,7 @@ pub const EVERY: [Code; 8] = [
     Code::Internal,
 ];
 
-/// What any route that reads a body, by `POST` or `PUT`, may refuse with besides.
+/// What any route that reads a body, by `POST`, `PUT` or `PATCH`, may refuse with besides.
 pub const OF_BODIES: [Code; 1] = [Code::PayloadTooLarge];
 
 /// The largest body of a route that takes a payload: the payload, and a little around it.
@@ -306,6 +309,47 @@ routes! {
     /// Receives a delivery of a webhook. A repeat changes nothing.
     ReceiveWebhook: Post "/api/hooks/{namespace}/{topic}/{hook}" Open Whole
         [InvalidRequest WebhookNotFound WebhookRefused TooMany WrongStatus],
+    /// Lists the namespace's queues, by their names.
+    ListQueues: Get "/api/queues" Read Whole [InvalidRequest],
+    /// Shows the settings of a queue and counts its jobs.
+    ShowQueue: Get "/api/queues/{queue}" Read Whole [QueueNotFound],
+    /// Creates a queue, or changes some of its settings.
+    SetQueue: Patch "/api/queues/{queue}" Admin Whole [InvalidRequest QueueClosed],
+    /// Deletes a queue. With `purge`, also if it has jobs.
+    DeleteQueue: Delete "/api/queues/{queue}" Admin Whole [InvalidRequest QueueNotFound WrongStatus],
+    /// Pauses a queue: consumers get no jobs until it is resumed.
+    PauseQueue: Post "/api/queues/{queue}/pause" Admin Whole [QueueNotFound QueueClosed],
+    /// Drains a queue: it accepts no jobs until it is resumed.
+    DrainQueue: Post "/api/queues/{queue}/drain" Admin Whole [QueueNotFound QueueClosed],
+    /// Resumes a paused or draining queue.
+    ResumeQueue: Post "/api/queues/{queue}/resume" Admin Whole [QueueNotFound QueueClosed],
+    /// Deletes the jobs that are queued, or the dead letters. Jobs that consumers hold stay.
+    PurgeQueue: Post "/api/queues/{queue}/purge" Admin Whole [InvalidRequest QueueNotFound],
+    /// Sends one job, or up to 1,000.
+    SendJobs: Post "/api/queues/{queue}/jobs" Write Whole
+        [InvalidRequest QueueNotFound QueueClosed IdempotencyKeyReused],
+    /// Shows a job with its body.
+    ShowJob: Get "/api/queues/{queue}/jobs/{job}" Read Whole [QueueNotFound JobNotFound],
+    /// Gives a dead letter another body.
+    EditJob: Put "/api/queues/{queue}/jobs/{job}" Write Whole
+        [InvalidRequest QueueNotFound JobNotFound WrongStatus],
+    /// Deletes a dead letter.
+    DiscardJob: Delete "/api/queues/{queue}/jobs/{job}" Admin Whole [QueueNotFound JobNotFound WrongStatus],
+    /// Queues a dead letter again.
+    RedriveJob: Post "/api/queues/{queue}/jobs/{job}/redrive" Write Whole
+        [QueueNotFound JobNotFound WrongStatus],
+    /// Claims jobs: the caller holds them until their leases end.
+    ClaimJobs: Post "/api/queues/{queue}/claim" Write Whole [InvalidRequest QueueNotFound],
+    /// Marks claimed jobs as done.
+    AckJobs: Post "/api/queues/{queue}/ack" Write Whole [InvalidRequest QueueNotFound],
+    /// Gives back claimed jobs that failed.
+    NackJobs: Post "/api/queues/{queue}/nack" Write Whole [InvalidRequest QueueNotFound],
+    /// Extends the leases of claimed jobs.
+    ExtendJobs: Post "/api/queues/{queue}/extend" Write Whole [InvalidRequest QueueNotFound],
+    /// Lists dead letters, without their bodies.
+    ListDead: Get "/api/queues/{queue}/dead" Read Whole [InvalidRequest QueueNotFound],
+    /// Queues dead letters again: all of them, or those that match a filter.
+    RedriveJobs: Post "/api/queues/{queue}/redrive" Write Whole [InvalidRequest QueueNotFound],
     /// Shows who did what in the namespace, newest first.
     Audit: Get "/api/audit" Admin Whole [InvalidRequest],
     /// Lists the deployment's namespaces.
@@ -360,6 +404,7 @@ impl Route {
             | Self::SendEvents
             | Self::ReceiveWebhook => PAYLOAD_BODY_BYTES_MAX,
             Self::Sync => MANIFEST_BYTES_MAX,
+            Self::SendJobs | Self::EditJob => SEND_BYTES_MAX,
             _ => BODY_BYTES_MAX,
         }
     }
@@ -367,7 +412,7 @@ impl Route {
     /// Whether the catalog says that the caller may, before the body is read and anything else is asked: its body is large,
     /// is read by Stepwell itself, and few may send one.
     pub fn is_checked_first(self) -> bool {
-        self == Self::Sync
+        matches!(self, Self::Sync | Self::SendJobs | Self::EditJob)
     }
 
     /// The methods that a path takes; none, if no route has it.
@@ -416,7 +461,10 @@ mod tests {
             assert!(seen.insert((method, path)), "{path} is twice in the table");
             let concrete = path.replace("{id}", "default-1-3-1-bvyaw3bemryy").replace(['{', '}'], "");
             assert_eq!(Route::find(method.as_str(), &concrete), Some(*route));
-            assert_eq!(Route::find("PATCH", &concrete), None);
+            assert_eq!(
+                Route::find("PATCH", &concrete).is_some(),
+                Route::methods(&concrete).contains(&Method::Patch)
+            );
             assert_eq!(Route::find("get", &concrete), None);
             assert!(Route::methods(&concrete).contains(&method), "{path}");
             assert_eq!(Route::find(method.as_str(), &format!("{concrete}/")), None);

@@ -11,6 +11,7 @@ mod events;
 mod export;
 mod guard;
 mod issuers;
+mod jobs;
 mod keys;
 mod list;
 mod logs;
@@ -18,6 +19,7 @@ mod namespaces;
 mod new;
 mod outbox;
 mod plan;
+mod queues;
 mod replay;
 mod restart;
 mod schedules;
@@ -100,6 +102,12 @@ pub enum Command {
     /// Create, list, test and delete webhooks: addresses where other services deliver events.
     #[command(subcommand)]
     Webhooks(webhooks::Webhooks),
+    /// Send jobs to a queue, claim and end them, and handle dead letters.
+    #[command(subcommand)]
+    Jobs(jobs::Jobs),
+    /// Create, list, change, pause, purge and delete queues.
+    #[command(subcommand)]
+    Queues(queues::Queues),
     /// Create, list, rotate and revoke the keys of a namespace.
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -157,6 +165,8 @@ impl Command {
             Self::Events(command) => command.run(global),
             Self::Triggers(command) => command.run(global),
             Self::Webhooks(command) => command.run(global),
+            Self::Jobs(command) => command.run(global),
+            Self::Queues(command) => command.run(global),
             Self::Keys(command) => command.run(global),
             Self::Namespaces(command) => command.run(global),
             Self::Settings(command) => command.run(global),

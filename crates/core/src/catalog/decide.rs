@@ -112,6 +112,7 @@ impl Catalog {
             },
             Input::UsePool { cells } => self.use_pool(cells)?,
             Input::Register(station) => Self::register(station)?,
+            Input::Forget(station) => vec![Entry::StationForgotten(station)],
             Input::Touch { last } => vec![Entry::StationsTouched(last)],
             Input::Watch { cell } => match self.watchers.get(&cell) {
                 Some(_) => Vec::new(),

@@ -190,6 +190,7 @@ impl Input {
                 | Self::Heard { .. }
                 | Self::Distrust { .. }
                 | Self::CountRefusals(_)
+                | Self::Forget(_)
                 | Self::Touch { .. }
         )
     }

@@ -136,6 +136,8 @@ pub enum Input {
     },
     /// A station is about to store something for the first time.
     Register(Station),
+    /// A station has deleted all that it stored.
+    Forget(Station),
     /// The sweep touches stations.
     Touch {
         /// The last of them, if there may be more behind it.

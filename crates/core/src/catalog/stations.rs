@@ -1,8 +1,8 @@
 //! The register of a namespace's stations: which objects there are besides its cells and its catalog.
 //!
 //! The platform has no list of objects that a Worker could read, and a station's name may come from anywhere. So a station
-//! is registered with the catalog of its namespace before it stores anything, and stays registered until the namespace is
-//! deleted. The sweep and the deletion of a namespace go by this list.
+//! is registered with the catalog of its namespace before it stores anything, and stays registered until the namespace, or
+//! the queue that it belongs to, is deleted. The sweep and the deletion of a namespace go by this list.
 //!
 //! Owns: the rows of the register, and which stations are touched next.
 //! Does not own: what a station stores. The register is not kept in memory: it is read in pages, as it is needed.
@@ -22,6 +22,12 @@ pub const TOUCHED_AT_ONCE: usize = 32;
 
 /// The most topics of a namespace: each of them is an object for good.
 pub const TOPICS_MAX: usize = 1_000;
+
+/// The most queues of a namespace.
+pub const QUEUES_MAX: usize = 1_000;
+
+/// What the first partitions of all queues begin with in the register.
+const QUEUES: &str = "queue/0/";
 
 /// The longest name of a station.
 const NAME_LENGTH_MAX: usize = 512;
@@ -102,6 +108,7 @@ impl Desk {
         station: Station,
     ) -> Result<Registered, Fault<R::Error>> {
         Self::check_topics(rows, &station)?;
+        self.check_queues(rows, &station)?;
         self.drive(rows, clock, "", Input::Register(station))?;
         Ok(Registered { life: self.catalog(rows)?.life() })
     }
@@ -123,6 +130,41 @@ impl Desk {
              between events into their data."
         );
         Err(Problem::new(Code::TooMany, detail).into())
+    }
+
+    /// Refuses one queue more than a namespace has. Read once in the life of a queue.
+    fn check_queues<R: Rows>(&self, rows: &R, station: &Station) -> Result<(), Fault<R::Error>> {
+        let name = station.to_string();
+        let Some(queue) = name.strip_prefix(QUEUES) else { return Ok(()) };
+        let queues = self.queues(rows, "", QUEUES_MAX)?;
+        if queues.len() < QUEUES_MAX || queues.iter().any(|known| known == queue) {
+            return Ok(());
+        }
+        let detail = format!("A namespace has at most {QUEUES_MAX} queues. Delete one that you do not need.");
+        Err(Problem::new(Code::LimitReached, detail).into())
+    }
+
+    /// The queues of the namespace by name, from behind this one on.
+    pub fn queues<R: Rows>(
+        &self,
+        rows: &R,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, Fault<R::Error>> {
+        let names = rows.stations(&format!("{QUEUES}{after}"), limit).map_err(Fault::Storage)?;
+        let queues = names.iter().map_while(|name| name.strip_prefix(QUEUES));
+        Ok(queues.map(str::to_owned).collect())
+    }
+
+    /// Forgets a station that has deleted all that it stored.
+    pub fn forget<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        station: Station,
+    ) -> Result<(), Fault<R::Error>> {
+        self.drive(rows, clock, "", Input::Forget(station))?;
+        Ok(())
     }
 
     /// Whether a station is registered: if not, it has stored nothing.

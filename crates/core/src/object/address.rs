@@ -18,11 +18,14 @@ pub enum Kind {
     Topic,
     /// The limits of a workflow: [`crate::lane`].
     Lane,
+    /// A partition of a queue: [`crate::queue`].
+    Queue,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Cell, Self::Catalog, Self::Schedules, Self::Topic, Self::Lane];
+    pub const ALL: [Self; 6] =
+        [Self::Cell, Self::Catalog, Self::Schedules, Self::Topic, Self::Lane, Self::Queue];
 
     /// What it is called in addresses.
     pub fn as_str(self) -> &'static str {
@@ -32,6 +35,7 @@ impl Kind {
             Self::Schedules => "schedules",
             Self::Topic => "topic",
             Self::Lane => "lane",
+            Self::Queue => "queue",
         }
     }
 }
@@ -67,6 +71,18 @@ impl Address {
     /// The address of a workflow's lane.
     pub fn lane(namespace: &str, workflow: &str) -> Self {
         Self { kind: Kind::Lane, namespace: namespace.to_owned(), name: workflow.to_owned() }
+    }
+
+    /// The address of a partition of a queue. The partition comes first, so that the first partitions of all queues are
+    /// neighbours in the register of a namespace: they are the list of its queues.
+    pub fn queue(namespace: &str, queue: &str, partition: u32) -> Self {
+        Self { kind: Kind::Queue, namespace: namespace.to_owned(), name: format!("{partition}/{queue}") }
+    }
+
+    /// The partition and the queue that an address names.
+    pub fn partition(&self) -> Option<(u32, &str)> {
+        let (partition, queue) = self.name.split_once('/').filter(|_| self.kind == Kind::Queue)?;
+        Some((partition.parse().ok()?, queue))
     }
 
     /// The address of a topic.
@@ -130,10 +146,13 @@ mod tests {
             (Address::schedules("acme", "0"), "schedules/acme/0"),
             (Address::topic("acme", "order"), "topic/acme/order"),
             (Address::lane("acme", "order"), "lane/acme/order"),
+            (Address::queue("acme", "mails", 3), "queue/acme/3/mails"),
         ] {
             assert_eq!(address.to_string(), text);
             assert_eq!(text.parse(), Ok(address));
         }
+        assert_eq!(Address::queue("acme", "mails", 3).partition(), Some((3, "mails")));
+        assert_eq!(Address::topic("acme", "3/mails").partition(), None);
         for text in ["", "catalog", "catalog/", "catalog/acme/", "Catalog/acme", "lathe/acme"] {
             assert_eq!(text.parse::<Address>(), Err(NoAddress(text.into())));
         }

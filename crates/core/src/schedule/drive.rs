@@ -292,11 +292,13 @@ impl Schedules {
         } else {
             self.asking.answered(asked.flight)
         };
-        // The answer to a question that was given up comes too late: the same is asked again.
-        if landed.is_none() || self.flights.get(id).is_none_or(|flight| flight.number != asked.flight) {
+        let is_late =
+            landed.is_none() || self.flights.get(id).is_none_or(|flight| flight.number != asked.flight);
+        // An answer to a question that was given up: the same is asked again. But a run that has started has started.
+        if is_late && !matches!(end, StartEnd::Started(_)) {
             return Ok(());
         }
-        self.flights.remove(id);
+        self.land(&asked.ticked);
         let answered = self.take_answer(rows, now, id, tick, end);
         if answered.is_err() {
             self.agenda = None;
@@ -365,12 +367,7 @@ impl Schedules {
         // Its end may be heard of before its start is.
         if schedule.awaits(&ticked.tick) {
             schedule = schedule.started(self.world(), now, &ticked.tick, run.clone());
-            if let Some(flight) = self.flights.get(&ticked.schedule)
-                && flight.tick == ticked.tick
-            {
-                self.asking.forget(|asked| *asked == Asked::Tick(ticked.schedule.clone()));
-                self.flights.remove(&ticked.schedule);
-            }
+            self.land(ticked);
             self.troubles.remove(&ticked.schedule);
         } else if !schedule.running.contains(run) {
             return Ok(self.gone(now));
@@ -379,6 +376,14 @@ impl Schedules {
         let gone_on = self.go_on(rows, now);
         self.arm(now);
         gone_on.map(|()| Receipt::Taken)
+    }
+
+    /// What became of a tick is known: nobody has to be asked for it any more.
+    fn land(&mut self, ticked: &Ticked) {
+        if self.flights.get(&ticked.schedule).is_some_and(|flight| flight.tick == ticked.tick) {
+            self.asking.forget(|asked| *asked == Asked::Tick(ticked.schedule.clone()));
+            self.flights.remove(&ticked.schedule);
+        }
     }
 
     /// Nobody waits for this any more; or this instance was superseded, and does not know. The answer lets the sender

@@ -159,6 +159,18 @@ pub enum Request {
         /// It, as its namespace knows it: `schedules/3`.
         station: String,
     },
+    /// Take a station out of the register that has deleted all that it stored.
+    Forget {
+        /// It, as its namespace knows it: `queue/3/mails`.
+        station: String,
+    },
+    /// List the queues of the namespace.
+    Queues {
+        /// From behind this one on.
+        after: String,
+        /// So many.
+        limit: usize,
+    },
     /// Say whether a station is in the register.
     HasStation {
         /// It, as its namespace knows it: `topic/order`.

@@ -7,5 +7,6 @@ pub mod catalog;
 pub mod cell;
 pub mod lanes;
 pub mod queue;
+pub mod queues;
 pub mod schedules;
 pub mod topics;

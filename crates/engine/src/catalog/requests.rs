@@ -258,6 +258,15 @@ impl Asked<'_> {
                 let has = station.map(|station| self.desk.has_station(self.store, &station)).transpose()?;
                 Ok(Answered::new(200, &has.unwrap_or_default()))
             }
+            Request::Forget { station } => {
+                if let Ok(station) = station.parse() {
+                    self.desk.forget(self.store, self.clock, station)?;
+                }
+                Ok(Answered::new(200, &()))
+            }
+            Request::Queues { after, limit } => {
+                Ok(Answered::new(200, &self.desk.queues(self.store, &after, limit)?))
+            }
             Request::Register { station } => {
                 let station = station
                     .parse()

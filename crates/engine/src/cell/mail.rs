@@ -101,7 +101,7 @@ impl Host {
                 object::ask(&self.env, to, &call).await
             }
             Kind::Lane => object::ask(&self.env, to, &lanes::Call::Receive { message }).await,
-            Kind::Catalog => Err(JsValue::from_str("nobody writes to this object")),
+            Kind::Catalog | Kind::Queue => Err(JsValue::from_str("nobody writes to this object")),
         }
     }
 

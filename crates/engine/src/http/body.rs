@@ -1,9 +1,10 @@
 //! Bodies: how much of one is read, what Stepwell itself makes of it, and how much of what somebody sent an answer says
 //! again.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use js_sys::Uint8Array;
 use serde::de::DeserializeOwned;
-use stepwell_protocol::{Code, json, text::is_hidden};
+use stepwell_protocol::{Code, json, queue::JSON, text::is_hidden};
 use wasm_bindgen::JsCast as _;
 use worker::Request;
 
@@ -23,20 +24,47 @@ const MISTAKE_LENGTH_MAX: usize = 240;
 /// What JSON has between values. What Unicode calls space besides is none.
 const SPACE: &[u8] = b" \t\r\n";
 
+/// The types of bodies that Stepwell reads itself: JSON, and what curl says if it is not told.
+const READ: [&str; 2] = [JSON, "application/x-www-form-urlencoded"];
+
 /// The body of a request, if it is a text of at most so many bytes. No more than that is ever held.
 pub async fn receive(request: &mut Request, bytes_max: usize) -> Result<String, Refusal> {
+    String::from_utf8(receive_bytes(request, bytes_max).await?)
+        .map_err(|_| Refusal::new(Code::InvalidRequest, "The body is not UTF-8 text."))
+}
+
+/// The same for a body that may be anything but JSON: a text or, if it is none, base64. Says its type and which it is, if
+/// it is not JSON.
+pub async fn receive_any(
+    request: &mut Request,
+    bytes_max: usize,
+    content_type: Option<String>,
+) -> Result<(String, Option<(String, String)>), Refusal> {
+    let essence = content_type.as_deref().map(|it| it.split(';').next().unwrap_or_default().trim());
+    match (content_type.as_ref(), essence) {
+        (Some(content_type), Some(essence)) if !READ.iter().any(|it| essence.eq_ignore_ascii_case(it)) => {
+            let (form, text) = match String::from_utf8(receive_bytes(request, bytes_max).await?) {
+                Ok(text) => ("text", text),
+                Err(error) => ("base64", STANDARD.encode(error.into_bytes())),
+            };
+            Ok((text, Some((form.to_owned(), content_type.clone()))))
+        }
+        (Some(_) | None, _) => Ok((receive(request, bytes_max).await?, None)),
+    }
+}
+
+async fn receive_bytes(request: &mut Request, bytes_max: usize) -> Result<Vec<u8>, Refusal> {
     let header = |name| request.headers().get(name).ok().flatten();
     // Only to refuse what is too large before it has come: a Worker with a service binding may announce any length.
     let announced = header("content-length").and_then(|length| length.parse::<usize>().ok());
-    if let Some(length) = announced.filter(|length| *length > WASTED_BYTES_MAX) {
+    if let Some(length) = announced.filter(|length| *length > WASTED_BYTES_MAX.max(bytes_max)) {
         return Err(too_large(length, bytes_max));
     }
-    let bytes = read_by_chunks(request, bytes_max).await?;
-    String::from_utf8(bytes).map_err(|_| Refusal::new(Code::InvalidRequest, "The body is not UTF-8 text."))
+    read_by_chunks(request, bytes_max).await
 }
 
 async fn read_by_chunks(request: &Request, bytes_max: usize) -> Result<Vec<u8>, Refusal> {
-    let reading = runtime::read_body(request.inner(), bytes_max, WASTED_BYTES_MAX);
+    let reading = runtime::read_body(request.inner(), bytes_max, WASTED_BYTES_MAX.max(bytes_max));
     let read = runtime::settle(reading.into()).await.map_err(|_| broken_off())?;
     match read.dyn_ref::<Uint8Array>() {
         Some(bytes) => Ok(bytes.to_vec()),

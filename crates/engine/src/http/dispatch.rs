@@ -1,12 +1,12 @@
 //! From a route to its handler. Which route a request takes was looked up once, by whoever let it in
 //! ([`Route::find`]): no request is let in by one route and answered by another.
 
-use stepwell_protocol::routes::Route;
+use stepwell_protocol::{queue::QueueState, routes::Route};
 
 use super::{
     audit, by_key, described, error::Refusal, events, front::Front, issuers, keys, lanes, list, manifest,
-    namespaces, outbox, overview, pauses, request::Incoming, response::Response, runs, schedules, sessions,
-    settings, starts, streams, wait_tokens, webhooks,
+    namespaces, outbox, overview, pauses, queues, request::Incoming, response::Response, runs, schedules,
+    sessions, settings, starts, streams, wait_tokens, webhooks,
 };
 use crate::calls::topics::{Request, WebhookAsk};
 
@@ -108,6 +108,25 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::ReceiveWebhook => {
             webhooks::receive(front, &name("namespace"), &name("topic"), &name("hook"), sent, body).await
         }
+        Route::ListQueues => queues::settings::list(front, &query).await,
+        Route::ShowQueue => queues::settings::show(front, name("queue")).await,
+        Route::SetQueue => queues::settings::set(front, &name("queue"), &body).await,
+        Route::DeleteQueue => queues::settings::delete(front, &name("queue"), &query).await,
+        Route::PauseQueue => queues::settings::put_state(front, &name("queue"), QueueState::Paused).await,
+        Route::DrainQueue => queues::settings::put_state(front, &name("queue"), QueueState::Draining).await,
+        Route::ResumeQueue => queues::settings::put_state(front, &name("queue"), QueueState::Active).await,
+        Route::PurgeQueue => queues::jobs::purge(front, &name("queue"), &body).await,
+        Route::SendJobs => queues::sends::send(front, &name("queue"), &query, &headers, sent, body).await,
+        Route::ShowJob => queues::jobs::show(front, &name("queue"), &name("job")).await,
+        Route::EditJob => queues::jobs::edit(front, &name("queue"), &name("job"), body).await,
+        Route::DiscardJob => queues::jobs::discard(front, &name("queue"), &name("job")).await,
+        Route::RedriveJob => queues::jobs::redrive_one(front, &name("queue"), &name("job")).await,
+        Route::ClaimJobs => queues::claims::claim(front, &name("queue"), &body).await,
+        Route::AckJobs => queues::claims::ack(front, &name("queue"), &body).await,
+        Route::NackJobs => queues::claims::nack(front, &name("queue"), &body).await,
+        Route::ExtendJobs => queues::claims::extend(front, &name("queue"), &body).await,
+        Route::ListDead => queues::jobs::dead(front, &name("queue"), &query).await,
+        Route::RedriveJobs => queues::jobs::redrive(front, &name("queue"), &body).await,
         Route::Audit => audit::show(front, &query).await,
         Route::ListNamespaces => namespaces::list(front).await,
         Route::CreateNamespace => namespaces::create(front, &body).await,

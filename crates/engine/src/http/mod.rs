@@ -29,6 +29,7 @@ mod need;
 mod outbox;
 mod overview;
 mod pauses;
+mod queues;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod reading;
 mod ready;
@@ -228,8 +229,13 @@ async fn receive(
         let detail = "The request's headers hold characters that HTTP forbids.";
         return Err(Refusal::new(Code::InvalidRequest, detail));
     };
-    let sent = if route == Route::ReceiveWebhook { webhooks::headers(&request) } else { Vec::new() };
-    let body = if entry.method.has_body() {
+    let mut sent = if route == Route::ReceiveWebhook { webhooks::headers(&request) } else { Vec::new() };
+    let body = if route == Route::SendJobs {
+        let content_type = request.headers().get("content-type").map_err(unreadable)?;
+        let (body, raw) = body::receive_any(&mut request, route.body_bytes_max(), content_type).await?;
+        sent.extend(raw);
+        body
+    } else if entry.method.has_body() {
         body::receive(&mut request, route.body_bytes_max()).await?
     } else {
         String::new()

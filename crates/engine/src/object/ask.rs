@@ -65,6 +65,8 @@ pub async fn ask_whole<T: Serialize>(env: &Env, to: &Address, call: &T) -> Resul
     let stub = stub(env, to)?;
     let answer =
         if to.kind == Kind::Cell { stub.ask(&text)? } else { stub.ask_station(&to.to_string(), &text)? };
+    // It may be megabytes, and whoever is asked has a copy.
+    drop(text);
     Ok(runtime::settle(answer).await?.unchecked_into())
 }
 

@@ -86,6 +86,20 @@ impl<K: Kind> Host<K> {
         Ok(stored?)
     }
 
+    /// Deletes everything, and begins again with a machine that knows nothing: unlike after [`Self::empty`], the same name
+    /// may be used at once.
+    pub async fn erase(self: &Rc<Self>, machine: K::Machine) -> Result<(), Fault> {
+        self.check_open()?;
+        let deleted = self.delete_storage()?;
+        // Without an await between: nothing that comes next sees the one without the other.
+        self.life.set(None);
+        *self.machine.borrow_mut() = machine;
+        for promise in deleted {
+            runtime::settle(promise.into()).await?;
+        }
+        Ok(())
+    }
+
     /// Deletes all that is stored, the alarm too, before it returns. What it gives is settled when that is durable.
     fn delete_storage(&self) -> Result<[Promise; 3], StoreError> {
         Ok([self.storage.delete_alarm()?, self.storage.delete_all()?, self.storage.sync()?])

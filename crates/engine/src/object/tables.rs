@@ -214,6 +214,11 @@ impl Row {
         self.0.get(column).as_string()
     }
 
+    /// Whatever it is.
+    pub fn value(&self, column: u32) -> JsValue {
+        self.0.get(column)
+    }
+
     pub fn number(&self, column: u32, what: &'static str) -> Result<u64, StoreError> {
         self.0.get(column).as_f64().map(|number| number as u64).ok_or(StoreError::Unreadable(what))
     }

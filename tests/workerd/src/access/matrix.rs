@@ -310,6 +310,14 @@ impl Target {
                 canaries.push(hook);
             }
         }
+        if route.entry().path.contains("{queue}") {
+            let (queue, job) = queue(&callers.admin).await?;
+            put("{queue}", &queue, "queue-that-never-was");
+            put("{job}", &job, "1-0-1");
+            if ![Route::SetQueue, Route::SendJobs].contains(&route) {
+                canaries.extend([queue, job]);
+            }
+        }
         put("{topic}", "order", "order");
         if [Route::ListEvents, Route::ListTriggers, Route::ListWebhooks].contains(&route) {
             put(route.entry().path, &format!("{}?topic=order", route.entry().path), "");
@@ -398,6 +406,18 @@ const ON_SHIPPED: &str = r#"{"on":"order/shipped","workflow":"ten"}"#;
 /// A webhook of events that start nothing.
 const SHOP: &str = r#"{"kind":"hmac","event":"order/returned","header":"x-signature","id_header":"x-id","secret":"a secret of the shop"}"#;
 
+/// Makes a queue with a dead letter: their names.
+async fn queue(admin: &Client) -> Result<(String, String)> {
+    let queue = format!("queue-{}", rand::random::<u64>());
+    let path = format!("/api/queues/{queue}");
+    let sent = admin.request("POST", &format!("{path}/jobs"), r#"{"body":1}"#).await?.json()?;
+    let claimed = admin.request("POST", &format!("{path}/claim"), "").await?.json()?;
+    let nack = json!({ "leases": [claimed["jobs"][0]["lease"]], "dead": true }).to_string();
+    let ended = admin.request("POST", &format!("{path}/nack"), &nack).await?;
+    anyhow::ensure!(ended.status == 200, "{} {}", ended.status, ended.body);
+    Ok((queue, text(&sent["id"])?.to_owned()))
+}
+
 /// Makes the webhook, and lets the shop deliver something: the end of its address, and the number of the delivery.
 async fn webhook(admin: &Client) -> Result<(String, String)> {
     let path = "/api/webhooks/order/shop";
@@ -438,6 +458,12 @@ fn body(route: Route) -> String {
         SHOP.to_owned()
     } else if route == Route::SendEvents {
         json!({ "name": "order/paid" }).to_string()
+    } else if [Route::SendJobs, Route::EditJob].contains(&route) {
+        json!({ "body": 7 }).to_string()
+    } else if route == Route::SetQueue {
+        json!({ "max_attempts": 7 }).to_string()
+    } else if [Route::AckJobs, Route::NackJobs, Route::ExtendJobs].contains(&route) {
+        json!({ "leases": ["1-0-1.1.nobody"] }).to_string()
     } else if route == Route::BackfillSchedule {
         let now_ms = now_ms();
         json!({ "from": now_ms - 86_400_000, "to": now_ms }).to_string()

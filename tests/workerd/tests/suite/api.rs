@@ -198,6 +198,7 @@ async fn every_route_answers_as_it_is_described() -> Result<()> {
     events(&mut api).await?;
     webhooks(&mut api).await?;
     links(&mut api).await?;
+    queues(&mut api).await?;
     api.ask(Method::DELETE, "/api/namespaces/team", &[], "", 202).await?;
     // A letter is dead only after six days.
     assert_eq!(api.missing(), ["discard 200"], "never seen");
@@ -257,7 +258,56 @@ async fn schedules(api: &mut Described) -> Result<()> {
     Ok(())
 }
 
-/// Events, one and several, and a trigger from its beginning to its end.
+/// A queue, and jobs that are done, fail, die and live again.
+async fn queues(api: &mut Described) -> Result<()> {
+    let mails = "/api/queues/mails";
+    api.get(mails, 404).await?;
+    api.post(&format!("{mails}/claim"), "", 404).await?;
+    api.ask(Method::PATCH, mails, &[], r#"{"max_attempts":0}"#, 400).await?;
+    api.ask(Method::PATCH, mails, &[], r#"{"max_attempts":2}"#, 200).await?;
+    api.get("/api/queues", 200).await?;
+    let jobs = format!("{mails}/jobs");
+    api.post(&jobs, r#"{"body":{"to":"ada"},"dedupe_id":"1"}"#, 201).await?;
+    api.post(&jobs, r#"{"body":{"to":"ada"},"dedupe_id":"1"}"#, 200).await?;
+    api.post(&jobs, r#"{"priority":10}"#, 400).await?;
+    api.post(&jobs, r#"{"jobs":[{"text":"hello"},{"base64":"AAE="},{"delay_ms":1,"group":"g"}]}"#, 200)
+        .await?;
+    let view = api.get(mails, 200).await?;
+    assert_eq!(view["counts"]["depth"], 4, "{view}");
+    api.post(&format!("{mails}/claim"), r#"{"limit":0}"#, 400).await?;
+    let claimed = api.post(&format!("{mails}/claim"), r#"{"limit":3}"#, 200).await?;
+    let (done, dead, other) = (&claimed["jobs"][0], &claimed["jobs"][1], &claimed["jobs"][2]);
+    let of = |job: &Value| json!({ "leases": [job["lease"]] });
+    api.post(&format!("{mails}/extend"), &of(done).to_string(), 200).await?;
+    api.post(&format!("{mails}/ack"), &of(done).to_string(), 200).await?;
+    api.post(&format!("{mails}/ack"), r#"{"leases":[]}"#, 400).await?;
+    let rejected =
+        json!({ "leases": [dead["lease"], other["lease"]], "dead": true, "reason": "no such address" });
+    api.post(&format!("{mails}/nack"), &rejected.to_string(), 200).await?;
+    let list = api.get(&format!("{mails}/dead"), 200).await?;
+    assert_eq!(list["jobs"].as_array().map(Vec::len), Some(2), "{list}");
+    let path = |job: &Value| Some(format!("{jobs}/{}", job["id"].as_str()?));
+    let job = path(dead).context("a job has an id")?;
+    api.get(&job, 200).await?;
+    api.ask(Method::PUT, &job, &[], r#"{"body":{"to":"bob"}}"#, 200).await?;
+    api.post(&format!("{job}/redrive"), "", 200).await?;
+    api.post(&format!("{job}/redrive"), "", 409).await?;
+    api.ask(Method::DELETE, &job, &[], "", 409).await?;
+    let job = path(other).context("a job has an id")?;
+    api.ask(Method::DELETE, &job, &[], "", 200).await?;
+    api.get(&job, 404).await?;
+    api.post(&format!("{mails}/redrive"), "{}", 202).await?;
+    api.post(&format!("{mails}/pause"), "", 200).await?;
+    api.post(&format!("{mails}/drain"), "", 200).await?;
+    api.post(&jobs, "{}", 409).await?;
+    api.post(&format!("{mails}/resume"), "", 200).await?;
+    api.ask(Method::DELETE, mails, &[], "", 409).await?;
+    api.post(&format!("{mails}/purge"), "{}", 202).await?;
+    api.ask(Method::DELETE, &format!("{mails}?purge=true"), &[], "", 200).await?;
+    api.get(mails, 404).await?;
+    Ok(())
+}
+
 /// A link for a wait, opened and answered twice.
 async fn links(api: &mut Described) -> Result<()> {
     let run = api.client.start_id("decide", Value::Null).await?;
@@ -273,6 +323,7 @@ async fn links(api: &mut Described) -> Result<()> {
     Ok(())
 }
 
+/// Events, one and several, and a trigger from its beginning to its end.
 async fn events(api: &mut Described) -> Result<()> {
     let charge = "/api/triggers/order/charge";
     let spec = r#"{"on":"order/*","when":"event.data.amount > 100","workflow":"ten"}"#;

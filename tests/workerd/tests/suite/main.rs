@@ -42,6 +42,7 @@ mod plan;
 mod primitives;
 mod processes;
 mod queued;
+mod queues;
 mod quickstart;
 mod reach;
 mod retention;

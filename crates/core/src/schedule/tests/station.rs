@@ -334,7 +334,7 @@ fn a_cell_that_does_not_answer_is_asked_again_later_and_later() {
 }
 
 #[test]
-fn an_answer_that_never_comes_is_given_up_and_one_that_comes_late_counts_for_nothing() {
+fn an_answer_that_never_comes_is_given_up_and_of_late_ones_only_a_started_run_counts() {
     let mut bench = Bench::new("2026-11-13T12:00:00Z").with(spec("0 9 * * *"));
     bench.fire();
     let first = bench.asked.pop().expect("it is asked");
@@ -342,9 +342,11 @@ fn an_answer_that_never_comes_is_given_up_and_one_that_comes_late_counts_for_not
         bench.fire();
     }
     assert!(bench.now >= at("2026-11-14T09:00:00Z").plus_millis(ANSWER_MS));
+    bench.answer(&first, StartEnd::Never);
+    assert_eq!((bench.view().counts.started, bench.view().next_tick), (0, Some(at("2026-11-14T09:00:00Z"))));
     let started = bench.start(&first);
     bench.answer(&first, StartEnd::Started(started));
-    assert_eq!(bench.view().counts.started, 0, "the second question is under way");
+    assert_eq!(bench.view().counts.started, 1, "though the second question is under way");
     bench.answer_all();
     assert_eq!((bench.runs.len(), bench.view().counts.started), (1, 1));
 }

@@ -45,6 +45,15 @@ impl Front {
         self.ask_catalog(catalog::Request::SendEvents { events: events.len(), bytes, largest }).await
     }
 
+    /// The same for whoever sends jobs, which count like events.
+    pub async fn sender_of(&self, jobs: usize, bytes: usize, largest: usize) -> Result<(), Refusal> {
+        if self.is_limited() {
+            let request = catalog::Request::SendEvents { events: jobs, bytes, largest };
+            self.ask_catalog::<String>(request).await?;
+        }
+        self.check_somebody()
+    }
+
     /// Asks a topic: a status and a body.
     pub async fn call_topic(&self, topic: &str, call: &Call) -> Result<(u16, String), Refusal> {
         let asked = topics::ask(&self.env, &self.namespace, topic, call).await;

@@ -1,0 +1,312 @@
+//! The one loop of a partition: what it knows, how it commits, what is due. Synchronous, like a cell's.
+
+use stepwell_protocol::{
+    Timestamp,
+    queue::{JobId, PRIORITY_MAX, QueueSettings},
+};
+
+use super::{Change, Head, Hold, Key, ROUND_MS, Row, Rows, SLICE, send::Marks, settings::stale};
+use crate::{
+    object::{Fault, Hosted, LOOK_AGAIN_MS, Machine, Object},
+    ordered::{OrdMap, OrdSet},
+};
+
+/// How often the first partition goes on with the deletion of its queue.
+const DELETE_AGAIN_MS: u64 = 5_000;
+
+/// How often a dedupe id is looked at whose time is over and whose job is still there: each look writes its row.
+const KEY_AGAIN_MS: u64 = 6 * 3_600_000;
+
+/// What the row of such an id says: from here on it holds only for as long as its job is there.
+pub(super) const PUT_OFF: &str = "";
+
+/// How many priorities there are.
+pub(super) const PRIORITIES: usize = PRIORITY_MAX as usize + 1;
+
+/// What the host has to do for a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Let so many claims that wait look again.
+    Wake(usize),
+    /// Go on with the deletion of the queue.
+    Delete,
+}
+
+/// A partition of a queue, put together with its storage's rows.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    pub(super) object: Object<Order>,
+    pub(super) partition: u32,
+    /// Nothing until the rows were read, and again when they could not be written.
+    pub(super) known: Option<Known>,
+}
+
+/// What was read of the rows. All but the head and the leases may be forgotten at any time.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub head: Head,
+    /// The jobs that each claim holds.
+    pub leases: OrdMap<String, OrdMap<u64, Hold>>,
+    /// The claim that holds a job.
+    pub by_job: OrdMap<u64, String>,
+    /// When leases are over.
+    pub ends: OrdSet<(Timestamp, u64)>,
+    /// Up to here, each plain job is held.
+    pub cursor: u64,
+    /// Before when nothing that is in line can be claimed, by priority; nothing if none is in line.
+    pub lines: [Option<Timestamp>; PRIORITIES],
+    /// When keys have to be looked at.
+    pub keys_at: Option<Timestamp>,
+    /// When jobs may be too old.
+    pub ages_at: Option<Timestamp>,
+    /// How far a purge has come: in plain jobs, and in the others.
+    pub purged: (u64, u64),
+    /// How far a redrive has come.
+    pub redriven: (Timestamp, u64),
+    /// When this instance has last gone on with the deletion of the queue.
+    pub delete_tried_at: Option<Timestamp>,
+    /// The first numbers of the latest requests; nothing until the rows were asked for them.
+    pub marks: Option<Marks>,
+}
+
+impl Hosted for Queue {
+    type Order = Order;
+
+    fn object(&mut self) -> &mut Object<Order> {
+        &mut self.object
+    }
+}
+
+impl<R: Rows> Machine<R> for Queue {
+    type Error = R::Error;
+
+    fn due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
+        if self.read(rows, now)? {
+            let done = self.do_due(rows, now);
+            self.settle(done)?;
+            let is_due = |known: &&mut Known| known.deletes_at(now).is_some_and(|at| at <= now);
+            if let Some(known) = self.known.as_mut().filter(is_due) {
+                known.delete_tried_at = Some(now);
+                self.object.order(Order::Delete);
+            }
+        }
+        Ok(self.next(now))
+    }
+
+    fn first_due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
+        self.read(rows, now)?;
+        Ok(self.next(now))
+    }
+}
+
+impl Queue {
+    /// The partition with this number.
+    pub fn new(partition: u32) -> Self {
+        Self { object: Object::new(), partition, known: None }
+    }
+
+    /// Begins a request that goes by these settings: takes them up if they are news, and ends leases that are over.
+    pub(super) fn hear<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        settings: &QueueSettings,
+    ) -> Result<(Timestamp, &mut Known), Fault<R::Error>> {
+        let now = self.now(clock);
+        if !self.read(rows, now)? {
+            return Err(stale().into());
+        }
+        self.take_up(rows, now, settings)?;
+        self.reap(rows, now)?;
+        Ok((now, self.known.as_mut().ok_or_else(stale)?))
+    }
+
+    fn do_due<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+        self.reap(rows, now)?;
+        self.purge_slice(rows, now)?;
+        self.redrive_slice(rows, now)?;
+        self.age(rows, now)?;
+        self.forget_keys(rows, now)
+    }
+
+    /// Reads the rows, if that was not done yet. Says whether there is such a partition.
+    pub(super) fn read<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<bool, Fault<R::Error>> {
+        if self.known.is_some() {
+            return Ok(true);
+        }
+        let Some(head) = rows.head().map_err(Fault::Storage)? else { return Ok(false) };
+        let mut known = Known::new(head);
+        for (nonce, holds) in rows.leases().map_err(Fault::Storage)? {
+            for hold in holds {
+                known.hold(&nonce, hold);
+            }
+        }
+        known.keys_at = rows.keys(1).map_err(Fault::Storage)?.first().map(|(_, key)| round(key.until));
+        known.ages_at = known.next_age(rows)?.map(|at| at.max(round(now)));
+        self.known = Some(known);
+        Ok(true)
+    }
+
+    /// Stores what has changed. If that fails, the rows are read again: they are the truth.
+    pub(super) fn commit<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        changes: &[Change],
+    ) -> Result<(), Fault<R::Error>> {
+        if !changes.is_empty()
+            && let Err(error) = rows.write(changes)
+        {
+            self.known = None;
+            self.object.arm_by(now, now.plus_millis(LOOK_AGAIN_MS));
+            return Err(Fault::Storage(error));
+        }
+        if let Some(at) = self.next(now) {
+            self.object.arm_by(now, at);
+        }
+        Ok(())
+    }
+
+    /// After a storage that failed, nothing that is remembered holds: the rows are read again.
+    pub(super) fn settle<T, E>(&mut self, result: Result<T, Fault<E>>) -> Result<T, Fault<E>> {
+        if let Err(Fault::Storage(_)) = result {
+            self.known = None;
+        }
+        result
+    }
+
+    /// Lets claims that wait look again.
+    pub(super) fn wake(&mut self, jobs: usize) {
+        if jobs > 0 {
+            self.object.order(Order::Wake(jobs));
+        }
+    }
+
+    /// When something is due.
+    fn next(&self, now: Timestamp) -> Option<Timestamp> {
+        let known = self.known.as_ref()?;
+        let lease = known.ends.first().map(|(at, _)| *at);
+        let purge = known.head.purging.is_some().then_some(now);
+        let redrive = known.head.redriving.as_ref().map(|redriving| redriving.next(now));
+        let delete = known.deletes_at(now);
+        [lease, purge, redrive, delete, known.keys_at, known.ages_at].into_iter().flatten().min()
+    }
+
+    /// Forgets keys that are over, but for those whose jobs are still there.
+    fn forget_keys<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+        let Some(known) = self.known.as_mut().filter(|known| known.keys_at.is_some_and(|at| at <= now))
+        else {
+            return Ok(());
+        };
+        let keys = rows.keys(SLICE).map_err(Fault::Storage)?;
+        let is_slice = keys.len() == SLICE;
+        let mut changes = Vec::new();
+        let mut next = None;
+        for (key, value) in keys {
+            if value.until > now {
+                next = Some(round(value.until));
+                break;
+            }
+            let is_there = value.job > 0 && rows.job(value.job).map_err(Fault::Storage)?.is_some();
+            changes.push(if is_there {
+                let until = now.plus_millis(known.head.settings.dedupe_ms.max(KEY_AGAIN_MS));
+                Change::PutKey { key, value: Key { until, told: Some(PUT_OFF.to_owned()), ..value } }
+            } else {
+                Change::RemoveKey(key)
+            });
+        }
+        // What was put off is found when all before it is done.
+        let again = (!changes.is_empty()).then(|| if is_slice { now } else { now.plus_millis(ROUND_MS) });
+        known.keys_at = next.or(again);
+        self.commit(rows, now, &changes)
+    }
+}
+
+impl Known {
+    pub fn new(head: Head) -> Self {
+        Self {
+            head,
+            leases: OrdMap::new(),
+            by_job: OrdMap::new(),
+            ends: OrdSet::new(),
+            cursor: 0,
+            lines: [Some(Timestamp::default()); PRIORITIES],
+            keys_at: None,
+            ages_at: None,
+            purged: (0, 0),
+            redriven: (Timestamp::default(), 0),
+            delete_tried_at: None,
+            marks: None,
+        }
+    }
+
+    /// When it goes on with the deletion of the queue.
+    fn deletes_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.head.deleting?;
+        Some(self.delete_tried_at.map_or(now, |at| at.plus_millis(DELETE_AGAIN_MS)))
+    }
+
+    /// The id of a job.
+    pub fn id(&self, partition: u32, number: u64) -> JobId {
+        JobId { made: self.head.settings.made_at, partition, number }
+    }
+
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
+        self.head.last += 1;
+        self.head.last
+    }
+
+    /// A claim holds a job.
+    pub fn hold(&mut self, nonce: &str, hold: Hold) {
+        self.leases.get_or_default(nonce.to_owned()).insert(hold.job, hold);
+        self.by_job.insert(hold.job, nonce.to_owned());
+        self.ends.insert((hold.until, hold.job));
+    }
+
+    /// Nobody holds a job any more. Gives the claim that did.
+    pub fn let_go(&mut self, job: u64) -> Option<(String, Hold)> {
+        let nonce = self.by_job.remove(&job)?;
+        let holds = self.leases.get_mut(&nonce)?;
+        let hold = holds.remove(&job)?;
+        if holds.is_empty() {
+            self.leases.remove(&nonce);
+        }
+        self.ends.remove(&(hold.until, job));
+        Some((nonce, hold))
+    }
+
+    /// What the row of a claim says.
+    pub fn lease(&self, nonce: &str) -> Change {
+        let holds = self.leases.get(nonce).map(|holds| holds.values().copied().collect());
+        Change::Hold { nonce: nonce.to_owned(), holds: holds.unwrap_or_default() }
+    }
+
+    /// The rows of several claims, each once.
+    pub fn leases_of(&self, nonces: &OrdSet<String>, changes: &mut Vec<Change>) {
+        changes.extend(nonces.iter().map(|nonce| self.lease(nonce)));
+    }
+
+    pub fn head(&self) -> Change {
+        Change::Head(Box::new(self.head.clone()))
+    }
+
+    /// A job is in line: its priority has to be looked at by then.
+    pub fn lines_up(&mut self, row: &Row) {
+        if row.is_in_line
+            && let Some(first) = self.lines.get_mut(usize::from(row.priority))
+        {
+            *first = Some(first.map_or(row.due, |first| first.min(row.due)));
+        }
+    }
+
+    /// What is queued from now on is too old by then.
+    pub fn will_age(&mut self, at: Timestamp) {
+        self.ages_at = Some(self.ages_at.map_or(at, |known| known.min(at)));
+    }
+}
+
+/// What is over by then is looked at together with what is over a little later.
+pub(super) fn round(at: Timestamp) -> Timestamp {
+    Timestamp::from_millis((at.as_millis() / ROUND_MS + 1) * ROUND_MS)
+}

@@ -1,0 +1,299 @@
+//! Rows in memory: they survive instances, may refuse, and may have a bug.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+};
+
+use stepwell_protocol::Timestamp;
+
+use crate::queue::{Change, Content, Found, Head, Hold, Key, Plain, Row, Rows};
+
+/// What is planted, to see that it is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    AckNotStored,
+    LeaseNotStored,
+    LeasesNotRead,
+    LeaseNotShrunk,
+    AnyoneOfGroupInLine,
+    GroupBackwards,
+    DedupeForgotten,
+    RequestForgotten,
+    DeadLetterLost,
+    AttemptsNotCounted,
+    PurgeTooFar,
+    PurgeTakesHeld,
+    CountsNotStored,
+    DelayIgnored,
+    GiveBackForgotten,
+    MarksNotRead,
+}
+
+impl Bug {
+    pub const ALL: [Self; 16] = [
+        Self::AckNotStored,
+        Self::LeaseNotStored,
+        Self::LeasesNotRead,
+        Self::LeaseNotShrunk,
+        Self::AnyoneOfGroupInLine,
+        Self::GroupBackwards,
+        Self::DedupeForgotten,
+        Self::RequestForgotten,
+        Self::DeadLetterLost,
+        Self::AttemptsNotCounted,
+        Self::PurgeTooFar,
+        Self::PurgeTakesHeld,
+        Self::CountsNotStored,
+        Self::DelayIgnored,
+        Self::GiveBackForgotten,
+        Self::MarksNotRead,
+    ];
+}
+
+#[derive(Clone, Default)]
+pub struct Memory {
+    pub head: RefCell<Option<Head>>,
+    pub plain: RefCell<BTreeMap<u64, Plain>>,
+    pub rows: RefCell<BTreeMap<u64, Row>>,
+    pub contents: RefCell<BTreeMap<u64, Content>>,
+    pub marks: RefCell<BTreeMap<u64, (String, u64)>>,
+    pub leases: RefCell<BTreeMap<String, Vec<Hold>>>,
+    pub keys: RefCell<BTreeMap<String, Key>>,
+    /// How many rows were written and read.
+    pub written: Cell<usize>,
+    pub read: Cell<usize>,
+    /// Writes fail.
+    pub refuses: Cell<bool>,
+    /// The next write happens, and its answer is lost.
+    pub loses_answer: Cell<bool>,
+    pub bug: Cell<Option<Bug>>,
+}
+
+impl Memory {
+    fn has(&self, bug: Bug) -> bool {
+        self.bug.get() == Some(bug)
+    }
+
+    fn counted<T>(&self, found: Vec<T>) -> Vec<T> {
+        self.read.set(self.read.get() + found.len());
+        found
+    }
+
+    fn select(
+        &self,
+        is_meant: impl Fn(&Row) -> bool,
+        order: impl Fn(u64, &Row) -> (u64, u64),
+        limit: usize,
+    ) -> Vec<(u64, Row)> {
+        let rows = self.rows.borrow();
+        let mut found: Vec<_> = rows
+            .iter()
+            .filter(|(_, row)| is_meant(row))
+            .map(|(number, row)| (*number, row.clone()))
+            .collect();
+        found.sort_by_key(|(number, row)| order(*number, row));
+        found.truncate(limit);
+        self.counted(found)
+    }
+
+    fn put(&self, number: u64, row: &Row) {
+        let mut row = row.clone();
+        if self.has(Bug::AnyoneOfGroupInLine) && row.group.is_some() && row.death.is_none() {
+            row.is_in_line = true;
+        }
+        if self.has(Bug::AttemptsNotCounted) {
+            row.attempts = 0;
+        }
+        if self.has(Bug::DelayIgnored) {
+            row.due = row.sent_at;
+        }
+        if self.has(Bug::DeadLetterLost) && row.death.is_some() {
+            self.rows.borrow_mut().remove(&number);
+            return;
+        }
+        self.rows.borrow_mut().insert(number, row);
+    }
+
+    fn apply(&self, change: &Change) {
+        match change {
+            Change::Head(head) => {
+                let mut head = (**head).clone();
+                if self.has(Bug::CountsNotStored)
+                    && let Some(before) = &*self.head.borrow()
+                {
+                    (head.alive, head.dead) = (before.alive, before.dead);
+                }
+                *self.head.borrow_mut() = Some(head);
+            }
+            Change::AddPlain { number, sent_at, mark, content } => {
+                self.marks.borrow_mut().insert(*number, (mark.request.clone(), mark.first));
+                let plain = Plain { number: *number, sent_at: *sent_at, size: content.size() };
+                assert!(self.plain.borrow_mut().insert(*number, plain).is_none(), "a number is used twice");
+                self.contents.borrow_mut().insert(*number, content.clone());
+            }
+            Change::Add { number, mark, row, content } => {
+                self.marks.borrow_mut().insert(*number, (mark.request.clone(), mark.first));
+                self.put(*number, row);
+                self.contents.borrow_mut().insert(*number, content.clone());
+            }
+            Change::Demote { number, row } => {
+                if !self.has(Bug::GiveBackForgotten) {
+                    self.put(*number, row);
+                }
+                self.plain.borrow_mut().remove(number);
+            }
+            Change::Update { number, row } => self.put(*number, row),
+            Change::Edit { number, content } => {
+                self.contents.borrow_mut().insert(*number, content.clone());
+            }
+            Change::Remove { number, is_plain } => {
+                if self.has(Bug::AckNotStored) {
+                    return;
+                }
+                let was_there = if *is_plain {
+                    self.plain.borrow_mut().remove(number).is_some()
+                } else {
+                    self.rows.borrow_mut().remove(number).is_some()
+                };
+                assert!(was_there || self.bug.get().is_some(), "{number} is removed from where it is not");
+                self.contents.borrow_mut().remove(number);
+                self.marks.borrow_mut().remove(number);
+            }
+            Change::Hold { nonce, holds } => {
+                let is_shrunk = self.leases.borrow().get(nonce).is_some_and(|had| had.len() > holds.len());
+                if self.has(Bug::LeaseNotStored) || (self.has(Bug::LeaseNotShrunk) && is_shrunk) {
+                    return;
+                }
+                if holds.is_empty() {
+                    self.leases.borrow_mut().remove(nonce);
+                } else {
+                    self.leases.borrow_mut().insert(nonce.clone(), holds.clone());
+                }
+            }
+            Change::PutKey { key, value } => {
+                let bug = if value.job == 0 { Bug::RequestForgotten } else { Bug::DedupeForgotten };
+                if !self.has(bug) {
+                    self.keys.borrow_mut().insert(key.clone(), value.clone());
+                }
+            }
+            Change::RemoveKey(key) => {
+                self.keys.borrow_mut().remove(key);
+            }
+        }
+    }
+}
+
+impl Rows for Memory {
+    type Error = ();
+
+    fn head(&self) -> Result<Option<Head>, ()> {
+        let mut head = self.head.borrow().clone();
+        if let Some(Head { purging: Some(purging), last, .. }) = &mut head
+            && self.has(Bug::PurgeTooFar)
+        {
+            purging.queued = *last;
+        }
+        Ok(head)
+    }
+
+    fn bytes(&self) -> Result<u64, ()> {
+        Ok(0)
+    }
+
+    fn leases(&self) -> Result<Vec<(String, Vec<Hold>)>, ()> {
+        if self.has(Bug::LeasesNotRead) {
+            return Ok(Vec::new());
+        }
+        let leases = self.leases.borrow();
+        let leases = leases.iter().map(|(nonce, holds)| (nonce.clone(), holds.clone()));
+        Ok(self.counted(leases.collect()))
+    }
+
+    fn plain(&self, after: u64, limit: usize) -> Result<Vec<Plain>, ()> {
+        Ok(self
+            .counted(self.plain.borrow().range(after + 1..).map(|(_, plain)| *plain).take(limit).collect()))
+    }
+
+    fn line(&self, priority: u8, by: Option<Timestamp>, limit: usize) -> Result<Vec<(u64, Row)>, ()> {
+        let is_due = |row: &Row| by.is_none_or(|by| row.due <= by);
+        let is_meant = |row: &Row| row.is_in_line && row.priority == priority && is_due(row);
+        Ok(self.select(is_meant, |_, row| (row.due.as_millis(), row.place), limit))
+    }
+
+    fn delayed(&self, now: Timestamp, limit: usize) -> Result<u64, ()> {
+        let is_meant = |row: &Row| row.is_in_line && row.due > now;
+        Ok(self.select(is_meant, |number, _| (number, 0), limit).len() as u64)
+    }
+
+    fn jobs(&self, after: u64, limit: usize) -> Result<Vec<(u64, Row)>, ()> {
+        let rows = self.rows.borrow();
+        let found = rows.range(after + 1..).take(limit).map(|(number, row)| {
+            let since = if self.has(Bug::PurgeTakesHeld) { 0 } else { row.since };
+            (*number, Row { since, ..row.clone() })
+        });
+        Ok(self.counted(found.collect()))
+    }
+
+    fn dead(&self, after: (Timestamp, u64), limit: usize) -> Result<Vec<(u64, Row)>, ()> {
+        let at = |row: &Row| row.death.as_ref().map(|death| death.at);
+        let rows = self.rows.borrow();
+        let mut found: Vec<_> = rows
+            .iter()
+            .filter(|(number, row)| at(row).is_some_and(|at| (at, **number) > after))
+            .map(|(number, row)| (*number, row.clone()))
+            .collect();
+        found.sort_by_key(|(number, row)| (at(row), *number));
+        found.truncate(limit);
+        Ok(self.counted(found))
+    }
+
+    fn group(&self, group: &str, after: u64, limit: usize) -> Result<Vec<(u64, Row)>, ()> {
+        let is_meant =
+            |row: &Row| row.group.as_deref() == Some(group) && row.death.is_none() && row.place > after;
+        let is_backwards = self.has(Bug::GroupBackwards);
+        let order = |_, row: &Row| (if is_backwards { u64::MAX - row.place } else { row.place }, 0);
+        Ok(self.select(is_meant, order, limit))
+    }
+
+    fn job(&self, number: u64) -> Result<Option<Found>, ()> {
+        self.read.set(self.read.get() + 1);
+        let plain = self.plain.borrow().get(&number).copied().map(Found::Plain);
+        Ok(plain.or_else(|| self.rows.borrow().get(&number).cloned().map(Found::Row)))
+    }
+
+    fn marks(&self, after: u64) -> Result<Vec<(String, u64)>, ()> {
+        if self.has(Bug::MarksNotRead) {
+            return Ok(Vec::new());
+        }
+        Ok(self.counted(self.marks.borrow().range(after + 1..).map(|(_, mark)| mark.clone()).collect()))
+    }
+
+    fn content(&self, number: u64) -> Result<Option<Content>, ()> {
+        self.read.set(self.read.get() + 1);
+        Ok(self.contents.borrow().get(&number).cloned())
+    }
+
+    fn key(&self, key: &str) -> Result<Option<Key>, ()> {
+        Ok(self.keys.borrow().get(key).cloned())
+    }
+
+    fn keys(&self, limit: usize) -> Result<Vec<(String, Key)>, ()> {
+        let keys = self.keys.borrow();
+        let mut found: Vec<_> = keys.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        found.sort_by_key(|(key, value)| (value.until, key.clone()));
+        found.truncate(limit);
+        Ok(self.counted(found))
+    }
+
+    fn write(&self, changes: &[Change]) -> Result<(), ()> {
+        if self.refuses.get() {
+            return Err(());
+        }
+        self.written.set(self.written.get() + changes.len());
+        for change in changes {
+            self.apply(change);
+        }
+        if self.loses_answer.take() { Err(()) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,138 @@
+//! The routes of queues: which partitions are asked, and what is made of their answers.
+//!
+//! Owns: what this isolate remembers of the settings of queues. A partition that goes by later settings, or knows nothing
+//! of the queue, says so; then the first partition is asked again, once.
+
+pub mod claims;
+pub mod jobs;
+pub mod sends;
+pub mod settings;
+
+use std::cell::RefCell;
+
+use futures::future::LocalBoxFuture;
+use serde::de::DeserializeOwned;
+use stepwell_core::{
+    catalog::Station,
+    object::Address,
+    ordered::OrdMap,
+    queue::{is_stale, no_queue},
+};
+use stepwell_protocol::{
+    Code, Timestamp, json,
+    queue::{QueueSettings, is_queue},
+};
+
+use super::{error::Refusal, front::Front};
+use crate::{
+    calls::{
+        catalog,
+        queues::{self, Call, Request},
+    },
+    runtime,
+};
+
+/// How long settings are remembered.
+const KNOWN_MS: u64 = 5_000;
+
+/// How many queues are remembered.
+const KNOWN_MAX: usize = 1_000;
+
+/// Settings, and when they were asked for, by namespace and queue.
+type Known = OrdMap<(String, String), (Timestamp, QueueSettings)>;
+
+thread_local! {
+    static KNOWN: RefCell<Known> = const { RefCell::new(OrdMap::new()) };
+}
+
+/// Refuses what no queue can be called.
+fn check_queue(queue: &str) -> Result<(), Refusal> {
+    if is_queue(queue) {
+        return Ok(());
+    }
+    let detail = "The name of a queue has 1 to 64 letters, digits, '-', '_' or '.', and begins with a letter or digit.";
+    Err(Refusal::new(Code::InvalidRequest, detail))
+}
+
+/// The settings of a queue. Whether the caller may know them was found out before.
+async fn settings(front: &Front, queue: &str, create: bool) -> Result<QueueSettings, Refusal> {
+    let name = (front.namespace().to_owned(), queue.to_owned());
+    let now = runtime::clock();
+    let known = KNOWN.with_borrow(|known| {
+        let found = known.get(&name).filter(|(at, _)| at.plus_millis(KNOWN_MS) > now);
+        found.map(|(_, settings)| settings.clone())
+    });
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    if !create {
+        // One that has stored nothing is not asked: that would make it.
+        let station = Station::at(&Address::queue(front.namespace(), queue, 0)).to_string();
+        let request = catalog::Request::HasStation { station };
+        if !front.itself().ask_catalog::<bool>(request).await? {
+            return Err(Refusal(no_queue()));
+        }
+    }
+    let settings: QueueSettings = read_answer(&ask(front, queue, 0, None, Request::Open { create }).await?)?;
+    remember(front, queue, Some(settings.clone()));
+    Ok(settings)
+}
+
+/// Remembers the settings of a queue, or forgets them.
+fn remember(front: &Front, queue: &str, settings: Option<QueueSettings>) {
+    let name = (front.namespace().to_owned(), queue.to_owned());
+    KNOWN.with_borrow_mut(|known| {
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        match settings {
+            Some(settings) => known.insert(name, (runtime::clock(), settings)),
+            None => known.remove(&name),
+        };
+    });
+}
+
+/// Asks a partition: a status and a body.
+async fn call(front: &Front, queue: &str, partition: u32, call: &Call) -> Result<(u16, String), Refusal> {
+    queues::ask(front.env(), front.namespace(), queue, partition, call).await.map_err(|thrown| {
+        worker::console_error!("stepwell: a queue did not answer: {}", runtime::message(&thrown));
+        Refusal::new(Code::Internal, "The queue did not answer. Try again.")
+    })
+}
+
+/// Asks a partition for something: the text of its answer. What is only passed on is not read.
+async fn ask(
+    front: &Front,
+    queue: &str,
+    partition: u32,
+    settings: Option<&QueueSettings>,
+    request: Request,
+) -> Result<String, Refusal> {
+    let asked = Call { settings: settings.cloned(), request };
+    let (status, body) = call(front, queue, partition, &asked).await?;
+    if status < 400 { Ok(body) } else { Err(json::from_str(&body).map_or_else(|_| unreadable(), Refusal)) }
+}
+
+/// Reads what a partition has answered.
+fn read_answer<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
+    json::from_str(text).map_err(|_| unreadable())
+}
+
+/// Something that is done with the settings of a queue, and gives a text. Behind a pointer, so that each has its code once.
+type Act<'a> = &'a dyn Fn(QueueSettings) -> LocalBoxFuture<'a, Result<String, Refusal>>;
+
+/// Does something with the settings of a queue. If they do not hold any more, it is done once more with others.
+async fn with_settings<'a>(front: &'a Front, queue: &'a str, act: Act<'a>) -> Result<String, Refusal> {
+    check_queue(queue)?;
+    for _ in 0..2 {
+        match act(settings(front, queue, false).await?).await {
+            Err(refusal) if is_stale(refusal.0.status) => remember(front, queue, None),
+            done => return done,
+        }
+    }
+    Err(Refusal(no_queue()))
+}
+
+fn unreadable() -> Refusal {
+    Refusal::new(Code::Internal, "The queue gave an answer that could not be read. Try again.")
+}

@@ -1,0 +1,107 @@
+//! The routes of queues as a whole: their settings, their counts, their ends.
+
+use futures::future::{join_all, ready};
+use stepwell_core::queue::check_patch;
+use stepwell_protocol::{
+    Code,
+    queue::{QueueCounts, QueueList, QueuePatch, QueueSettings, QueueState, QueueView},
+};
+
+use super::{ask, check_queue, read_answer, remember, with_settings};
+use crate::{
+    calls::{catalog, queues::Request},
+    http::{
+        body::{read, shown},
+        error::Refusal,
+        front::Front,
+        request::pairs,
+        response::Response,
+    },
+};
+
+/// How many queues a page has.
+const PAGE: usize = 100;
+
+/// `GET /api/queues`
+pub async fn list(front: &Front, query: &str) -> Result<Response, Refusal> {
+    let mut after = String::new();
+    for (name, value) in pairs(query) {
+        match name.as_str() {
+            "after" => after = value,
+            other => return Err(unknown(other, "`after`")),
+        }
+    }
+    let queues: Vec<String> = front.ask_catalog(catalog::Request::Queues { after, limit: PAGE }).await?;
+    let next = queues.last().filter(|_| queues.len() == PAGE).cloned();
+    Ok(Response::of(200, &QueueList { queues, next }))
+}
+
+/// `GET /api/queues/{queue}`
+pub async fn show(front: &Front, queue: String) -> Result<Response, Refusal> {
+    front.asker().await?;
+    let shown = with_settings(front, &queue, &|settings| Box::pin(counted(front, &queue, settings))).await?;
+    Ok(Response::json(200, shown))
+}
+
+async fn counted(front: &Front, queue: &str, settings: QueueSettings) -> Result<String, Refusal> {
+    let asked = (0..settings.partitions)
+        .map(|partition| ask(front, queue, partition, Some(&settings), Request::Counts));
+    let mut counts = QueueCounts::default();
+    for part in join_all(asked).await {
+        counts = counts.plus(read_answer(&part?)?);
+    }
+    let view = QueueView { name: queue.to_owned(), settings, counts };
+    Ok(serde_json::to_string(&view).expect("a view holds only what JSON can say"))
+}
+
+/// `PATCH /api/queues/{queue}`
+pub async fn set(front: &Front, queue: &str, body: &str) -> Result<Response, Refusal> {
+    front.asker().await?;
+    check_queue(queue)?;
+    let patch: QueuePatch = read(body)?;
+    check_patch(&patch).map_err(Refusal)?;
+    configure(front, queue, Request::Configure { patch, state: None, create: true }).await
+}
+
+/// `POST /api/queues/{queue}/pause`, and the like.
+pub async fn put_state(front: &Front, queue: &str, state: QueueState) -> Result<Response, Refusal> {
+    front.asker().await?;
+    // So that no object is made for a queue that is not there.
+    with_settings(front, queue, &|_| Box::pin(ready(Ok(String::new())))).await?;
+    let patch = QueuePatch::default();
+    configure(front, queue, Request::Configure { patch, state: Some(state), create: false }).await
+}
+
+async fn configure(front: &Front, queue: &str, request: Request) -> Result<Response, Refusal> {
+    remember(front, queue, None);
+    let settings = ask(front, queue, 0, None, request).await?;
+    remember(front, queue, Some(read_answer(&settings)?));
+    Ok(Response::json(200, settings))
+}
+
+/// `DELETE /api/queues/{queue}`
+pub async fn delete(front: &Front, queue: &str, query: &str) -> Result<Response, Refusal> {
+    front.asker().await?;
+    let mut with_jobs = false;
+    for (name, value) in pairs(query) {
+        match (name.as_str(), value.as_str()) {
+            ("purge", "true") => with_jobs = true,
+            ("purge", "false") => with_jobs = false,
+            ("purge", _) => {
+                return Err(Refusal::new(Code::InvalidRequest, "`purge` is `true` or `false`."));
+            }
+            (other, _) => return Err(unknown(other, "`purge`")),
+        }
+    }
+    with_settings(front, queue, &|_| Box::pin(ready(Ok(String::new())))).await?;
+    remember(front, queue, None);
+    ask(front, queue, 0, None, Request::Delete { with_jobs }).await?;
+    remember(front, queue, None);
+    Ok(Response::of(200, &()))
+}
+
+/// There is no such parameter.
+pub fn unknown(parameter: &str, known: &str) -> Refusal {
+    let detail = format!("There is no parameter `{}`: use {known}.", shown(parameter));
+    Refusal::new(Code::InvalidRequest, detail)
+}

@@ -1,0 +1,110 @@
+//! Parameters that routes share.
+
+use schemars::SchemaGenerator;
+use serde_json::{Value, json};
+use stepwell_protocol::{program::Attributes, rest::Status};
+
+use super::schema;
+
+#[expect(clippy::needless_pass_by_value, reason = "it is made where it is given")]
+pub fn query(name: &str, description: &str, schema: Value) -> Value {
+    json!({ "name": name, "in": "query", "description": description, "schema": schema })
+}
+
+pub fn topic() -> Value {
+    json!({
+        "name": "topic",
+        "in": "query",
+        "required": true,
+        "description": "The topic: the first part of the events' names.",
+        "schema": { "type": "string", "minLength": 1, "maxLength": 40 }
+    })
+}
+
+pub fn cursor() -> Value {
+    query("cursor", "The `id` of the last event that you have seen.", json!({ "type": "string" }))
+}
+
+pub fn last_event_id() -> Value {
+    json!({
+        "name": "Last-Event-ID",
+        "in": "header",
+        "description": "The same, as browsers send it.",
+        "schema": { "type": "string" }
+    })
+}
+
+pub fn kinds() -> Value {
+    query(
+        "types",
+        "The types of events to show, separated by commas. The default is all.",
+        json!({ "type": "string" }),
+    )
+}
+
+pub fn follow() -> Value {
+    query(
+        "follow",
+        "`false` ends the stream when everything stored has been shown.",
+        json!({ "type": "boolean", "default": true }),
+    )
+}
+
+pub fn tags() -> Value {
+    query(
+        "tag",
+        "A tag to find the run by.",
+        json!({ "type": "array", "items": { "type": "string" }, "maxItems": 8 }),
+    )
+}
+
+pub fn key() -> Value {
+    json!({
+        "name": "Idempotency-Key",
+        "in": "header",
+        "description": "Repeating a request with the same key has no further effect.",
+        "schema": { "type": "string", "minLength": 1, "maxLength": 256 }
+    })
+}
+
+pub fn prefer() -> Value {
+    json!({
+        "name": "Prefer",
+        "in": "header",
+        "description": "`wait=N`: waits up to N seconds for the end of the run, at most 300.",
+        "schema": { "type": "string" }
+    })
+}
+
+pub fn delay() -> Value {
+    json!({
+        "name": "Stepwell-Delay",
+        "in": "header",
+        "description": "When the run starts: after a length of time such as `2h`, or at an instant such as \
+                        `2026-12-01T09:00:00Z`. At most a year from now.",
+        "schema": { "type": "string" }
+    })
+}
+
+pub fn filters(schemas: &mut SchemaGenerator) -> Vec<Value> {
+    let time = || json!({ "type": "integer", "minimum": 0 });
+    let attributes = json!({ "type": "array", "items": { "type": "string" }, "maxItems": Attributes::MAX });
+    vec![
+        query("workflow", "Of this workflow.", json!({ "type": "string" })),
+        query("status", "In this status.", schema::<Status>(schemas)),
+        query("tag", "With this tag.", json!({ "type": "string" })),
+        query("attribute", "With this attribute: `name:value`.", attributes),
+        query("from", "Accepted at this time or later, in milliseconds since 1970.", time()),
+        query("until", "Accepted before this time.", time()),
+        page_limit("How many runs."),
+        page_cursor(),
+    ]
+}
+
+pub fn page_limit(what: &str) -> Value {
+    query("limit", what, json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 }))
+}
+
+pub fn page_cursor() -> Value {
+    query("cursor", "The `cursor` of the previous page.", json!({ "type": "string" }))
+}

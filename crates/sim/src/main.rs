@@ -65,6 +65,9 @@ enum Command {
         /// The first one.
         #[arg(long, default_value_t = 1)]
         first: u64,
+        /// Runs the first one alone, and prints what happened in it.
+        #[arg(long)]
+        trace: bool,
     },
     /// Runs many seeds of lanes' own worlds, and plants each of their bugs.
     Lanes {
@@ -74,6 +77,9 @@ enum Command {
         /// The first one.
         #[arg(long, default_value_t = 1)]
         first: u64,
+        /// Runs the first one alone, and prints what happened in it.
+        #[arg(long)]
+        trace: bool,
     },
     /// Runs many seeds of topics' own worlds, and plants each of their bugs.
     Topics {
@@ -153,11 +159,17 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Seed { seed, whole } => one(seed, whole),
         Command::Planted { seeds } => planted(seeds),
-        Command::Schedules { seeds, first } => {
+        Command::Schedules { first, trace: true, .. } => {
+            world_of("schedules", first, schedules::simulate(first, None, true))
+        }
+        Command::Schedules { seeds, first, trace: false } => {
             let planted = schedules::Planted::ALL;
             worlds_of("schedules", first..first + seeds, &planted, schedules::simulate)
         }
-        Command::Lanes { seeds, first } => {
+        Command::Lanes { first, trace: true, .. } => {
+            world_of("lanes", first, lanes::simulate(first, None, true))
+        }
+        Command::Lanes { seeds, first, trace: false } => {
             worlds_of("lanes", first..first + seeds, &lanes::Planted::ALL, lanes::simulate)
         }
         Command::Topics { first, trace: true, .. } => topics_world(first),
@@ -291,12 +303,13 @@ fn worlds_of<P: Copy + Debug>(
     what: &str,
     seeds: Range<u64>,
     planted: &[P],
-    simulate: fn(u64, Option<P>) -> Outcome,
+    simulate: fn(u64, Option<P>, bool) -> Outcome,
 ) -> anyhow::Result<()> {
     let (mut transitions, mut faults, mut runs) = (0, 0, 0);
     for seed in seeds.clone() {
-        let outcome = simulate(seed, None);
+        let outcome = simulate(seed, None, false);
         if let Some(violation) = outcome.violation {
+            println!("to see it again: just sim-{what} 1 --first {seed} --trace");
             bail!("seed {seed} of {what}: {}: {}", violation.rule, violation.detail);
         }
         (transitions, faults, runs) =
@@ -307,13 +320,24 @@ fn worlds_of<P: Copy + Debug>(
         "{count} worlds of {what}: {transitions} transitions, {faults} faults, {runs} runs; no rule is broken"
     );
     for &planted in planted {
-        let mut worlds = seeds.clone().map(|seed| (seed, simulate(seed, Some(planted))));
+        let mut worlds = seeds.clone().map(|seed| (seed, simulate(seed, Some(planted), false)));
         match worlds.find_map(|(seed, outcome)| outcome.violation.map(|violation| (seed, violation))) {
             Some((seed, violation)) => println!("{planted:?}: seed {seed}: {}", violation.rule),
             None => bail!("{planted:?}: NOT NOTICED"),
         }
     }
     Ok(())
+}
+
+/// Prints what happened in a world of one station.
+fn world_of(what: &str, seed: u64, outcome: Outcome) -> anyhow::Result<()> {
+    for line in &outcome.transcript {
+        println!("{line}");
+    }
+    match outcome.violation {
+        Some(violation) => bail!("seed {seed} of {what}: {}: {}", violation.rule, violation.detail),
+        None => Ok(()),
+    }
 }
 
 fn topics_world(seed: u64) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@
 //! Owns: time, the queue of what happens, what becomes of the station's instances, and its faults. Does not own: the host
 //! itself ([`crate::host`]), what a machine orders, and what must hold. That is each world's.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, fmt::Debug, rc::Rc};
 
 use stepwell_core::object::{Fault, Hosted as _, Machine as _};
 use stepwell_protocol::Timestamp;
@@ -96,6 +96,8 @@ pub struct Outcome {
     pub runs: usize,
     /// The first rule that was broken.
     pub violation: Option<Violation>,
+    /// What happened, if that was asked for.
+    pub transcript: Vec<String>,
 }
 
 /// The station, and the time.
@@ -118,11 +120,13 @@ pub struct Common<K: Simulated, E, M: Clone> {
     transitions: u64,
     faults: u64,
     violation: Option<Violation>,
+    /// What happened; nothing, if nobody wants to know.
+    transcript: Option<Vec<String>>,
 }
 
 impl<K: Simulated, E, M: Clone> Common<K, E, M> {
     /// At the beginning.
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, is_traced: bool) -> Self {
         Self {
             rng: Rng::new(seed),
             now_ms: 0,
@@ -137,6 +141,13 @@ impl<K: Simulated, E, M: Clone> Common<K, E, M> {
             transitions: 0,
             faults: 0,
             violation: None,
+            transcript: is_traced.then(Vec::new),
+        }
+    }
+
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        if let Some(transcript) = &mut self.transcript {
+            transcript.push(format!("{} {}", self.now_ms, what()));
         }
     }
 
@@ -249,9 +260,9 @@ pub trait OneStation: Sized {
     /// The station's kind.
     type Kind: Simulated;
     /// What happens around it.
-    type Event;
+    type Event: Debug;
     /// What leaves it.
-    type Out: Clone;
+    type Out: Clone + Debug;
 
     /// When the world ends.
     const END_MS: u64;
@@ -296,6 +307,7 @@ pub trait OneStation: Sized {
             }
             let common = self.common();
             common.now_ms = common.now_ms.max(at_ms);
+            common.note(|| format!("{event:?}"));
             self.handle(event);
         }
         if self.common().violation.is_none() {
@@ -304,8 +316,13 @@ pub trait OneStation: Sized {
         }
         let runs = runs(&mut self);
         let common = self.common();
-        let violation = common.violation.take();
-        Outcome { transitions: common.transitions, faults: common.faults, runs, violation }
+        Outcome {
+            transitions: common.transitions,
+            faults: common.faults,
+            runs,
+            violation: common.violation.take(),
+            transcript: common.transcript.take().unwrap_or_default(),
+        }
     }
 
     /// Something happens.
@@ -421,8 +438,14 @@ pub trait OneStation: Sized {
     /// Sends once everything that was written so far is durable; or, planted, at once.
     fn send(&mut self, id: u64, out: Self::Out, sabotage: Option<Sabotage>) {
         if let Some(out) = self.common().station.send(id, out, sabotage) {
-            self.release(out);
+            self.leaves(out);
         }
+    }
+
+    /// Something leaves the station, and that is noted.
+    fn leaves(&mut self, out: Self::Out) {
+        self.common().note(|| format!("leaves {out:?}"));
+        self.release(out);
     }
 
     /// What an instance has written reaches the disk, unless it was superseded.
@@ -439,7 +462,7 @@ pub trait OneStation: Sized {
             return common.crash(id);
         }
         for out in common.station.released(id) {
-            self.release(out);
+            self.leaves(out);
         }
         let common = self.common();
         if common.station.knows_its_alarm() {

@@ -9,7 +9,7 @@ const SEEDS: u64 = 400;
 fn no_rule_of_lanes_is_broken() {
     let (mut transitions, mut runs) = (u64::MAX, 0);
     for seed in 1..=SEEDS {
-        let outcome = simulate(seed, None);
+        let outcome = simulate(seed, None, false);
         assert_eq!(outcome.violation, None, "seed {seed}");
         transitions = transitions.min(outcome.transitions);
         runs += outcome.runs;
@@ -20,7 +20,8 @@ fn no_rule_of_lanes_is_broken() {
 
 #[test]
 fn every_bug_that_is_planted_in_lanes_is_noticed() {
-    let is_noticed = |planted| (1..=SEEDS).any(|seed| simulate(seed, Some(planted)).violation.is_some());
+    let is_noticed =
+        |planted| (1..=SEEDS).any(|seed| simulate(seed, Some(planted), false).violation.is_some());
     let unnoticed: Vec<_> = Planted::ALL.into_iter().filter(|planted| !is_noticed(*planted)).collect();
     assert!(unnoticed.is_empty(), "not noticed within {SEEDS} seeds: {unnoticed:?}");
 }

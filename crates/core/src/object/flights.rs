@@ -96,9 +96,9 @@ impl<W> Flights<W> {
         since.is_some_and(|since| since.plus_millis(SILENT_MS) <= now)
     }
 
-    /// Whether a cell has not answered the last time.
-    pub fn is_failing(&self, to: &Place) -> bool {
-        self.peers.get(to).is_some_and(|peer| peer.failures > 0)
+    /// How often in a row a cell has not answered.
+    pub fn failures(&self, to: &Place) -> u32 {
+        self.peers.get(to).map_or(0, |peer| peer.failures)
     }
 
     /// What is under way.

@@ -45,6 +45,8 @@ pub(super) struct Trouble {
     pub times: u32,
     /// Since when.
     pub since: Option<Timestamp>,
+    /// The cell that others have asked in vain meanwhile.
+    pub held_by: Option<Place>,
     pub problem: Option<Problem>,
 }
 
@@ -89,8 +91,10 @@ impl Schedules {
 
     /// A tick waits until its cell may be asked, or others have answered.
     fn hold(&mut self, now: Timestamp, id: &str, to: Place, free_at: Option<Timestamp>) {
-        if self.asking.is_failing(&to) {
-            self.troubles.get_or_default(id.to_owned()).since.get_or_insert(now);
+        if self.asking.failures(&to) > 0 {
+            let trouble = self.troubles.get_or_default(id.to_owned());
+            trouble.since.get_or_insert(now);
+            trouble.held_by = Some(to.clone());
         }
         if free_at.is_none() {
             self.held.get_or_default(to).insert(id.to_owned());

@@ -36,6 +36,9 @@ const SLICE: usize = 128;
 /// How long a cell may be silent about a tick until its schedule goes on without an answer.
 const SILENCE_MS: u64 = 600_000;
 
+/// How often it must have been asked by then: a clock that jumps is no silence.
+const SILENCE_ASKS: u32 = 5;
+
 /// How long until runs are cancelled again whose ends were not heard of.
 const CANCEL_AGAIN_MS: u64 = 5_000;
 
@@ -445,7 +448,7 @@ impl Schedules {
         if before.is_none_or(|before| before.next != after.next) {
             self.untouched.insert(after.id.clone());
             if let Some(trouble) = self.troubles.get_mut(&after.id) {
-                (trouble.times, trouble.since) = (0, None);
+                (trouble.times, trouble.since, trouble.held_by) = (0, None, None);
             }
         }
         self.set_due(after);
@@ -522,8 +525,12 @@ impl Schedules {
     /// Whether the tick of a schedule's row may be passed over without a word of its cell. A cell that has been silent for
     /// long holds up no schedule for longer.
     fn may_pass_over(&self, now: Timestamp, id: &str) -> bool {
-        let since = self.troubles.get(id).and_then(|trouble| trouble.since);
-        self.untouched.contains(id) || since.is_some_and(|since| since.plus_millis(SILENCE_MS) <= now)
+        let is_long = |trouble: &Trouble| {
+            let by_others = trouble.held_by.as_ref().map_or(0, |cell| self.asking.failures(cell));
+            let since = trouble.since.filter(|_| trouble.times.max(by_others) >= SILENCE_ASKS);
+            since.is_some_and(|since| since.plus_millis(SILENCE_MS) <= now)
+        };
+        self.untouched.contains(id) || self.troubles.get(id).is_some_and(is_long)
     }
 
     pub(super) fn be_due(&mut self, id: &str, at: Timestamp) {

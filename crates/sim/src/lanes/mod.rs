@@ -96,8 +96,8 @@ impl Planted {
 }
 
 /// Runs the world of a seed.
-pub fn simulate(seed: u64, planted: Option<Planted>) -> Outcome {
-    World::new(seed, planted).live(|world| world.house.runs.len())
+pub fn simulate(seed: u64, planted: Option<Planted>, is_traced: bool) -> Outcome {
+    World::new(seed, planted, is_traced).live(|world| world.house.runs.len())
 }
 
 /// What leaves a lane.
@@ -117,8 +117,8 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, planted: Option<Planted>) -> Self {
-        let mut common = Common::new(seed ^ 0x6c61_6e65);
+    fn new(seed: u64, planted: Option<Planted>, is_traced: bool) -> Self {
+        let mut common = Common::new(seed ^ 0x6c61_6e65, is_traced);
         let house = House::new(&mut common);
         common.break_things(25, 45);
         Self { common, planted, house, model: Model::default() }

@@ -94,8 +94,8 @@ impl Planted {
 }
 
 /// Runs the world of a seed.
-pub fn simulate(seed: u64, planted: Option<Planted>) -> Outcome {
-    World::new(seed, planted).live(|world| world.model.runs.len())
+pub fn simulate(seed: u64, planted: Option<Planted>, is_traced: bool) -> Outcome {
+    World::new(seed, planted, is_traced).live(|world| world.model.runs.len())
 }
 
 /// The only zone of these worlds.
@@ -125,9 +125,9 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, planted: Option<Planted>) -> Self {
+    fn new(seed: u64, planted: Option<Planted>, is_traced: bool) -> Self {
         let mut world = Self {
-            common: Common::new(seed ^ 0x7363_6865_6475_6c65),
+            common: Common::new(seed ^ 0x7363_6865_6475_6c65, is_traced),
             planted,
             keys: BTreeMap::new(),
             given_up: BTreeSet::new(),

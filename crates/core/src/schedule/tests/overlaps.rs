@@ -205,6 +205,21 @@ fn a_tick_that_was_given_up_is_over_even_if_it_could_start_by_now() {
 }
 
 #[test]
+fn a_clock_that_jumps_is_no_silence() {
+    let mut bench = Bench::new("2026-11-13T12:00:00Z").with(spec("0 * * * *"));
+    bench.fire();
+    let first = bench.asked.pop().expect("it is asked");
+    bench.answer(&first, StartEnd::Failed);
+    // The cell has started the run, and its answer was lost.
+    bench.start(&first);
+    bench.now = bench.now.plus_millis(2 * 3_600_000);
+    bench.fire_now();
+    for asked in &bench.asked {
+        assert_eq!(asked.ticked.tick, first.ticked.tick, "what became of the first one is not known yet");
+    }
+}
+
+#[test]
 fn a_cell_that_is_silent_for_long_does_not_stop_a_schedule() {
     let minutely = ScheduleSpec { overlap: Overlap::Skip, ..spec("* * * * *") };
     let mut bench = Bench::new("2026-11-13T08:30:30Z").with(minutely);

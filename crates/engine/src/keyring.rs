@@ -42,6 +42,8 @@ pub struct Keyring {
     webhooks: Vec<Key>,
     /// The keys that secrets are sealed with; the first one seals.
     seals: Vec<Key>,
+    /// The keys that the secrets of pushed jobs are made with, the current one first.
+    pushes: Vec<Key>,
     /// What sessions of the deployment's key are bound to, that of the current one first.
     sessions: Vec<String>,
     /// Whether the log says that somebody still uses the previous secret.
@@ -69,6 +71,7 @@ impl Keyring {
             tokens: signature::token_keys(secret),
             webhooks: signature::kept_keys(secret, Purpose::Webhook),
             seals: signature::kept_keys(secret, Purpose::Seal),
+            pushes: signature::kept_keys(secret, Purpose::Push),
             sessions: signature::session_fingerprints(secret),
             has_warned: Cell::new(false),
         }
@@ -117,6 +120,12 @@ impl Keyring {
     pub fn of_hooks(&self, namespace: &str, url: Option<String>) -> HookKeys {
         let (addresses, seals) = (self.webhooks.clone(), self.seals.clone());
         HookKeys { namespace: namespace.to_owned(), url, addresses, seals }
+    }
+
+    /// The secrets that sign the jobs which a queue pushes to an address, the current one first. While the deployment's key
+    /// is rotated there are two, and jobs are signed with both.
+    pub fn push_secrets(&self, namespace: &str, queue: &str) -> Vec<String> {
+        self.pushes.iter().map(|key| key.push_secret(namespace, queue)).collect()
     }
 
     /// Verifies a call of an own program, and gives the namespace of its run.

@@ -15,6 +15,7 @@ mod http;
 mod keyring;
 mod lanes;
 mod object;
+mod outbound;
 mod program;
 mod queues;
 mod register;

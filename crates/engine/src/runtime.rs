@@ -280,6 +280,36 @@ extern "C" {
     pub fn fetch_text(url: &str) -> Promise;
 }
 
+// Of what an endpoint answers, its first words are enough. What it says after its time is over is not heard.
+#[wasm_bindgen(inline_js = r#"
+export async function pushJob(url, names, values, body, ms) {
+  const headers = new Headers(names.map((name, at) => [name, values[at]]));
+  const signal = AbortSignal.timeout(ms);
+  const response = await fetch(url, { method: "POST", redirect: "manual", signal, headers, body });
+  let said = "";
+  if (!response.ok) {
+    const decoder = new TextDecoder();
+    for await (const chunk of response.body ?? []) {
+      said += decoder.decode(chunk.subarray(0, 500), { stream: true });
+      if (said.length >= 500) break;
+    }
+  } else {
+    await response.body?.cancel();
+  }
+  const after = response.headers.get("retry-after");
+  const seconds = Number(after);
+  const wait = Number.isFinite(seconds) ? seconds * 1_000 : Date.parse(after) - Date.now();
+  const delay = after !== null && wait >= 0 ? wait : undefined;
+  return [response.status, said.slice(0, 500), delay, response.headers.get("stepwell-reject") ?? undefined];
+}
+"#)]
+extern "C" {
+    /// Posts a body, a text or bytes, to an address: no redirects, and so many milliseconds. Gives a status, the first words
+    /// of an answer that is no success, after how many milliseconds to try again, and why to reject the job.
+    #[wasm_bindgen(js_name = pushJob)]
+    pub fn push_job(url: &str, names: Vec<String>, values: Vec<String>, body: &JsValue, ms: f64) -> Promise;
+}
+
 // Chunk by chunk, so that a body without an announced length takes no more memory than what is kept of it. In
 // JavaScript, because each chunk would be two crossings.
 #[wasm_bindgen(inline_js = r#"

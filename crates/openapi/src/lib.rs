@@ -431,6 +431,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::ListQueues
         | Route::ShowQueue
         | Route::SetQueue
+        | Route::ShowQueueSecret
         | Route::DeleteQueue
         | Route::PauseQueue
         | Route::DrainQueue

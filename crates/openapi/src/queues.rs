@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use stepwell_protocol::{
     queue::{
         Ack, Claim, ClaimedList, EditJob, Extend, JobList, JobView, LeaseList, Nack, Purge, QueueList,
-        QueuePatch, QueueSettings, QueueView, Redrive, SendJobs, Sent, SentList,
+        QueuePatch, QueueSecret, QueueSettings, QueueView, Redrive, SendJobs, Sent, SentList,
     },
     routes::Route,
 };
@@ -30,6 +30,7 @@ pub fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             "What to change. Fields that are left out stay as they are.",
             true,
         ),
+        Route::ShowQueueSecret => Parts::of(vec![ok::<QueueSecret>(schemas, "The secret.")]),
         Route::PauseQueue | Route::DrainQueue | Route::ResumeQueue => {
             Parts::of(vec![ok::<QueueSettings>(schemas, "The settings that hold.")])
         }

@@ -314,9 +314,11 @@ routes! {
     /// Shows the settings of a queue and counts its jobs.
     ShowQueue: Get "/api/queues/{queue}" Read Whole [QueueNotFound],
     /// Creates a queue, or changes some of its settings.
-    SetQueue: Patch "/api/queues/{queue}" Admin Whole [InvalidRequest QueueClosed],
+    SetQueue: Patch "/api/queues/{queue}" Admin Whole [InvalidRequest QueueClosed WrongStatus],
     /// Deletes a queue. With `purge`, also if it has jobs.
     DeleteQueue: Delete "/api/queues/{queue}" Admin Whole [InvalidRequest QueueNotFound WrongStatus],
+    /// Shows the secret that signs the jobs of a queue when they are pushed to an address.
+    ShowQueueSecret: Get "/api/queues/{queue}/secret" Admin Whole [QueueNotFound WrongStatus],
     /// Pauses a queue: consumers get no jobs until it is resumed.
     PauseQueue: Post "/api/queues/{queue}/pause" Admin Whole [QueueNotFound QueueClosed],
     /// Drains a queue: it accepts no jobs until it is resumed.

@@ -9,6 +9,7 @@
 
 use std::fmt::{self, Write as _};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -55,6 +56,8 @@ pub enum Purpose {
     Webhook,
     /// Seals what is stored and read again, such as the secrets of webhooks.
     Seal,
+    /// Makes the secrets that sign the jobs of a queue which are pushed to an address.
+    Push,
 }
 
 impl Purpose {
@@ -67,6 +70,7 @@ impl Purpose {
             Self::Token => b"stepwell/token/1",
             Self::Webhook => b"stepwell/webhook/1",
             Self::Seal => b"stepwell/seal/1",
+            Self::Push => b"stepwell/push/1",
         }
     }
 }
@@ -105,6 +109,11 @@ impl Key {
     /// The key of a run, for whatever only that run may sign.
     pub fn for_run(&self, namespace: &str, run: &str) -> String {
         self.of_parts(&[namespace, run])
+    }
+
+    /// The secret of Standard Webhooks that signs the jobs of a queue.
+    pub fn push_secret(&self, namespace: &str, queue: &str) -> String {
+        format!("whsec_{}", STANDARD.encode(self.of_parts(&[namespace, queue])))
     }
 
     /// What this key makes of several texts, each with its length before it.

@@ -23,6 +23,7 @@ pub mod bad_input;
 pub mod cli;
 mod config;
 pub mod dev;
+pub mod endpoint;
 pub mod engine;
 pub mod events;
 pub mod evil;

@@ -3,7 +3,9 @@
 use clap::{Args, Subcommand};
 use serde::de::IgnoredAny;
 use serde_json::json;
-use stepwell_protocol::queue::{QueueList, QueuePatch, QueueSettings, QueueState, QueueView};
+use stepwell_protocol::queue::{
+    Push, QueueList, QueuePatch, QueueSecret, QueueSettings, QueueState, QueueView,
+};
 
 use crate::{
     Global,
@@ -24,6 +26,8 @@ pub enum Queues {
     Show(One),
     /// Create a queue, or change the settings that you give.
     Set(Set),
+    /// Show the secret that signs the jobs of a queue when they are pushed to an address.
+    Secret(One),
     /// Pause a queue: consumers get no jobs until it is resumed.
     Pause(One),
     /// Drain a queue: it accepts no jobs until it is resumed.
@@ -66,6 +70,21 @@ pub struct Set {
     /// How long dedupe ids are known: 24h.
     #[arg(long, value_name = "TIME", value_parser = words::parse_length)]
     dedupe: Option<u64>,
+    /// Push jobs to this https address instead of waiting for claims.
+    #[arg(long, value_name = "URL", conflicts_with = "no_push")]
+    push: Option<String>,
+    /// How many jobs are pushed at once: 1 to 384, and up to 6 for each partition.
+    #[arg(long, value_name = "NUMBER", requires = "push")]
+    concurrency: Option<u32>,
+    /// How many pushes begin in a second at the most.
+    #[arg(long, value_name = "NUMBER", requires = "push")]
+    per_second: Option<u32>,
+    /// How long the address may take to answer: 30s.
+    #[arg(long, value_name = "TIME", requires = "push", value_parser = words::parse_length)]
+    timeout: Option<u64>,
+    /// Push jobs no more.
+    #[arg(long)]
+    no_push: bool,
 }
 
 /// What to purge.
@@ -95,6 +114,7 @@ impl Queues {
             Self::List => list(global),
             Self::Show(One { queue }) => show(global, &queue),
             Self::Set(set) => set.run(global),
+            Self::Secret(One { queue }) => secret(global, &queue),
             Self::Pause(One { queue }) => change(global, &queue, "pause"),
             Self::Drain(One { queue }) => change(global, &queue, "drain"),
             Self::Resume(One { queue }) => change(global, &queue, "resume"),
@@ -118,6 +138,13 @@ impl Queues {
 
 impl Set {
     fn run(self, global: &Global) -> Result {
+        let usual = Push::default();
+        let push = self.push.map(|url| Push {
+            url: Some(url),
+            concurrency: self.concurrency.unwrap_or(usual.concurrency),
+            per_second: self.per_second,
+            timeout_ms: self.timeout.unwrap_or(usual.timeout_ms),
+        });
         let patch = QueuePatch {
             partitions: self.partitions,
             visibility_ms: self.visibility,
@@ -125,6 +152,7 @@ impl Set {
             retention_ms: self.retention,
             dead_retention_ms: self.dead_retention,
             dedupe_ms: self.dedupe,
+            push: (push.is_some() || self.no_push).then_some(push),
         };
         let answer = global.client()?.patch(&["queues", &self.queue], &body(&patch))?;
         print_settings(global, &self.queue, &answer);
@@ -189,6 +217,12 @@ fn show(global: &Global, queue: &str) -> Result {
     Ok(())
 }
 
+fn secret(global: &Global, queue: &str) -> Result {
+    let answer: Answer<QueueSecret> = global.client()?.get(&["queues", queue, "secret"], &Ask::default())?;
+    anstream::println!("{}", if global.json { answer.text } else { answer.value.secret });
+    Ok(())
+}
+
 fn print_settings(global: &Global, queue: &str, answer: &Answer<QueueSettings>) {
     if global.json {
         anstream::println!("{}", answer.text);
@@ -213,6 +247,13 @@ fn show_settings(settings: &QueueSettings) {
     field("retention", &words::length(settings.retention_ms));
     field("dead kept", &words::length(settings.dead_retention_ms));
     field("dedupe", &words::length(settings.dedupe_ms));
+    let Some(push) = &settings.push else { return };
+    field("push to", push.url.as_deref().map_or("the app", |url| url));
+    field("at once", &push.concurrency.to_string());
+    if let Some(rate) = push.per_second {
+        field("per second", &rate.to_string());
+    }
+    field("timeout", &words::length(push.timeout_ms));
 }
 
 fn field(name: &str, value: &str) {

@@ -109,8 +109,7 @@ impl Queue {
         settings: &QueueSettings,
         wanted: &Wanted,
     ) -> Result<Vec<Claimed>, Fault<R::Error>> {
-        let partition = self.partition;
-        let (now, known) = self.hear(rows, clock, settings)?;
+        let (partition, (now, known)) = (self.partition, self.hear(rows, clock, settings)?);
         if known.leases.contains_key(&wanted.nonce) {
             let claimed = known.claimed(rows, partition, &wanted.nonce, OrdMap::new())?;
             // This instance may have been superseded: only a write says that it has not.
@@ -121,6 +120,18 @@ impl Queue {
             QueueState::Active | QueueState::Draining => {}
             QueueState::Paused | QueueState::Deleting => return Ok(Vec::new()),
         }
+        self.hand_out(rows, now, wanted)
+    }
+
+    /// Hands out jobs for a claim that is not known yet.
+    pub(super) fn hand_out<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        wanted: &Wanted,
+    ) -> Result<Vec<Claimed>, Fault<R::Error>> {
+        let partition = self.partition;
+        let Some(known) = &mut self.known else { return Ok(Vec::new()) };
         let free = IN_FLIGHT_MAX.saturating_sub(known.by_job.len());
         let room = Room {
             jobs: wanted.limit.min(free),

@@ -77,7 +77,7 @@ impl Queue {
         changes.push(known.head());
         let ready = self.settle(revived)?;
         self.commit(rows, now, &changes)?;
-        self.wake(ready);
+        self.wake(rows, now, ready);
         Ok(())
     }
 

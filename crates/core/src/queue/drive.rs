@@ -5,7 +5,12 @@ use stepwell_protocol::{
     queue::{JobId, PRIORITY_MAX, QueueSettings},
 };
 
-use super::{Change, Head, Hold, Key, ROUND_MS, Row, Rows, SLICE, send::Marks, settings::stale};
+use super::{
+    Change, Head, Hold, Key, ROUND_MS, Row, Rows, SLICE,
+    push::{Pushed, Pushing},
+    send::Marks,
+    settings::stale,
+};
 use crate::{
     object::{Fault, Hosted, LOOK_AGAIN_MS, Machine, Object},
     ordered::{OrdMap, OrdSet},
@@ -24,10 +29,12 @@ pub(super) const PUT_OFF: &str = "";
 pub(super) const PRIORITIES: usize = PRIORITY_MAX as usize + 1;
 
 /// What the host has to do for a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Let so many claims that wait look again.
     Wake(usize),
+    /// Take a job to its consumer, and say what became of it.
+    Push(Box<Pushed>),
     /// Go on with the deletion of the queue.
     Delete,
 }
@@ -65,6 +72,8 @@ pub(super) struct Known {
     pub redriven: (Timestamp, u64),
     /// When this instance has last gone on with the deletion of the queue.
     pub delete_tried_at: Option<Timestamp>,
+    /// What it takes to its consumer itself.
+    pub pushing: Pushing,
     /// The first numbers of the latest requests; nothing until the rows were asked for them.
     pub marks: Option<Marks>,
 }
@@ -126,7 +135,9 @@ impl Queue {
         self.purge_slice(rows, now)?;
         self.redrive_slice(rows, now)?;
         self.age(rows, now)?;
-        self.forget_keys(rows, now)
+        self.forget_keys(rows, now)?;
+        self.push(rows, now);
+        Ok(())
     }
 
     /// Reads the rows, if that was not done yet. Says whether there is such a partition.
@@ -143,6 +154,7 @@ impl Queue {
         }
         known.keys_at = rows.keys(1).map_err(Fault::Storage)?.first().map(|(_, key)| round(key.until));
         known.ages_at = known.next_age(rows)?.map(|at| at.max(round(now)));
+        known.pushing.at = known.head.settings.push.is_some().then_some(now);
         self.known = Some(known);
         Ok(true)
     }
@@ -175,8 +187,9 @@ impl Queue {
         result
     }
 
-    /// Lets claims that wait look again.
-    pub(super) fn wake(&mut self, jobs: usize) {
+    /// There may be something for the partition's own consumer, and so much for claims that wait.
+    pub(super) fn wake<R: Rows>(&mut self, rows: &R, now: Timestamp, jobs: usize) {
+        self.push(rows, now);
         if jobs > 0 {
             self.object.order(Order::Wake(jobs));
         }
@@ -189,7 +202,8 @@ impl Queue {
         let purge = known.head.purging.is_some().then_some(now);
         let redrive = known.head.redriving.as_ref().map(|redriving| redriving.next(now));
         let delete = known.deletes_at(now);
-        [lease, purge, redrive, delete, known.keys_at, known.ages_at].into_iter().flatten().min()
+        let times = [lease, purge, redrive, delete, known.keys_at, known.ages_at, known.pushing.at];
+        times.into_iter().flatten().min()
     }
 
     /// Forgets keys that are over, but for those whose jobs are still there.
@@ -236,6 +250,7 @@ impl Known {
             purged: (0, 0),
             redriven: (Timestamp::default(), 0),
             delete_tried_at: None,
+            pushing: Pushing::default(),
             marks: None,
         }
     }
@@ -262,6 +277,7 @@ impl Known {
         self.leases.get_or_default(nonce.to_owned()).insert(hold.job, hold);
         self.by_job.insert(hold.job, nonce.to_owned());
         self.ends.insert((hold.until, hold.job));
+        self.pushing.count(nonce, true);
     }
 
     /// Nobody holds a job any more. Gives the claim that did.
@@ -273,6 +289,7 @@ impl Known {
             self.leases.remove(&nonce);
         }
         self.ends.remove(&(hold.until, job));
+        self.pushing.count(&nonce, false);
         Some((nonce, hold))
     }
 

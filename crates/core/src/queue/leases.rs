@@ -89,7 +89,7 @@ impl Queue {
             self.object.arm_anew(now);
         }
         self.commit(rows, now, &changes)?;
-        self.wake(ready);
+        self.wake(rows, now, ready);
         let results = leases.iter().map(|lease| {
             let (status, until) = told.get(&lease).copied().unwrap_or(LOST);
             LeaseResult { id: lease.job.clone(), status, until }
@@ -121,7 +121,7 @@ impl Queue {
             return Ok(());
         }
         self.commit(rows, now, &changes)?;
-        self.wake(ready);
+        self.wake(rows, now, ready);
         Ok(())
     }
 }

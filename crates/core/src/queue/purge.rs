@@ -153,7 +153,7 @@ impl Queue {
             changes.push(known.head());
         }
         self.commit(rows, now, &changes)?;
-        self.wake(ready);
+        self.wake(rows, now, ready);
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl Queue {
             changes.push(known.head());
         }
         self.commit(rows, now, &changes)?;
-        self.wake(ready);
+        self.wake(rows, now, ready);
         Ok(())
     }
 }

@@ -81,6 +81,9 @@ pub struct Head {
     /// Of the first partition: how the queue is being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleting: Option<Deleting>,
+    /// Of the first partition: the latest revision of the app's declarations that has changed how it pushes.
+    #[serde(default)]
+    pub heard: u64,
 }
 
 /// How a queue is being deleted.

@@ -234,7 +234,7 @@ impl Queue {
             self.object.arm_anew(now);
         }
         self.commit(rows, now, &changes)?;
-        self.wake(ready);
+        self.wake(rows, now, ready);
         Ok(sent)
     }
 }

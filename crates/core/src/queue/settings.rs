@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Problem, Timestamp,
     queue::{
-        ATTEMPTS_MAX, DEDUPE_MS_MAX, DELAY_MS_MAX, PARTITIONS_MAX, QueueCounts, QueuePatch, QueueSettings,
-        QueueState, RETENTION_MS_MIN, VISIBILITY_MS_MAX, VISIBILITY_MS_MIN,
+        ATTEMPTS_MAX, DEDUPE_MS_MAX, DELAY_MS_MAX, PARTITIONS_MAX, Push, QueueCounts, QueuePatch,
+        QueueSettings, QueueState, RETENTION_MS_MIN, VISIBILITY_MS_MAX, VISIBILITY_MS_MIN,
     },
 };
 
 use super::{
     Change, Deleting, Head, Queue, Rows,
     drive::{Known, round},
+    push::check_push,
 };
 use crate::object::{Fault, Hosted as _};
 
@@ -57,7 +58,16 @@ impl Queue {
             self.take_up(rows, now, &settings)?;
         } else {
             let (last, alive, dead) = (0, 0, 0);
-            let head = Head { settings, last, alive, dead, purging: None, redriving: None, deleting: None };
+            let head = Head {
+                settings,
+                last,
+                alive,
+                dead,
+                purging: None,
+                redriving: None,
+                deleting: None,
+                heard: 0,
+            };
             let known = Known::new(head);
             let change = known.head();
             self.known = Some(known);
@@ -88,7 +98,7 @@ impl Queue {
         self.commit(rows, now, &[change])?;
         if is_open {
             // Claims that wait look again: the queue may have been paused.
-            self.wake(super::WAITING_MAX);
+            self.wake(rows, now, super::WAITING_MAX);
         }
         Ok(())
     }
@@ -113,6 +123,10 @@ impl Queue {
             );
             return Err(Problem::new(Code::InvalidRequest, detail).into());
         }
+        if before.declared && patch.push.as_ref().is_some_and(|push| *push != before.push) {
+            let detail = "The queue's handler is declared in code, with how it is called. Change it there, or pause the queue.";
+            return Err(Problem::new(Code::WrongStatus, detail).into());
+        }
         let mut after = QueueSettings {
             state: state.unwrap_or(before.state),
             partitions: patch.partitions.unwrap_or(before.partitions),
@@ -121,6 +135,7 @@ impl Queue {
             retention_ms: patch.retention_ms.unwrap_or(before.retention_ms),
             dead_retention_ms: patch.dead_retention_ms.unwrap_or(before.dead_retention_ms),
             dedupe_ms: patch.dedupe_ms.unwrap_or(before.dedupe_ms),
+            push: patch.push.clone().unwrap_or_else(|| before.push.clone()),
             ..before.clone()
         };
         if after != before {
@@ -139,6 +154,35 @@ impl Queue {
     ) -> Result<QueueSettings, Fault<R::Error>> {
         let after = self.patched(rows, clock, patch, state)?;
         let now = self.now(clock);
+        self.take_up(rows, now, &after)?;
+        Ok(after)
+    }
+
+    /// Takes up how the app's handler for the queue is called, as of a revision of what the app declares; nothing if it has
+    /// no handler any more. The first partition is asked. Gives the settings that hold.
+    pub fn declare<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        revision: u64,
+        handler: Option<Push>,
+    ) -> Result<QueueSettings, Fault<R::Error>> {
+        let now = self.now(clock);
+        self.read(rows, now)?;
+        let head = &mut self.known.as_mut().ok_or_else(no_queue)?.head;
+        let before = &head.settings;
+        // What an operator has set stays, unless the app has a handler, or had one.
+        let (declared, push) = match handler {
+            Some(handler) => (true, Some(Push { url: None, ..handler })),
+            None if before.declared => (false, None),
+            None => (false, before.push.clone()),
+        };
+        let is_late = head.heard >= revision || before.state == QueueState::Deleting;
+        if is_late || (declared, &push) == (before.declared, &before.push) {
+            return Ok(before.clone());
+        }
+        let after = QueueSettings { declared, push, revision: before.revision + 1, ..before.clone() };
+        head.heard = revision;
         self.take_up(rows, now, &after)?;
         Ok(after)
     }
@@ -256,7 +300,6 @@ const DELAYED_MAX: usize = 1_000;
 
 /// Refuses what no queue can be set to.
 pub fn check_patch(patch: &QueuePatch) -> Result<(), Problem> {
-    let bad = |detail: String| Err(Problem::new(Code::InvalidRequest, detail));
     let outside = |value: Option<u64>, least: u64, most: u64| value.is_some_and(|it| it < least || it > most);
     if outside(patch.partitions.map(u64::from), 1, PARTITIONS_MAX.into()) {
         return bad(format!("`partitions` is 1 to {PARTITIONS_MAX}."));
@@ -276,7 +319,12 @@ pub fn check_patch(patch: &QueuePatch) -> Result<(), Problem> {
     if outside(patch.dedupe_ms, 0, DEDUPE_MS_MAX) {
         return bad(format!("`dedupe_ms` is at most {DEDUPE_MS_MAX}."));
     }
-    Ok(())
+    patch.push.as_ref().and_then(Option::as_ref).map_or(Ok(()), check_push)
+}
+
+/// Refuses a request.
+pub(super) fn bad(detail: String) -> Result<(), Problem> {
+    Err(Problem::new(Code::InvalidRequest, detail))
 }
 
 /// There is no such queue.

@@ -112,6 +112,7 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::ShowQueue => queues::settings::show(front, name("queue")).await,
         Route::SetQueue => queues::settings::set(front, &name("queue"), &body).await,
         Route::DeleteQueue => queues::settings::delete(front, &name("queue"), &query).await,
+        Route::ShowQueueSecret => queues::settings::secret(front, &name("queue")).await,
         Route::PauseQueue => queues::settings::put_state(front, &name("queue"), QueueState::Paused).await,
         Route::DrainQueue => queues::settings::put_state(front, &name("queue"), QueueState::Draining).await,
         Route::ResumeQueue => queues::settings::put_state(front, &name("queue"), QueueState::Active).await,

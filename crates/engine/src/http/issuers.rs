@@ -2,8 +2,8 @@
 
 use stepwell_protocol::{Code, access::Issuer};
 
-use super::{body::read, error::Refusal, front::Front, request::pairs, response::Response, token};
-use crate::{calls::catalog::Request, settings::DEFAULT_NAMESPACE};
+use super::{body::read, error::Refusal, front::Front, request::pairs, response::Response};
+use crate::{calls::catalog::Request, outbound, settings::DEFAULT_NAMESPACE};
 
 /// `GET /api/issuers`
 pub(super) async fn list(front: &Front) -> Result<Response, Refusal> {
@@ -13,7 +13,7 @@ pub(super) async fn list(front: &Front) -> Result<Response, Refusal> {
 /// `PUT /api/issuers`
 pub(super) async fn set(front: &Front, body: &str) -> Result<Response, Refusal> {
     let issuer: Issuer = read(body)?;
-    token::check_url(&issuer.jwks_url, front.deployment().is_dev)?;
+    outbound::check("jwks_url", &issuer.jwks_url, front.deployment().is_dev).map_err(Refusal)?;
     front.within(DEFAULT_NAMESPACE).pass_on(Request::SetIssuer { issuer }).await
 }
 

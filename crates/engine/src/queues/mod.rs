@@ -1,9 +1,10 @@
 //! The host of queues: what is around `stepwell_core::queue`.
 //!
-//! Owns: the rows in SQLite, the claims that wait, and what the first partition of a queue tells the others. Decides
-//! nothing.
+//! Owns: the rows in SQLite, the claims that wait, calls of consumers, and what the first partition of a queue tells the
+//! others. Decides nothing.
 
 mod deletion;
+mod push;
 mod requests;
 mod store;
 mod waiting;
@@ -49,6 +50,7 @@ impl Kind for Queue {
         for order in orders {
             match order {
                 Order::Wake(jobs) => host.waiting.wake(jobs),
+                Order::Push(pushed) => host.push(*pushed),
                 Order::Delete => {
                     let deleting = host.clone();
                     host.go_on_with(async move {

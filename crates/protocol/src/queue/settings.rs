@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::push::{Push, left_out_or_null};
 use crate::Timestamp;
 
 /// What consumers and producers of a queue may do.
@@ -47,6 +48,12 @@ pub struct QueueSettings {
     pub dead_retention_ms: u64,
     /// How long dedupe ids and idempotency keys are known. A dedupe id is known at least until its job is done or deleted.
     pub dedupe_ms: u64,
+    /// How its jobs are pushed; absent if consumers claim them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<Push>,
+    /// Whether the app's code declares how they are pushed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub declared: bool,
 }
 
 impl QueueSettings {
@@ -63,6 +70,8 @@ impl QueueSettings {
             retention_ms: 14 * 86_400_000,
             dead_retention_ms: 30 * 86_400_000,
             dedupe_ms: 86_400_000,
+            push: None,
+            declared: false,
         }
     }
 }
@@ -90,6 +99,9 @@ pub struct QueuePatch {
     /// Up to seven days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedupe_ms: Option<u64>,
+    /// How to push jobs; `null` to push them no more.
+    #[serde(default, deserialize_with = "left_out_or_null", skip_serializing_if = "Option::is_none")]
+    pub push: Option<Option<Push>>,
 }
 
 /// How many jobs there are.

@@ -135,12 +135,7 @@ pub fn sign(
         Algorithm::Sha512 => made::<Hmac<Sha512>>(&key, before, body),
     };
     let signature = match spec.kind {
-        WebhookKind::Standard => {
-            format!(
-                "v1,{}",
-                base64::engine::general_purpose::STANDARD.encode(code(&format!("{id}.{seconds}.")))
-            )
-        }
+        WebhookKind::Standard => standard_signature(secret, id, now, body),
         WebhookKind::Github => format!("sha256={}", hex(&code(""))),
         WebhookKind::Stripe => format!("t={seconds},v1={}", hex(&code(&format!("{seconds}.")))),
         WebhookKind::Slack => format!("v0={}", hex(&code(&format!("v0:{seconds}:")))),
@@ -157,6 +152,13 @@ pub fn sign(
     headers.extend(id_header(spec).map(|name| (name.to_owned(), id.to_owned())));
     headers.extend(time_header(spec.kind).map(|name| (name.to_owned(), seconds.to_string())));
     headers
+}
+
+/// A signature of Standard Webhooks, of which a header may have several.
+pub fn standard_signature(secret: &str, id: &str, now: Timestamp, body: &[u8]) -> String {
+    let key = key(WebhookKind::Standard, secret).unwrap_or_default();
+    let code = made::<Hmac<Sha256>>(&key, &format!("{id}.{}.", now.as_millis() / 1_000), body);
+    format!("v1,{}", base64::engine::general_purpose::STANDARD.encode(code))
 }
 
 fn time_header(kind: WebhookKind) -> Option<&'static str> {

@@ -265,6 +265,8 @@ async fn queues(api: &mut Described) -> Result<()> {
     api.post(&format!("{mails}/claim"), "", 404).await?;
     api.ask(Method::PATCH, mails, &[], r#"{"max_attempts":0}"#, 400).await?;
     api.ask(Method::PATCH, mails, &[], r#"{"max_attempts":2}"#, 200).await?;
+    api.ask(Method::PATCH, mails, &[], r#"{"push":{"url":"https://localhost/"}}"#, 400).await?;
+    api.get(&format!("{mails}/secret"), 200).await?;
     api.get("/api/queues", 200).await?;
     let jobs = format!("{mails}/jobs");
     api.post(&jobs, r#"{"body":{"to":"ada"},"dedupe_id":"1"}"#, 201).await?;

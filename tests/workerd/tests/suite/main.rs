@@ -41,6 +41,7 @@ mod orders;
 mod plan;
 mod primitives;
 mod processes;
+mod push;
 mod queued;
 mod queues;
 mod quickstart;

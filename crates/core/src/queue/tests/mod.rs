@@ -4,6 +4,7 @@ mod chaos;
 mod dead;
 mod leases;
 mod memory;
+mod push;
 mod sends;
 mod turns;
 

@@ -4,7 +4,7 @@ use futures::future::{join_all, ready};
 use stepwell_core::queue::check_patch;
 use stepwell_protocol::{
     Code,
-    queue::{QueueCounts, QueueList, QueuePatch, QueueSettings, QueueState, QueueView},
+    queue::{QueueCounts, QueueList, QueuePatch, QueueSecret, QueueSettings, QueueState, QueueView},
 };
 
 use super::{ask, check_queue, read_answer, remember, with_settings};
@@ -17,6 +17,8 @@ use crate::{
         request::pairs,
         response::Response,
     },
+    keyring::Keyring,
+    outbound,
 };
 
 /// How many queues a page has.
@@ -60,7 +62,23 @@ pub async fn set(front: &Front, queue: &str, body: &str) -> Result<Response, Ref
     check_queue(queue)?;
     let patch: QueuePatch = read(body)?;
     check_patch(&patch).map_err(Refusal)?;
+    let push = patch.push.as_ref().and_then(Option::as_ref);
+    if let Some(url) = push.and_then(|push| push.url.as_deref()) {
+        outbound::check("url", url, front.deployment().is_dev).map_err(Refusal)?;
+    }
     configure(front, queue, Request::Configure { patch, state: None, create: true }).await
+}
+
+/// `GET /api/queues/{queue}/secret`
+pub async fn secret(front: &Front, queue: &str) -> Result<Response, Refusal> {
+    front.asker().await?;
+    with_settings(front, queue, &|_| Box::pin(ready(Ok(String::new())))).await?;
+    let mut secrets = Keyring::of(front.env()).push_secrets(front.namespace(), queue).into_iter();
+    let Some(secret) = secrets.next() else {
+        let detail = "The deployment has no STEPWELL_KEY to make secrets of, so pushed jobs are not signed.";
+        return Err(Refusal::new(Code::WrongStatus, detail));
+    };
+    Ok(Response::of(200, &QueueSecret { secret, previous: secrets.next() }))
 }
 
 /// `POST /api/queues/{queue}/pause`, and the like.

@@ -1,0 +1,255 @@
+//! Jobs that a partition takes to their consumer itself.
+//!
+//! A push holds its job like a claim does, by a row: an instance that dies leaves its leases, and nobody else gets these
+//! jobs, or their places, before they are over. So no more jobs are pushed at once than the queue says, whatever dies.
+
+use stepwell_protocol::{
+    Problem, Timestamp,
+    queue::{
+        CLAIM_BYTES_MAX, Claimed, DELAY_MS_MAX, Lease, PUSH_TIMEOUT_MS_MAX, PUSH_TIMEOUT_MS_MIN, PUSHES_MAX,
+        PUSHES_OF_PARTITION_MAX, PUSHES_PER_SECOND_MAX, Push, PushEnd, PushFailure, QueueSettings,
+        QueueState, REASON_LENGTH_MAX, URL_LENGTH_MAX,
+    },
+    text::is_hidden,
+};
+
+use super::{End, Order, Queue, Rows, Wanted, drive::Known, settings::bad};
+use crate::object::{Fault, Hosted as _};
+
+/// How much longer than its consumer may take a pushed job is held: nobody else gets it while its consumer is at work.
+const MARGIN_MS: u64 = 5_000;
+
+/// What the nonces of pushes begin with. No consumer's own has a space.
+const NONCE: &str = "push ";
+
+/// How long a job waits after its first failed push, unless its consumer says it.
+const BACKOFF_MS: u64 = 5_000;
+
+/// How long it waits at the most: six hours.
+const BACKOFF_MS_MAX: u64 = 6 * 3_600_000;
+
+/// After how many failures in a row a consumer counts as down: from then on, it gets one job at a time, and rarely.
+const DOWN: u32 = 3;
+
+/// How long a consumer that is down is left alone, after the first such failure.
+const DOWN_MS: u64 = 1_000;
+
+/// How long it is left alone at the most.
+const DOWN_MS_MAX: u64 = 60_000;
+
+/// A job on its way to its consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// It.
+    pub job: Claimed,
+    /// How it gets there.
+    pub push: Push,
+}
+
+/// What an instance knows of its pushes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pushing {
+    /// How many jobs are held by pushes, those of instances before it too.
+    pub held: usize,
+    /// When to look whether there is something to push.
+    pub at: Option<Timestamp>,
+    /// How often in a row the consumer was not well.
+    failures: u32,
+    /// Before when nothing is pushed, because of the rate, or because the consumer is down.
+    not_before: Timestamp,
+}
+
+impl Pushing {
+    /// A claim with this nonce holds a job, or no longer does.
+    pub fn count(&mut self, nonce: &str, holds: bool) {
+        if nonce.starts_with(NONCE) {
+            self.held = if holds { self.held + 1 } else { self.held.saturating_sub(1) };
+        }
+    }
+}
+
+/// How many jobs a partition pushes at once: its part.
+fn part(push: &Push, partitions: u32, partition: u32) -> usize {
+    let partitions = partitions.max(1);
+    let part = push.concurrency / partitions + u32::from(partition < push.concurrency % partitions);
+    part.clamp(1, PUSHES_OF_PARTITION_MAX) as usize
+}
+
+/// How many pushes may begin at once, and after how many milliseconds the next ones: by a partition's part of the rate.
+fn pace(per_second: Option<u32>, partitions: u32) -> (usize, u64) {
+    let Some(rate) = per_second else { return (usize::MAX, 0) };
+    let (rate, second) = (u64::from(rate.max(1)), 1_000 * u64::from(partitions.max(1)));
+    if rate > second {
+        (usize::try_from(rate / second).unwrap_or(usize::MAX), 1)
+    } else {
+        (1, second.div_ceil(rate))
+    }
+}
+
+/// How long a job waits after a failed push, unless its consumer says it.
+pub fn push_backoff_ms(attempt: u32) -> u64 {
+    (BACKOFF_MS << (2 * attempt.saturating_sub(1).min(10))).min(BACKOFF_MS_MAX)
+}
+
+impl Queue {
+    /// Pushes what can be pushed now. What was done before stands, whatever comes of this.
+    pub(super) fn push<R: Rows>(&mut self, rows: &R, now: Timestamp) {
+        if self.known.as_ref().is_none_or(|known| known.head.settings.push.is_none()) {
+            return;
+        }
+        let pushed = self.try_push(rows, now);
+        if self.settle(pushed).is_err() {
+            self.object.arm_by(now, now.plus_millis(crate::object::LOOK_AGAIN_MS));
+        }
+    }
+
+    fn try_push<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+        let partition = self.partition;
+        let Some(known) = &mut self.known else { return Ok(()) };
+        let Some((limit, every_ms)) = known.may_push(now, partition) else {
+            return self.look_again(rows, now);
+        };
+        let Some(push) = known.head.settings.push.clone() else { return Ok(()) };
+        // As many are tried as can be held.
+        let mut nonces = (0..=PUSHES_OF_PARTITION_MAX).map(|n| format!("{NONCE}{}-{n}", now.as_millis()));
+        let Some(nonce) = nonces.find(|nonce| !known.leases.contains_key(nonce)) else { return Ok(()) };
+        let wanted = Wanted {
+            nonce,
+            limit,
+            bytes: CLAIM_BYTES_MAX,
+            at_least_one: true,
+            visibility_ms: Some(push.timeout_ms + MARGIN_MS),
+        };
+        let claimed = self.hand_out(rows, now, &wanted)?;
+        if let Some(known) = self.known.as_mut().filter(|_| !claimed.is_empty()) {
+            known.pushing.not_before = now.plus_millis(every_ms);
+        }
+        for job in claimed {
+            self.object.order(Order::Push(Box::new(Pushed { job, push: push.clone() })));
+        }
+        self.look_again(rows, now)
+    }
+
+    /// Says when there will be something to push.
+    fn look_again<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+        let partition = self.partition;
+        let Some(known) = &mut self.known else { return Ok(()) };
+        known.pushing.at = None;
+        if known.has_room(partition)
+            && let Some(at) = known.ready_at(rows, now)?
+        {
+            let at = at.max(known.pushing.not_before);
+            known.pushing.at = Some(at);
+            self.object.arm_by(now, at);
+        }
+        Ok(())
+    }
+
+    /// A job that was pushed came to an end.
+    pub fn pushed<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        lease: &Lease,
+        end: PushEnd,
+    ) -> Result<(), Fault<R::Error>> {
+        let now = self.now(clock);
+        self.read(rows, now)?;
+        let Some(known) = &mut self.known else { return Ok(()) };
+        let settings = known.head.settings.clone();
+        let end = match end {
+            PushEnd::Done => {
+                known.pushing.failures = 0;
+                End::Ack
+            }
+            PushEnd::Failed(failure) => known.push_failed(now, lease.attempt, failure),
+        };
+        self.end(rows, now, &settings, std::slice::from_ref(lease), &end)?;
+        Ok(())
+    }
+}
+
+impl Known {
+    fn is_open(&self) -> bool {
+        match self.head.settings.state {
+            QueueState::Active | QueueState::Draining => true,
+            QueueState::Paused | QueueState::Deleting => false,
+        }
+    }
+
+    /// How many jobs may be pushed by their number.
+    fn room(&self, partition: u32) -> usize {
+        let QueueSettings { push, partitions, .. } = &self.head.settings;
+        let Some(push) = push.as_ref().filter(|_| self.is_open()) else { return 0 };
+        let most = if self.pushing.failures >= DOWN { 1 } else { part(push, *partitions, partition) };
+        most.saturating_sub(self.pushing.held)
+    }
+
+    fn has_room(&self, partition: u32) -> bool {
+        self.room(partition) > 0
+    }
+
+    /// How many jobs may be pushed now, and for how long none after them.
+    fn may_push(&self, now: Timestamp, partition: u32) -> Option<(usize, u64)> {
+        let room = self.room(partition);
+        if room == 0 || self.pushing.not_before > now {
+            return None;
+        }
+        let QueueSettings { push, partitions, .. } = &self.head.settings;
+        let (at_once, every_ms) = pace(push.as_ref()?.per_second, *partitions);
+        Some((room.min(at_once), every_ms))
+    }
+
+    fn push_failed(&mut self, now: Timestamp, attempt: u32, failure: PushFailure) -> End {
+        let PushFailure { reason, delay_ms, dead, is_down } = failure;
+        if is_down {
+            self.pushing.failures = self.pushing.failures.saturating_add(1);
+            if self.pushing.failures >= DOWN {
+                let pause_ms = (DOWN_MS << (self.pushing.failures - DOWN).min(20)).min(DOWN_MS_MAX);
+                let until = now.plus_millis(pause_ms);
+                self.pushing.not_before = self.pushing.not_before.max(until);
+            }
+        } else {
+            self.pushing.failures = 0;
+        }
+        let delay_ms = delay_ms.unwrap_or_else(|| push_backoff_ms(attempt)).min(DELAY_MS_MAX);
+        End::Nack { delay_ms: Some(delay_ms), reason: Some(cut(&reason)), dead }
+    }
+}
+
+/// As much of a reason as is kept. It may be anything that a consumer has said.
+fn cut(reason: &str) -> String {
+    let mut kept = String::new();
+    for c in reason.chars().map(|c| if is_hidden(c) { ' ' } else { c }) {
+        if kept.len() + c.len_utf8() > REASON_LENGTH_MAX {
+            break;
+        }
+        kept.push(c);
+    }
+    kept
+}
+
+/// Refuses what no queue can push by. Whether an address may be called is for whoever calls it.
+pub(super) fn check_push(push: &Push) -> Result<(), Problem> {
+    let Push { url, concurrency, per_second, timeout_ms } = push;
+    match url {
+        None => {
+            let detail = "`push` needs a `url`. A handler of the app is declared in its code, with `#[job]`.";
+            return bad(detail.into());
+        }
+        Some(url) if url.len() > URL_LENGTH_MAX => {
+            return bad(format!("`url` has at most {URL_LENGTH_MAX} bytes."));
+        }
+        Some(_) => {}
+    }
+    if !(1..=PUSHES_MAX).contains(concurrency) {
+        return bad(format!("`concurrency` is 1 to {PUSHES_MAX}."));
+    }
+    if per_second.is_some_and(|rate| !(1..=PUSHES_PER_SECOND_MAX).contains(&rate)) {
+        return bad(format!("`per_second` is 1 to {PUSHES_PER_SECOND_MAX}."));
+    }
+    if !(PUSH_TIMEOUT_MS_MIN..=PUSH_TIMEOUT_MS_MAX).contains(timeout_ms) {
+        return bad(format!("`timeout_ms` is {PUSH_TIMEOUT_MS_MIN} to {PUSH_TIMEOUT_MS_MAX}."));
+    }
+    Ok(())
+}

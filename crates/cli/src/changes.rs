@@ -39,6 +39,9 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         ItemKind::Workflow => line(red, "-", item, " is retired: it accepts no new runs"),
         ItemKind::Schedule => line(red, "-", item, " is retired: it does not tick any more"),
         ItemKind::Trigger => line(red, "-", item, " is retired: it starts no more runs"),
+        ItemKind::Job => {
+            line(red, "-", item, " is retired: its queue keeps its jobs until someone claims them")
+        }
     }));
     lines.extend(plan.kept_paused.iter().map(|item| line(yellow, "=", item, " stays paused")));
     lines

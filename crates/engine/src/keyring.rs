@@ -13,6 +13,7 @@ use stepwell_core::topic::HookKeys;
 use stepwell_protocol::{
     RunId, Timestamp,
     program::{Activation, Page, is_reserved},
+    queue::JobCall,
     signature::{self, APP_KEY, KEY, KEY_PREVIOUS, Key, Purpose, Signature, Unverified},
     wait_token::{Issuer, WaitToken},
     webhook,
@@ -97,6 +98,11 @@ impl Keyring {
     pub fn sign<P>(&self, activation: &Activation<P>, namespace: &str, at: Timestamp) -> Option<Signature> {
         let key = if is_reserved(&activation.workflow) { self.own.first() } else { self.app.as_ref() };
         key.map(|key| key.sign(activation, namespace, at))
+    }
+
+    /// The signature of a call of the app's handler of jobs.
+    pub fn sign_job(&self, call: &JobCall, namespace: &str, at: Timestamp) -> Option<Signature> {
+        self.app.as_ref().map(|key| key.sign_job(call, namespace, at))
     }
 
     /// What makes the wait tokens of a run: with the key that it has used before, as long as that is known.

@@ -14,7 +14,7 @@ use crate::settings::is_loopback;
 const PORTS: [u16; 6] = [443, 2053, 2083, 2087, 2096, 8443];
 
 /// The last labels of names that no public resolver knows, or that stand for the machine itself.
-const PRIVATE: [&str; 14] = [
+const PRIVATE: [&str; 17] = [
     "localhost",
     "local",
     "localdomain",
@@ -29,6 +29,9 @@ const PRIVATE: [&str; 14] = [
     "invalid",
     "onion",
     "alt",
+    "svc",
+    "cluster",
+    "workgroup",
 ];
 
 /// Refuses an address that must not be called, and says why. `what` names the field that it is in.
@@ -195,6 +198,7 @@ mod tests {
         "https://metadata/",
         "https://instance-data/",
         "https://kubernetes.default.svc.cluster.local/",
+        "https://kubernetes.default.svc/",
         "https://host.docker.internal/",
         "https://router.lan/",
         "https://intranet/",

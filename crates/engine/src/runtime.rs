@@ -106,6 +106,10 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     pub fn activate(this: &Program, activation: &str, session: &JsValue) -> Result<JsValue, JsValue>;
 
+    /// The app's handler of a queue's jobs.
+    #[wasm_bindgen(method, catch)]
+    pub fn job(this: &Program, call: &str) -> Result<JsValue, JsValue>;
+
     /// The engine's own program, which its Worker has besides: see `bulk_program.rs`.
     #[wasm_bindgen(method, catch, js_name = stepwellActivate)]
     pub fn activate_own(this: &Program, activation: &str, session: &JsValue) -> Result<JsValue, JsValue>;
@@ -294,7 +298,8 @@ export async function pushJob(url, names, values, body, ms) {
       if (said.length >= 500) break;
     }
   } else {
-    await response.body?.cancel();
+    // It has said what counts, whatever becomes of the rest.
+    response.body?.cancel().catch(() => {});
   }
   const after = response.headers.get("retry-after");
   const seconds = Number(after);

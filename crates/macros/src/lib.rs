@@ -1,5 +1,6 @@
 //! The procedural macros of Stepwell's SDK. Use them through the `stepwell` crate.
 
+mod job;
 mod main_fn;
 mod workflow;
 
@@ -18,6 +19,16 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn workflow(attributes: TokenStream, item: TokenStream) -> TokenStream {
     workflow::expand(attributes.into(), item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Makes a handler of jobs of an `async fn(job: Job<T>) -> Result<()>`.
+///
+/// It handles the jobs of the queue with the function's name; `#[job(queue = "other")]` names another one. With
+/// `#[job(concurrency = 12)]` so many jobs are handled at once, with `#[job(per_second = 50)]` so many begin in a second at
+/// the most, and with `#[job(timeout = "2m")]` a job may take so long.
+#[proc_macro_attribute]
+pub fn job(attributes: TokenStream, item: TokenStream) -> TokenStream {
+    job::expand(attributes.into(), item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
 /// Makes a Worker of a `fn() -> App`: exports what the engine calls.

@@ -52,6 +52,20 @@ pub fn expand(attributes: &TokenStream, item: TokenStream) -> syn::Result<TokenS
                 ::stepwell::__private::activate(app, &activation, session)
             }
 
+            /// Handles a job.
+            #[wasm_bindgen(
+                wasm_bindgen = ::stepwell::__private::wasm_bindgen,
+                wasm_bindgen_futures = ::stepwell::__private::wasm_bindgen_futures,
+                js_sys = ::stepwell::__private::js_sys,
+                js_name = job
+            )]
+            pub fn __stepwell_job(
+                call: ::stepwell::__private::wasm_bindgen::JsValue,
+            ) -> ::stepwell::__private::js_sys::Promise {
+                let app = APP.with(::std::clone::Clone::clone);
+                ::stepwell::__private::job(app, &call)
+            }
+
             /// Says what the app declares.
             #[wasm_bindgen(wasm_bindgen = ::stepwell::__private::wasm_bindgen, js_name = describe)]
             pub fn __stepwell_describe() -> ::std::string::String {

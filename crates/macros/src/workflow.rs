@@ -391,7 +391,7 @@ fn max_of(number: &LitInt) -> syn::Result<u32> {
 }
 
 /// A number and a unit.
-fn duration_ms(text: &str) -> Option<u64> {
+pub fn duration_ms(text: &str) -> Option<u64> {
     let unit = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(unit);
     let factor = match unit.trim() {

@@ -15,6 +15,7 @@ use crate::{
     access::RunSettings,
     lane::Flow,
     program::{Dispatch, WorkflowDescription},
+    queue::Push,
     schedule::ScheduleSpec,
     topic::{TriggerSpec, topic_of},
 };
@@ -48,6 +49,19 @@ pub struct Manifest {
     /// Its triggers, by topic and name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<TriggerDescription>,
+    /// Its handlers of jobs, by queue.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<JobDescription>,
+}
+
+/// A handler of a queue's jobs that an app declares.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobDescription {
+    /// The queue.
+    pub queue: String,
+    /// How it is called.
+    pub push: Push,
 }
 
 /// A schedule that an app declares.
@@ -96,8 +110,9 @@ impl Manifest {
     /// What an app declares that has these workflows.
     pub fn new(mut workflows: Vec<WorkflowDescription>, version: Option<WorkerVersion>) -> Self {
         workflows.sort_by(|a, b| a.name.cmp(&b.name));
-        let (schedules, triggers) = (Vec::new(), Vec::new());
-        Self { protocol: PROTOCOL, hash: String::new(), version, workflows, schedules, triggers }.sealed()
+        let (schedules, triggers, jobs) = (Vec::new(), Vec::new(), Vec::new());
+        Self { protocol: PROTOCOL, hash: String::new(), version, workflows, schedules, triggers, jobs }
+            .sealed()
     }
 
     /// The same with these schedules.
@@ -114,6 +129,13 @@ impl Manifest {
         Self { triggers, ..self }.sealed()
     }
 
+    /// The same with these handlers of jobs.
+    #[must_use]
+    pub fn with_jobs(self, mut jobs: Vec<JobDescription>) -> Self {
+        jobs.sort_by(|a, b| a.queue.cmp(&b.queue));
+        Self { jobs, ..self }.sealed()
+    }
+
     /// The same with the hash of its content.
     #[must_use]
     pub fn sealed(self) -> Self {
@@ -127,7 +149,7 @@ impl Manifest {
 
     /// SHA-256 of all that is declared, whichever Worker and version declares it.
     fn content_hash(&self) -> String {
-        let Self { protocol: _, hash: _, version: _, workflows, schedules, triggers } = self;
+        let Self { protocol: _, hash: _, version: _, workflows, schedules, triggers, jobs } = self;
         let mut digest = Sha256::new();
         digest.update(r#"{"workflows":["#);
         // One at a time, so that the tree of no more than one schema is in memory.
@@ -139,6 +161,7 @@ impl Manifest {
         // What an app without any of these declares has the hash that it always had.
         digest_list(&mut digest, "schedules", schedules);
         digest_list(&mut digest, "triggers", triggers);
+        digest_list(&mut digest, "jobs", jobs);
         digest.update("}");
         let mut hash = String::with_capacity(64);
         for byte in digest.finalize() {
@@ -151,7 +174,8 @@ impl Manifest {
     pub fn items(&self) -> impl Iterator<Item = Item> + '_ {
         let workflows = self.workflows.iter().map(|workflow| Item::workflow(&workflow.name));
         let schedules = self.schedules.iter().map(|schedule| Item::schedule(&schedule.name));
-        workflows.chain(schedules).chain(self.triggers.iter().map(Item::trigger))
+        let jobs = self.jobs.iter().map(|job| Item::job(&job.queue));
+        workflows.chain(schedules).chain(self.triggers.iter().map(Item::trigger)).chain(jobs)
     }
 }
 
@@ -225,6 +249,11 @@ impl Item {
         Self { kind: ItemKind::Schedule, name: name.to_owned() }
     }
 
+    /// A handler of jobs.
+    pub fn job(queue: &str) -> Self {
+        Self { kind: ItemKind::Job, name: queue.to_owned() }
+    }
+
     /// A trigger.
     pub fn trigger(trigger: &TriggerDescription) -> Self {
         Self { kind: ItemKind::Trigger, name: trigger.full_name() }
@@ -242,6 +271,8 @@ pub enum ItemKind {
     Schedule,
     /// A trigger, by its topic and its name in it: `order/charge`.
     Trigger,
+    /// A handler of jobs, by its queue.
+    Job,
 }
 
 impl ItemKind {
@@ -251,6 +282,7 @@ impl ItemKind {
             Self::Workflow => "workflow",
             Self::Schedule => "schedule",
             Self::Trigger => "trigger",
+            Self::Job => "job",
         }
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
-use crate::{Code, Problem, Timestamp, program::Activation};
+use crate::{Code, Payload, Problem, Timestamp, program::Activation, queue::JobCall};
 
 /// The secret that may do everything.
 pub const KEY: &str = "STEPWELL_KEY";
@@ -137,6 +137,38 @@ impl Key {
         Signature { key: self.id.clone(), at, namespace: namespace.to_owned(), code }
     }
 
+    /// Signs a call of a handler of jobs in this namespace.
+    pub fn sign_job(&self, call: &JobCall, namespace: &str, at: Timestamp) -> Signature {
+        let code = self.code_of_job(call, namespace, at);
+        Signature { key: self.id.clone(), at, namespace: namespace.to_owned(), code }
+    }
+
+    fn code_of_job(&self, call: &JobCall, namespace: &str, at: Timestamp) -> String {
+        let JobCall {
+            queue,
+            id,
+            attempt,
+            sent_at,
+            group,
+            content_type,
+            body,
+            text,
+            base64,
+            timeout_ms,
+            signature: _,
+        } = call;
+        let form = match (body, text) {
+            (Some(_), _) => "json",
+            (None, Some(_)) => "text",
+            (None, None) => "bytes",
+        };
+        let body = body.as_ref().map(Payload::text).or(text.as_deref()).or(base64.as_deref());
+        let numbers = format!("{id} {attempt} {} {timeout_ms} {}", sent_at.as_millis(), at.as_millis());
+        let (group, body) = (group.as_deref().unwrap_or_default(), body.unwrap_or_default());
+        let parts = [namespace, "job", queue, &numbers, group, content_type, form, body];
+        self.of_parts(&parts)
+    }
+
     /// What this key makes of everything that a signature covers, each part with its length before it.
     fn code<P>(&self, activation: &Activation<P>, namespace: &str, at: Timestamp) -> String {
         let Activation { run, workflow, epoch, .. } = activation;
@@ -212,17 +244,32 @@ pub fn verify<'a, P>(
     activation: &'a Activation<P>,
     now: Timestamp,
 ) -> Result<&'a str, Unverified> {
+    verify_with(keys, activation.signature.as_ref(), now, |key, namespace, at| {
+        key.code(activation, namespace, at)
+    })
+}
+
+/// Verifies a call of a handler of jobs with any of these keys, and gives the namespace of its queue.
+pub fn verify_job<'a>(keys: &[Key], call: &'a JobCall, now: Timestamp) -> Result<&'a str, Unverified> {
+    verify_with(keys, call.signature.as_ref(), now, |key, namespace, at| key.code_of_job(call, namespace, at))
+}
+
+fn verify_with<'a>(
+    keys: &[Key],
+    signature: Option<&'a Signature>,
+    now: Timestamp,
+    code_of: impl Fn(&Key, &str, Timestamp) -> String,
+) -> Result<&'a str, Unverified> {
     if keys.is_empty() {
         return Err(Unverified::NoKey);
     }
-    let signature = activation.signature.as_ref().ok_or(Unverified::Unsigned)?;
-    let Signature { key: id, at, namespace, code } = signature;
+    let Signature { key: id, at, namespace, code } = signature.ok_or(Unverified::Unsigned)?;
     let mut named = keys.iter().filter(|key| key.id == *id).peekable();
     if named.peek().is_none() {
         return Err(Unverified::UnknownKey(id.clone()));
     }
     let is_good =
-        |key: &Key| -> bool { key.code(activation, namespace, *at).as_bytes().ct_eq(code.as_bytes()).into() };
+        |key: &Key| -> bool { code_of(key, namespace, *at).as_bytes().ct_eq(code.as_bytes()).into() };
     if !named.any(is_good) {
         return Err(Unverified::Wrong);
     }

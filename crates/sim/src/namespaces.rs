@@ -289,6 +289,7 @@ impl World {
                 | Order::Touch(_)
                 | Order::Distrust(_)
                 | Order::DeclareTriggers(_)
+                | Order::DeclareHandlers(_)
                 | Order::DeclareSchedules { .. } => {}
             }
         }

@@ -1,4 +1,4 @@
-//! An app: the workflows that a program has.
+//! An app: the workflows and the handlers of jobs that a program has.
 
 use std::{collections::BTreeMap, marker::PhantomData, pin::Pin, rc::Rc, time::Duration};
 
@@ -12,7 +12,7 @@ use stepwell_protocol::{
     topic::{EventWait, topic_of},
 };
 
-use crate::{Ctx, Error, Result, Schedule, Trigger, ops::millis, shape::shape_of};
+use crate::{Ctx, Error, JobHandler, Result, Schedule, Trigger, ops::millis, shape::shape_of};
 
 /// A workflow's future, whatever its types.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Payload>>>>;
@@ -234,6 +234,8 @@ pub struct App {
     schedules: BTreeMap<String, ScheduleDescription>,
     /// By their topics and names.
     triggers: BTreeMap<String, TriggerDescription>,
+    /// By their queues.
+    jobs: BTreeMap<&'static str, JobHandler>,
     terms: AllTerms,
 }
 
@@ -259,6 +261,19 @@ impl App {
             .into_iter()
             .fold(self, |app, schedule| app.declare(schedule.describe(name, Payload::null())));
         triggers.into_iter().fold(app, |app, trigger| app.declare_trigger(trigger.describe(name)))
+    }
+
+    /// Handles the jobs of a queue: what `#[job]` has made of a function goes by the function's name.
+    ///
+    /// # Panics
+    /// If the queue has a handler already: a mistake in the program.
+    #[must_use]
+    pub fn job(mut self, define: fn() -> JobHandler) -> Self {
+        let handler = define();
+        let queue = handler.queue();
+        let before = self.jobs.insert(queue, handler);
+        assert!(before.is_none(), "there are two handlers of the queue '{queue}'");
+        self
     }
 
     /// Starts a run of a workflow for each event of this name, with what the event says: `.on("order/paid", charge)`.
@@ -357,7 +372,9 @@ impl App {
         });
         let schedules = self.schedules.values().cloned().collect();
         let triggers = self.triggers.values().cloned().collect();
-        Manifest::new(workflows.collect(), version).with_schedules(schedules).with_triggers(triggers)
+        let jobs = self.jobs.values().map(JobHandler::describe).collect();
+        let manifest = Manifest::new(workflows.collect(), version);
+        manifest.with_schedules(schedules).with_triggers(triggers).with_jobs(jobs)
     }
 
     /// The event that cancels a run of this workflow.
@@ -381,6 +398,12 @@ impl App {
     #[cfg(feature = "testing")]
     pub(crate) fn triggers(&self) -> impl Iterator<Item = &TriggerDescription> {
         self.triggers.values()
+    }
+
+    /// The handler of a queue's jobs.
+    #[cfg(target_arch = "wasm32")]
+    pub(crate) fn handler(&self, queue: &str) -> Option<&JobHandler> {
+        self.jobs.get(queue)
     }
 
     /// How a run of this workflow is started.

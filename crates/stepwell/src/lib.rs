@@ -30,6 +30,7 @@ pub mod drive;
 pub mod env;
 pub mod error;
 pub mod fetch;
+mod job;
 pub mod ops;
 pub mod panics;
 mod random;
@@ -48,10 +49,11 @@ pub use ctx::{Ctx, Log};
 pub use env::{Env, EnvError, Secret, env};
 pub use error::{Error, FailedChild, Result, Terminal};
 pub use fetch::fetch;
+pub use job::{Job, JobHandler};
 pub use ops::{Detached, Each, Emit, Event, Invoke, Sleep, Step, StepInfo, Token, Wait, WaitError, WaitFor};
 pub use schedule::Schedule;
 pub use span::Span;
-pub use stepwell_macros::{main, workflow};
+pub use stepwell_macros::{job, main, workflow};
 pub use stepwell_protocol::{
     Code, OnClose, Payload, RunId, Timestamp,
     lane::Hold,
@@ -71,7 +73,7 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        App, Ctx, Error, OnClose, Result, Retry, RunId, Terminal, WaitError, bail, ensure, workflow,
+        App, Ctx, Error, Job, OnClose, Result, Retry, RunId, Terminal, WaitError, bail, ensure, job, workflow,
     };
 }
 
@@ -83,7 +85,7 @@ pub mod __private {
 
     pub use crate::app::{Returns, encode_output};
     #[cfg(target_arch = "wasm32")]
-    pub use crate::workers::{activate, describe};
+    pub use crate::workers::{activate, describe, job};
 }
 
 /// The examples of the page on workflows, run as tests.
@@ -105,6 +107,11 @@ struct StreamsPage;
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/schedules.md")]
 struct SchedulesPage;
+
+/// The example of the page on jobs.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/jobs.md")]
+struct JobsPage;
 
 /// The example of the page on events.
 #[cfg(all(doctest, feature = "testing"))]

@@ -9,7 +9,7 @@
 
 use std::{
     any::Any,
-    cell::RefCell,
+    cell::{Cell, RefCell},
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
 };
@@ -24,6 +24,8 @@ thread_local! {
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
     // The workflow that is being polled, and how much of its journal was delivered to it.
     static WATCHED: RefCell<Option<(Seq, Rc<RefCell<State>>)>> = const { RefCell::new(None) };
+    // Whether the handler of a job is being polled.
+    static IN_JOB: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What a panic leaves behind when it cannot be caught.
@@ -50,6 +52,14 @@ pub(crate) fn catch<T>(code: impl FnOnce() -> T) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|payload| error(&with_place(said(&*payload), PLACE.take())))
 }
 
+/// The same for the handler of a job.
+pub(crate) fn catch_job<T>(code: impl FnOnce() -> T) -> Result<T, Error> {
+    IN_JOB.set(true);
+    let caught = catch(code);
+    IN_JOB.set(false);
+    caught
+}
+
 /// A workflow is about to be polled.
 pub(crate) fn watch(delivered: Seq, state: &Rc<RefCell<State>>) {
     WATCHED.set(Some((delivered, state.clone())));
@@ -69,13 +79,16 @@ pub(crate) fn current_step() -> Option<String> {
     })
 }
 
-/// What a panic leaves behind; nothing, if it was in no workflow. To be called by a panic hook, which runs while
+/// What a panic leaves behind; nothing, if it was in no workflow and no job. To be called by a panic hook, which runs while
 /// the code that panicked still holds what it has borrowed.
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn last_words(info: &std::panic::PanicHookInfo<'_>) -> Option<LastWords> {
     let place = info.location().map(ToString::to_string);
     PLACE.set(place.clone());
     let message = with_place(said(info.payload()), place);
+    if IN_JOB.get() {
+        return Some(LastWords { delivered: Seq(0), step: None, message });
+    }
     WATCHED.with(|watched| {
         let watched = watched.try_borrow().ok()?;
         let (delivered, state) = watched.as_ref()?;

@@ -8,12 +8,13 @@
 //! survives is JavaScript: it knows which activations there are and whose code was being polled, and ends them.
 
 use std::{
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     sync::{Mutex, Once},
     task::{Context, Poll},
 };
 
+use futures::future::{Either, select};
 use js_sys::{Error, Promise};
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_promises as promises;
@@ -21,6 +22,7 @@ use stepwell_protocol::{
     Seq, Timestamp, json,
     manifest::VERSION_BINDING,
     program::{Activation, Answer, Beat, Commit, CutShort, Page},
+    queue::{JobCall, PushEnd, PushFailure},
     signature::{self, Key},
     stream::Published,
 };
@@ -219,22 +221,25 @@ impl drive::Session for RpcSession {
     }
 
     fn timer(&self) -> Option<Timer> {
-        Some(Rc::new(|ms| {
-            #[expect(clippy::cast_precision_loss, reason = "it is below 2^31")]
-            let ms = ms.min(TIMEOUT_MS_MAX) as f64;
-            // Where panics unwind, a closure that JavaScript calls may change nothing but what a lock guards.
-            let timeout = Mutex::new(Timeout(JsValue::UNDEFINED));
-            let promise = Promise::new(&mut |resolve, _| {
-                if let Ok(mut timeout) = timeout.lock() {
-                    timeout.0 = set_timeout(&resolve, ms);
-                }
-            });
-            Box::pin(async move {
-                let _ = promises::settled(&promise).await;
-                drop(timeout);
-            })
-        }))
+        Some(Rc::new(wait))
     }
+}
+
+/// Waits for so many milliseconds.
+fn wait(ms: u64) -> Pin<Box<dyn Future<Output = ()>>> {
+    #[expect(clippy::cast_precision_loss, reason = "it is below 2^31")]
+    let ms = ms.min(TIMEOUT_MS_MAX) as f64;
+    // Where panics unwind, a closure that JavaScript calls may change nothing but what a lock guards.
+    let timeout = Mutex::new(Timeout(JsValue::UNDEFINED));
+    let promise = Promise::new(&mut |resolve, _| {
+        if let Ok(mut timeout) = timeout.lock() {
+            timeout.0 = set_timeout(&resolve, ms);
+        }
+    });
+    Box::pin(async move {
+        let _ = promises::settled(&promise).await;
+        drop(timeout);
+    })
 }
 
 /// What the exported `describe` does: what the app declares, as JSON.
@@ -265,6 +270,45 @@ pub fn activate(app: Rc<App>, activation: &JsValue, session: JsValue) -> Promise
         Ok(JsValue::UNDEFINED)
     });
     let number = begin(&run);
+    guarded(number, &promises::promise(Watched { number, future }))
+}
+
+/// What the exported `job` does: handles a job, and says what became of it, as JSON.
+pub fn job(app: Rc<App>, call: &JsValue) -> Promise {
+    install_hook();
+    let call: JobCall = match decode(&call.as_string().unwrap_or_default()) {
+        Ok(call) => call,
+        Err(error) => return Promise::reject(&error),
+    };
+    if let Err(unverified) = KEYS.with(|keys| signature::verify_job(keys, &call, now())) {
+        // Not the job's fault: the keys of engine and app differ, or their clocks.
+        return Promise::reject(&Error::new(&unverified.to_string()).into());
+    }
+    let number = begin(&format!("job {}", call.id));
+    let future = Box::pin(async move {
+        let end = match app.handler(&call.queue) {
+            Some(handler) => {
+                let ms = call.timeout_ms;
+                let (handling, time) = (pin!(handler.handle(call)), wait(ms));
+                // Whatever it has under way is dropped with it: it must not go on beside the next attempt.
+                match select(handling, time).await {
+                    Either::Left((end, _)) => end,
+                    Either::Right(_) => PushEnd::Failed(PushFailure {
+                        reason: format!("no answer within {ms} ms"),
+                        is_down: true,
+                        ..PushFailure::default()
+                    }),
+                }
+            }
+            // Another version of the app has declared it.
+            None => PushEnd::Failed(PushFailure {
+                reason: format!("the app has no handler for the queue '{}'", call.queue),
+                is_down: true,
+                ..PushFailure::default()
+            }),
+        };
+        encode(&end).map(JsValue::from)
+    });
     guarded(number, &promises::promise(Watched { number, future }))
 }
 

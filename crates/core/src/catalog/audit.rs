@@ -106,7 +106,11 @@ impl Catalog {
             Entry::PoolGrown(cells) => registry("pool_grown", format!("pool:{}", numbers(cells)), None),
             Entry::KeyForgotten(_)
             | Entry::Declared(
-                Changed::Retired(_) | Changed::Unretired(_) | Changed::Heard(_) | Changed::Topic(..),
+                Changed::Retired(_)
+                | Changed::Unretired(_)
+                | Changed::Heard(_)
+                | Changed::Topic(..)
+                | Changed::Queue(..),
             )
             | Entry::SessionExtended { .. }
             | Entry::RefusalsCounted(_)

@@ -23,8 +23,8 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Rejection, TIME_MS_MAX, TopicRevision, WORKFLOWS_MAX, audit::changed, schedules::check_schedules,
-    triggers::check_triggers,
+    Rejection, TIME_MS_MAX, TopicRevision, WORKFLOWS_MAX, audit::changed, handlers::check_handlers,
+    schedules::check_schedules, triggers::check_triggers,
 };
 use crate::{
     lane::check_flow,
@@ -61,6 +61,8 @@ pub struct Declared {
     pub(super) heard: u64,
     /// How far topics are with their triggers.
     pub(super) topics: OrdMap<String, TopicRevision>,
+    /// How far queues are with their handlers.
+    pub(super) queues: OrdMap<String, TopicRevision>,
 }
 
 /// The manifest that holds, as it is stored.
@@ -109,6 +111,13 @@ pub enum Change {
         /// Which.
         revision: u64,
     },
+    /// A queue knows which handler this revision declares for it.
+    QueueHeard {
+        /// The queue.
+        queue: String,
+        /// Which.
+        revision: u64,
+    },
     /// Refuse starts of a workflow.
     Pause {
         /// Which.
@@ -138,6 +147,8 @@ pub enum Changed {
     Heard(u64),
     /// How far a topic is with its triggers; nothing, if that need not be remembered any more.
     Topic(String, Option<TopicRevision>),
+    /// How far a queue is with its handler; nothing, if that need not be remembered any more.
+    Queue(String, Option<TopicRevision>),
 }
 
 impl Declared {
@@ -154,6 +165,7 @@ impl Declared {
             }
             Change::Heard { revision } if revision > self.heard => Ok(vec![Changed::Heard(revision)]),
             Change::TopicHeard { topic, revision } => Ok(self.topic_heard(&topic, revision)),
+            Change::QueueHeard { queue, revision } => Ok(self.queue_heard(&queue, revision)),
             Change::Pause { workflow } if self.paused.contains_key(&workflow) => Ok(Vec::new()),
             Change::Pause { workflow } => {
                 if self.paused.len() >= WORKFLOWS_MAX {
@@ -182,6 +194,7 @@ impl Declared {
                 let plan = self.plan(&manifest, Outcome::Applied);
                 let mut entries = self.retire(now, &manifest);
                 entries.extend(self.retell(now, &manifest));
+                entries.extend(self.retell_queues(now, &manifest));
                 let said = plan.changes_something().then(|| in_words(&plan));
                 let revision = self.revision_of(now, &manifest);
                 entries.push(Changed::Holds(Rc::new(Holds { manifest, older_since: None, revision }), said));
@@ -274,6 +287,7 @@ impl Declared {
         plan.retired = before.into_keys().filter(|name| !after.contains(name)).map(Item::workflow).collect();
         self.plan_schedules(manifest, &mut plan);
         self.plan_triggers(manifest, &mut plan);
+        self.plan_handlers(manifest, &mut plan);
         plan
     }
 
@@ -325,6 +339,12 @@ impl Declared {
             }
             Changed::Topic(topic, None) => {
                 self.topics.remove(topic);
+            }
+            Changed::Queue(queue, Some(told)) => {
+                self.queues.insert(queue.clone(), *told);
+            }
+            Changed::Queue(queue, None) => {
+                self.queues.remove(queue);
             }
         }
     }
@@ -464,6 +484,7 @@ fn check(manifest: &Manifest, unknown_zones: &[String]) -> Result<(), Rejection>
     }
     check_schedules(manifest, unknown_zones, |mistake| mistakes.note(|| mistake));
     check_triggers(manifest, |mistake| mistakes.note(|| mistake));
+    check_handlers(manifest, |mistake| mistakes.note(|| mistake));
     mistakes.into_result()
 }
 
@@ -548,7 +569,9 @@ pub(super) fn plan_kind<'a, T: Serialize + PartialEq + 'a>(
 fn in_words(plan: &Plan) -> String {
     let name = |item: &Item| match item.kind {
         ItemKind::Workflow => item.name.clone(),
-        ItemKind::Schedule | ItemKind::Trigger => format!("{} {}", item.kind.as_str(), item.name),
+        ItemKind::Schedule | ItemKind::Trigger | ItemKind::Job => {
+            format!("{} {}", item.kind.as_str(), item.name)
+        }
     };
     let names = |items: &[Item]| items.iter().map(name).collect::<Vec<_>>().join(", ");
     let changed: Vec<_> = plan.changed.iter().map(|changed| changed.item.clone()).collect();

@@ -7,8 +7,8 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Batch, Catalog, Changed, Corrupt, Entry, Input, KEYS_MAX, Relation, Rows, SIGN_INS_PER_SECOND, Station,
-    TopicWord,
+    Batch, Catalog, Changed, Corrupt, Entry, Input, KEYS_MAX, QueueWord, Relation, Rows, SIGN_INS_PER_SECOND,
+    Station, TopicWord,
     deletion::{Asking, Emptying},
     namespace_deleting,
 };
@@ -74,6 +74,8 @@ pub enum Order {
     Touch(Vec<Station>),
     /// Tell topics which triggers the code declares for them, and say when one knows.
     DeclareTriggers(Vec<TopicWord>),
+    /// Tell queues which handlers the code declares for them, and say when one knows.
+    DeclareHandlers(Vec<QueueWord>),
     /// Tell the station of schedules what the code declares, and say when it knows.
     DeclareSchedules {
         /// Which revision of it.
@@ -415,9 +417,13 @@ impl Desk {
         let untold = catalog.declared().untold();
         let untold = untold
             .map(|(revision, schedules)| Order::DeclareSchedules { revision, schedules: schedules.to_vec() });
-        let topics = catalog.declared().untold_topics();
-        if words.is_empty() && over.is_empty() && untold.is_none() && topics.is_empty() {
+        let (topics, queues) = (catalog.declared().untold_topics(), catalog.declared().untold_queues());
+        let is_declared = untold.is_none() && topics.is_empty() && queues.is_empty();
+        if words.is_empty() && over.is_empty() && is_declared {
             return is_leaving;
+        }
+        if !queues.is_empty() {
+            self.object.order(Order::DeclareHandlers(queues));
         }
         if !topics.is_empty() {
             self.object.order(Order::DeclareTriggers(topics));

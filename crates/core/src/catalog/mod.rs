@@ -20,6 +20,7 @@ pub mod declared;
 mod deletion;
 mod drive;
 mod grants;
+pub mod handlers;
 mod input;
 mod rows;
 pub mod schedules;
@@ -45,6 +46,7 @@ pub use deletion::{
     namespace_deleting, no_such_namespace,
 };
 pub use drive::{Confirmation, Desk, Order, TELL_AGAIN_MS, Word};
+pub use handlers::QueueWord;
 pub use input::{Entry, Input, LetterDeed, LetterNote};
 pub use rows::{Corrupt, Row, Rows, STATION, Trim};
 pub use stations::{NotAStation, Registered, Station, TOUCHED_AT_ONCE};

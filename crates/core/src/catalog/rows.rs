@@ -76,6 +76,7 @@ const RETIRED: &str = "retired";
 const PAUSED: &str = "paused";
 const SCHEDULES: &str = "schedules_heard";
 const TRIGGERS: &str = "triggers_heard";
+const HANDLERS: &str = "handlers_heard";
 const NAMESPACE: &str = "namespace";
 const ISSUER: &str = "issuer";
 const REVISION: &str = "issuer_revision";
@@ -91,7 +92,8 @@ const WATCHER: &str = "watcher";
 const TOUCHED: &str = "touched";
 
 /// What can be left out if it cannot be read.
-const LEFT_OUT: [&str; 8] = [KEY, SESSION, ISSUER, NAMESPACE, MANIFEST, RETIRED, SCHEDULES, TRIGGERS];
+const LEFT_OUT: [&str; 9] =
+    [KEY, SESSION, ISSUER, NAMESPACE, MANIFEST, RETIRED, SCHEDULES, TRIGGERS, HANDLERS];
 
 impl Catalog {
     /// The state that rows stand for. Kinds that this release does not know are left alone.
@@ -128,6 +130,7 @@ impl Catalog {
             RETIRED => drop(self.declared.retired.insert(name, Rc::new(read(row)?))),
             SCHEDULES => self.declared.heard = read(row)?,
             TRIGGERS => drop(self.declared.topics.insert(name, read(row)?)),
+            HANDLERS => drop(self.declared.queues.insert(name, read(row)?)),
             PAUSED => drop(self.declared.paused.insert(name, read(row)?)),
             NAMESPACE => drop(self.namespaces.insert(name, Rc::new(read(row)?))),
             ISSUER => drop(self.issuers.insert(name, Rc::new(read(row)?))),
@@ -218,6 +221,7 @@ impl Catalog {
             Changed::Unretired(name) => retired(name),
             Changed::Heard(_) => write(SCHEDULES, "", Some(&declared.heard)),
             Changed::Topic(topic, _) => write(TRIGGERS, topic, declared.topics.get(topic)),
+            Changed::Queue(queue, _) => write(HANDLERS, queue, declared.queues.get(queue)),
             Changed::Paused(workflow, _) | Changed::Resumed(workflow) => {
                 write(PAUSED, workflow, declared.paused.get(workflow))
             }

@@ -84,6 +84,12 @@ impl Hosted for Queue {
     fn object(&mut self) -> &mut Object<Order> {
         &mut self.object
     }
+
+    fn begin(&mut self) {
+        if let Some(known) = &mut self.known {
+            known.pushing.calls = 0;
+        }
+    }
 }
 
 impl<R: Rows> Machine<R> for Queue {
@@ -154,6 +160,7 @@ impl Queue {
         }
         known.keys_at = rows.keys(1).map_err(Fault::Storage)?.first().map(|(_, key)| round(key.until));
         known.ages_at = known.next_age(rows)?.map(|at| at.max(round(now)));
+        known.found_pushes();
         known.pushing.at = known.head.settings.push.is_some().then_some(now);
         self.known = Some(known);
         Ok(true)
@@ -277,7 +284,7 @@ impl Known {
         self.leases.get_or_default(nonce.to_owned()).insert(hold.job, hold);
         self.by_job.insert(hold.job, nonce.to_owned());
         self.ends.insert((hold.until, hold.job));
-        self.pushing.count(nonce, true);
+        self.pushing.count(nonce, hold.job, true);
     }
 
     /// Nobody holds a job any more. Gives the claim that did.
@@ -289,7 +296,7 @@ impl Known {
             self.leases.remove(&nonce);
         }
         self.ends.remove(&(hold.until, job));
-        self.pushing.count(&nonce, false);
+        self.pushing.count(&nonce, job, false);
         Some((nonce, hold))
     }
 

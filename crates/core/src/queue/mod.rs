@@ -33,7 +33,7 @@ pub use dead::DEAD_PAGE_MAX;
 pub use drive::{Order, Queue};
 pub use leases::{End, backoff_ms};
 pub use purge::{Purging, Redriving, check_redrive};
-pub use push::{Pushed, push_backoff_ms};
+pub use push::{Pushed, check_handler, push_backoff_ms};
 pub use rows::{Change, Content, Deleting, Form, Found, Head, Hold, Key, Mark, Plain, Row, Rows};
 pub use send::{Post, check_content, check_post, home, place_of};
 pub use settings::{Closed, check_patch, is_stale, no_job, no_queue};

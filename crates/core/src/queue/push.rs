@@ -4,7 +4,7 @@
 //! jobs, or their places, before they are over. So no more jobs are pushed at once than the queue says, whatever dies.
 
 use stepwell_protocol::{
-    Problem, Timestamp,
+    Payload, Problem, Timestamp,
     queue::{
         CLAIM_BYTES_MAX, Claimed, DELAY_MS_MAX, Lease, PUSH_TIMEOUT_MS_MAX, PUSH_TIMEOUT_MS_MIN, PUSHES_MAX,
         PUSHES_OF_PARTITION_MAX, PUSHES_PER_SECOND_MAX, Push, PushEnd, PushFailure, QueueSettings,
@@ -13,8 +13,13 @@ use stepwell_protocol::{
     text::is_hidden,
 };
 
-use super::{End, Order, Queue, Rows, Wanted, drive::Known, settings::bad};
-use crate::object::{Fault, Hosted as _};
+use super::{
+    End, Hold, IN_FLIGHT_MAX, Order, Queue, Rows, Wanted, drive::Known, rows::escaped_size, settings::bad,
+};
+use crate::{
+    object::{Fault, Hosted as _},
+    ordered::OrdMap,
+};
 
 /// How much longer than its consumer may take a pushed job is held: nobody else gets it while its consumer is at work.
 const MARGIN_MS: u64 = 5_000;
@@ -27,6 +32,9 @@ const BACKOFF_MS: u64 = 5_000;
 
 /// How long it waits at the most: six hours.
 const BACKOFF_MS_MAX: u64 = 6 * 3_600_000;
+
+/// How many jobs are pushed before the alarm has to go on with it: see [`crate::cell::CALLS_MAX`].
+const CALLS_MAX: u32 = 30;
 
 /// After how many failures in a row a consumer counts as down: from then on, it gets one job at a time, and rarely.
 const DOWN: u32 = 3;
@@ -53,17 +61,23 @@ pub(super) struct Pushing {
     pub held: usize,
     /// When to look whether there is something to push.
     pub at: Option<Timestamp>,
-    /// How often in a row the consumer was not well.
-    failures: u32,
-    /// Before when nothing is pushed, because of the rate, or because the consumer is down.
-    not_before: Timestamp,
+    /// Before when nothing is pushed, because of the rate.
+    paced: Timestamp,
+    /// How many bytes the jobs have that this instance pushes.
+    bytes: OrdMap<u64, usize>,
+    /// How many were pushed since the last request or alarm: one invocation may call only so many, and the end of a call is
+    /// what begins the next.
+    pub calls: u32,
 }
 
 impl Pushing {
     /// A claim with this nonce holds a job, or no longer does.
-    pub fn count(&mut self, nonce: &str, holds: bool) {
+    pub fn count(&mut self, nonce: &str, job: u64, holds: bool) {
         if nonce.starts_with(NONCE) {
             self.held = if holds { self.held + 1 } else { self.held.saturating_sub(1) };
+        }
+        if !holds {
+            self.bytes.remove(&job);
         }
     }
 }
@@ -94,7 +108,9 @@ pub fn push_backoff_ms(attempt: u32) -> u64 {
 impl Queue {
     /// Pushes what can be pushed now. What was done before stands, whatever comes of this.
     pub(super) fn push<R: Rows>(&mut self, rows: &R, now: Timestamp) {
-        if self.known.as_ref().is_none_or(|known| known.head.settings.push.is_none()) {
+        let Some(known) = &mut self.known else { return };
+        if known.head.settings.push.is_none() {
+            known.pushing.at = None;
             return;
         }
         let pushed = self.try_push(rows, now);
@@ -113,16 +129,27 @@ impl Queue {
         // As many are tried as can be held.
         let mut nonces = (0..=PUSHES_OF_PARTITION_MAX).map(|n| format!("{NONCE}{}-{n}", now.as_millis()));
         let Some(nonce) = nonces.find(|nonce| !known.leases.contains_key(nonce)) else { return Ok(()) };
+        let pushed: usize = known.pushing.bytes.values().sum();
         let wanted = Wanted {
             nonce,
             limit,
-            bytes: CLAIM_BYTES_MAX,
-            at_least_one: true,
+            bytes: CLAIM_BYTES_MAX.saturating_sub(pushed),
+            at_least_one: pushed == 0,
             visibility_ms: Some(push.timeout_ms + MARGIN_MS),
         };
         let claimed = self.hand_out(rows, now, &wanted)?;
-        if let Some(known) = self.known.as_mut().filter(|_| !claimed.is_empty()) {
-            known.pushing.not_before = now.plus_millis(every_ms);
+        let Some(known) = &mut self.known else { return Ok(()) };
+        if claimed.is_empty() && limit > 0 && pushed > 0 {
+            // What is next does not fit beside the others: the end of one of them goes on with it.
+            known.pushing.at = None;
+            return Ok(());
+        }
+        if !claimed.is_empty() {
+            known.pushing.paced = now.plus_millis(every_ms);
+        }
+        for job in &claimed {
+            known.pushing.calls += 1;
+            known.pushing.bytes.insert(job.id.number, encoded_size(job));
         }
         for job in claimed {
             self.object.order(Order::Push(Box::new(Pushed { job, push: push.clone() })));
@@ -138,7 +165,7 @@ impl Queue {
         if known.has_room(partition)
             && let Some(at) = known.ready_at(rows, now)?
         {
-            let at = at.max(known.pushing.not_before);
+            let at = at.max(known.pushing.paced).max(known.head.left_alone_until);
             known.pushing.at = Some(at);
             self.object.arm_by(now, at);
         }
@@ -157,12 +184,26 @@ impl Queue {
         self.read(rows, now)?;
         let Some(known) = &mut self.known else { return Ok(()) };
         let settings = known.head.settings.clone();
+        // Its end is heard, however late: a clock that jumps must not end its lease first.
+        let number = lease.job.number;
+        let held = known.leases.get(&lease.nonce).and_then(|holds| holds.get(&number)).copied();
+        let is_held = held.is_some_and(|hold| hold.attempt == lease.attempt);
+        if let Some((nonce, hold)) =
+            held.filter(|hold| is_held && hold.until <= now).and_then(|_| known.let_go(number))
+        {
+            known.hold(&nonce, Hold { until: now.plus_millis(MARGIN_MS), ..hold });
+        }
         let end = match end {
             PushEnd::Done => {
-                known.pushing.failures = 0;
+                known.head.failures = 0;
                 End::Ack
             }
-            PushEnd::Failed(failure) => known.push_failed(now, lease.attempt, failure),
+            // What was said of a push that is over says nothing of the consumer now.
+            PushEnd::Failed(failure) => known.push_failed(
+                now,
+                lease.attempt,
+                PushFailure { is_down: failure.is_down && is_held, ..failure },
+            ),
         };
         self.end(rows, now, &settings, std::slice::from_ref(lease), &end)?;
         Ok(())
@@ -170,6 +211,19 @@ impl Queue {
 }
 
 impl Known {
+    /// A fresh instance finds jobs that another one was pushing when it died. One of them may have stopped it: so they come
+    /// one by one, until one is done.
+    pub fn found_pushes(&mut self) {
+        if self.pushing.held > 0 {
+            self.head.failures = self.head.failures.max(DOWN);
+        }
+    }
+
+    /// Jobs go to another consumer, or another way: what was known of the one before says nothing.
+    pub fn changes_consumer(&mut self) {
+        (self.head.failures, self.head.left_alone_until) = (0, Timestamp::default());
+    }
+
     fn is_open(&self) -> bool {
         match self.head.settings.state {
             QueueState::Active | QueueState::Draining => true,
@@ -181,8 +235,9 @@ impl Known {
     fn room(&self, partition: u32) -> usize {
         let QueueSettings { push, partitions, .. } = &self.head.settings;
         let Some(push) = push.as_ref().filter(|_| self.is_open()) else { return 0 };
-        let most = if self.pushing.failures >= DOWN { 1 } else { part(push, *partitions, partition) };
-        most.saturating_sub(self.pushing.held)
+        let most = if self.head.failures >= DOWN { 1 } else { part(push, *partitions, partition) };
+        let free = IN_FLIGHT_MAX.saturating_sub(self.by_job.len());
+        most.saturating_sub(self.pushing.held).min(free)
     }
 
     fn has_room(&self, partition: u32) -> bool {
@@ -192,29 +247,36 @@ impl Known {
     /// How many jobs may be pushed now, and for how long none after them.
     fn may_push(&self, now: Timestamp, partition: u32) -> Option<(usize, u64)> {
         let room = self.room(partition);
-        if room == 0 || self.pushing.not_before > now {
+        let left = (CALLS_MAX.saturating_sub(self.pushing.calls)) as usize;
+        if room.min(left) == 0 || self.pushing.paced.max(self.head.left_alone_until) > now {
             return None;
         }
         let QueueSettings { push, partitions, .. } = &self.head.settings;
         let (at_once, every_ms) = pace(push.as_ref()?.per_second, *partitions);
-        Some((room.min(at_once), every_ms))
+        Some((room.min(left).min(at_once), every_ms))
     }
 
     fn push_failed(&mut self, now: Timestamp, attempt: u32, failure: PushFailure) -> End {
         let PushFailure { reason, delay_ms, dead, is_down } = failure;
         if is_down {
-            self.pushing.failures = self.pushing.failures.saturating_add(1);
-            if self.pushing.failures >= DOWN {
-                let pause_ms = (DOWN_MS << (self.pushing.failures - DOWN).min(20)).min(DOWN_MS_MAX);
-                let until = now.plus_millis(pause_ms);
-                self.pushing.not_before = self.pushing.not_before.max(until);
+            self.head.failures = self.head.failures.saturating_add(1);
+            if self.head.failures >= DOWN {
+                let pause_ms = (DOWN_MS << (self.head.failures - DOWN).min(20)).min(DOWN_MS_MAX);
+                self.head.left_alone_until = now.plus_millis(pause_ms);
             }
         } else {
-            self.pushing.failures = 0;
+            self.head.failures = 0;
         }
         let delay_ms = delay_ms.unwrap_or_else(|| push_backoff_ms(attempt)).min(DELAY_MS_MAX);
         End::Nack { delay_ms: Some(delay_ms), reason: Some(cut(&reason)), dead }
     }
+}
+
+/// How many bytes a job has when it is sent as JSON.
+fn encoded_size(job: &Claimed) -> usize {
+    let text = job.text.as_ref().map(|text| text.bytes().map(escaped_size).sum());
+    let other = job.body.as_ref().map(Payload::size).or_else(|| job.base64.as_ref().map(String::len));
+    text.or(other).unwrap_or_default()
 }
 
 /// As much of a reason as is kept. It may be anything that a consumer has said.
@@ -231,8 +293,7 @@ fn cut(reason: &str) -> String {
 
 /// Refuses what no queue can push by. Whether an address may be called is for whoever calls it.
 pub(super) fn check_push(push: &Push) -> Result<(), Problem> {
-    let Push { url, concurrency, per_second, timeout_ms } = push;
-    match url {
+    match &push.url {
         None => {
             let detail = "`push` needs a `url`. A handler of the app is declared in its code, with `#[job]`.";
             return bad(detail.into());
@@ -242,6 +303,12 @@ pub(super) fn check_push(push: &Push) -> Result<(), Problem> {
         }
         Some(_) => {}
     }
+    check_handler(push)
+}
+
+/// Refuses how no handler can be called.
+pub fn check_handler(push: &Push) -> Result<(), Problem> {
+    let Push { url: _, concurrency, per_second, timeout_ms } = push;
     if !(1..=PUSHES_MAX).contains(concurrency) {
         return bad(format!("`concurrency` is 1 to {PUSHES_MAX}."));
     }

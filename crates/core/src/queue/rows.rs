@@ -84,6 +84,12 @@ pub struct Head {
     /// Of the first partition: the latest revision of the app's declarations that has changed how it pushes.
     #[serde(default)]
     pub heard: u64,
+    /// How often in a row the consumer that jobs are pushed to was not well.
+    #[serde(default)]
+    pub failures: u32,
+    /// Before when nothing is pushed, because it is not.
+    #[serde(default)]
+    pub left_alone_until: Timestamp,
 }
 
 /// How a queue is being deleted.
@@ -234,7 +240,7 @@ impl Content {
 }
 
 /// How many bytes a byte of a text has in JSON.
-fn escaped_size(byte: u8) -> usize {
+pub(super) fn escaped_size(byte: u8) -> usize {
     match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
         0x00..0x20 => 6,

@@ -67,6 +67,8 @@ impl Queue {
                 redriving: None,
                 deleting: None,
                 heard: 0,
+                failures: 0,
+                left_alone_until: Timestamp::default(),
             };
             let known = Known::new(head);
             let change = known.head();
@@ -91,6 +93,9 @@ impl Queue {
             return Ok(());
         }
         let is_open = settings.state == QueueState::Active || settings.state == QueueState::Draining;
+        if known.head.settings.push != settings.push {
+            known.changes_consumer();
+        }
         known.head.settings = settings.clone();
         // A retention may be shorter.
         known.ages_at = Some(round(now));
@@ -177,9 +182,18 @@ impl Queue {
             None if before.declared => (false, None),
             None => (false, before.push.clone()),
         };
-        let is_late = head.heard >= revision || before.state == QueueState::Deleting;
-        if is_late || (declared, &push) == (before.declared, &before.push) {
+        if before.state == QueueState::Deleting {
+            return Err(closed(QueueState::Deleting).into());
+        }
+        if head.heard >= revision {
             return Ok(before.clone());
+        }
+        if (declared, &push) == (before.declared, &before.push) {
+            let before = before.clone();
+            head.heard = revision;
+            let change = Change::Head(Box::new(head.clone()));
+            self.commit(rows, now, &[change])?;
+            return Ok(before);
         }
         let after = QueueSettings { declared, push, revision: before.revision + 1, ..before.clone() };
         head.heard = revision;
@@ -198,6 +212,11 @@ impl Queue {
         let now = self.now(clock);
         self.read(rows, now)?;
         let head = self.known.as_ref().map(|known| &known.head).ok_or_else(no_queue)?;
+        if head.settings.declared {
+            let detail =
+                "The queue's handler is declared in code. Remove it there and deploy, then delete the queue.";
+            return Err(Problem::new(Code::WrongStatus, detail).into());
+        }
         let deleting = match head.deleting {
             // Whoever has said that the jobs may go is not overruled by somebody who has not.
             Some(before) => Deleting { with_jobs: with_jobs || before.with_jobs, ..before },

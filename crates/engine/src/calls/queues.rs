@@ -7,7 +7,7 @@ use stepwell_core::{
 };
 use stepwell_protocol::{
     Timestamp,
-    queue::{JobId, Lease, QueuePatch, QueueSettings, QueueState, Redrive},
+    queue::{JobId, Lease, Push, QueuePatch, QueueSettings, QueueState, Redrive},
 };
 use wasm_bindgen::JsValue;
 use worker::Env;
@@ -42,6 +42,13 @@ pub enum Request {
         state: Option<QueueState>,
         /// Whether to make the queue if there is none.
         create: bool,
+    },
+    /// Of the first: take up which handler the code declares, and make the queue if there is one.
+    Declare {
+        /// Which revision of what it declares.
+        revision: u64,
+        /// How the handler is called; nothing, if there is none any more.
+        handler: Option<Push>,
     },
     /// Of the first: delete the queue.
     Delete {

@@ -21,7 +21,7 @@ use futures::{
 };
 use stepwell_core::{
     access::APP,
-    catalog::{Change, Desk, Input, Order, Relation, Station, TopicWord, Word},
+    catalog::{Change, Desk, Input, Order, QueueWord, Relation, Station, TopicWord, Word},
     object::Address,
 };
 use stepwell_protocol::{Place, json, manifest::ScheduleDescription};
@@ -32,7 +32,7 @@ use crate::{
     calls::{
         catalog::{Call, Request, ask},
         cell::{Call as CellCall, Operation},
-        schedules, topics,
+        queues, schedules, topics,
     },
     keyring::Keyring,
     object::{self, Answering, Kind, Loaded},
@@ -92,12 +92,14 @@ struct Audience {
     schedules: Option<(u64, Vec<ScheduleDescription>)>,
     /// Topics, and the triggers that the code declares for them.
     topics: Vec<TopicWord>,
+    /// Queues, and the handlers that the code declares for them.
+    queues: Vec<QueueWord>,
 }
 
 impl Audience {
     fn is_empty(&self) -> bool {
-        let Self { cells, namespaces, deleted, schedules, topics } = self;
-        let is_declared = schedules.is_some() || !topics.is_empty();
+        let Self { cells, namespaces, deleted, schedules, topics, queues } = self;
+        let is_declared = schedules.is_some() || !topics.is_empty() || !queues.is_empty();
         cells.is_empty() && namespaces.is_empty() && deleted.is_empty() && !is_declared
     }
 }
@@ -119,6 +121,7 @@ impl Kind for Catalog {
                     audience.schedules = Some((revision, schedules));
                 }
                 Order::DeclareTriggers(topics) => audience.topics = topics,
+                Order::DeclareHandlers(queues) => audience.queues = queues,
                 Order::Empty(batch) => host.empty_batch(batch),
                 Order::Clear { life } => host.clear(life),
             }
@@ -156,14 +159,17 @@ impl Host {
     }
 
     /// Tells everybody at once: nobody waits for one that does not answer.
-    async fn tell(self: Rc<Self>, Audience { cells, namespaces, deleted, schedules, topics }: Audience) {
+    async fn tell(self: Rc<Self>, audience: Audience) {
+        let Audience { cells, namespaces, deleted, schedules, topics, queues } = audience;
         let told = stream::iter(namespaces).map(|relation| self.clone().distrust(relation));
         let distrusted = told.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>();
         let deleting = self.clone().delete_namespaces(deleted);
         let declaring = self.clone().declare_schedules(schedules);
         let topics = stream::iter(topics).map(|word| self.clone().declare_triggers(word));
         let topics = topics.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>();
-        futures::join!(self.clone().tell_cells(cells), distrusted, deleting, declaring, topics);
+        let queues = stream::iter(queues).map(|word| self.clone().declare_handler(word));
+        let queues = queues.buffer_unordered(TOLD_AT_ONCE).collect::<Vec<()>>();
+        futures::join!(self.clone().tell_cells(cells), distrusted, deleting, declaring, topics, queues);
     }
 
     /// Tells the station of schedules what the code declares.
@@ -181,6 +187,14 @@ impl Host {
         let answer = in_time(topics::ask(&self.env, DEFAULT_NAMESPACE, &topic, &call)).await;
         let what = format!("triggers of the topic '{topic}'");
         self.declared(&what, answer, Change::TopicHeard { topic, revision });
+    }
+
+    /// Tells a queue which handler the code declares for it.
+    async fn declare_handler(self: Rc<Self>, QueueWord { queue, revision, handler }: QueueWord) {
+        let call = queues::Call { settings: None, request: queues::Request::Declare { revision, handler } };
+        let answer = in_time(queues::ask(&self.env, DEFAULT_NAMESPACE, &queue, 0, &call)).await;
+        let what = format!("handler of the queue '{queue}'");
+        self.declared(&what, answer, Change::QueueHeard { queue, revision });
     }
 
     /// Records that a station has heard of what the code declares. If it has not, the alarm tries again.

@@ -1,18 +1,33 @@
-//! Takes jobs to their consumers: to an address.
+//! Takes jobs to their consumers: to an address, or to the app's handler.
 
-use std::rc::Rc;
+use std::{pin::pin, rc::Rc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::future::{Either, select};
 use js_sys::{Array, Uint8Array};
 use stepwell_core::queue::Pushed;
 use stepwell_protocol::{
-    queue::{Claimed, Push, PushEnd, PushFailure},
+    json,
+    queue::{Claimed, JobCall, Push, PushEnd, PushFailure},
     webhook::schemes::standard_signature,
 };
 use wasm_bindgen::{JsCast as _, JsValue};
+use worker::Delay;
 
 use super::Host;
-use crate::{keyring::Keyring, outbound, runtime, settings::Deployment};
+use crate::{
+    keyring::Keyring,
+    outbound,
+    program::app,
+    runtime,
+    settings::{APP_BINDING, Deployment},
+};
+
+/// How much longer than its handler the app may take to say that it has ended it.
+const GRACE_MS: u64 = 2_000;
+
+/// What the app says of a handler that has panicked.
+const PANICKED: &str = "the code panicked";
 
 impl Host {
     /// Takes a job to its consumer, and says to the machine what became of it. Whatever was written before is durable when
@@ -33,7 +48,36 @@ impl Host {
     async fn consume(&self, job: Claimed, push: &Push) -> PushEnd {
         match &push.url {
             Some(url) => self.post(url, job, push.timeout_ms).await,
-            None => down("the app has no handler for the queue".into()),
+            None => self.call_app(job, push.timeout_ms).await,
+        }
+    }
+
+    /// Calls the app's handler, which acts on nothing that is not signed.
+    async fn call_app(&self, job: Claimed, timeout_ms: u64) -> PushEnd {
+        let mut call = JobCall::new(self.queue(), job, timeout_ms);
+        call.signature = Keyring::of(&self.env).sign_job(&call, &self.address.namespace, runtime::clock());
+        let text = serde_json::to_string(&call).expect("a call holds only what JSON can say");
+        drop(call);
+        let exports = runtime::property(&JsValue::from(self.state.as_raw()), "exports");
+        let Some(app) = app(&self.env, runtime::property(&exports, "default")) else {
+            return down(format!("there is no app: bind one as {APP_BINDING}"));
+        };
+        let answer = match app.job(&text) {
+            Ok(answer) => pin!(runtime::settle(answer)),
+            Err(thrown) => return down(runtime::message(&thrown)),
+        };
+        // The app ends its handler by itself. One that does not is not heard: the runtime cancels no call.
+        match select(answer, Delay::from(Duration::from_millis(timeout_ms + GRACE_MS))).await {
+            Either::Left((Ok(answer), _)) => {
+                let end = answer.as_string().and_then(|text| json::from_str(&text).ok());
+                end.unwrap_or_else(|| down("the instance that it ran in was stopped".into()))
+            }
+            // What is no panic of its own is not the job's fault: a key that is wrong, an app of another version.
+            Either::Left((Err(thrown), _)) => match runtime::message(&thrown) {
+                panic if panic.starts_with(PANICKED) => failed(panic),
+                why => down(why),
+            },
+            Either::Right(_) => down(format!("no answer within {timeout_ms} ms")),
         }
     }
 
@@ -42,7 +86,7 @@ impl Host {
         let is_dev = Deployment::known(&self.env).is_ok_and(|deployment| deployment.is_dev);
         // It was checked when it was set; what may be called can have changed since.
         if let Err(problem) = outbound::check("url", url, is_dev) {
-            return failed(problem.detail);
+            return down(problem.detail);
         }
         let Claimed { id, attempt, group, content_type, body, text, base64, .. } = job;
         let bytes = base64.as_ref().and_then(|base64| STANDARD.decode(base64).ok());

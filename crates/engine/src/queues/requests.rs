@@ -6,7 +6,7 @@ use futures::future::join_all;
 use stepwell_core::queue::{Looked, Queue as Machine, no_queue};
 use stepwell_protocol::{
     Code, Problem, Timestamp, json,
-    queue::{ClaimedList, JobList, LeaseList, QueuePatch, QueueSettings, QueueState, SentList},
+    queue::{ClaimedList, JobList, LeaseList, Push, QueuePatch, QueueSettings, QueueState, SentList},
 };
 
 use super::{Host, store::Store, waiting::until_woken};
@@ -29,6 +29,7 @@ impl Host {
         match (request, settings) {
             (Request::Open { create }, _) => self.open(create).await,
             (Request::Configure { patch, state, create }, _) => self.configure(patch, state, create).await,
+            (Request::Declare { revision, handler }, _) => self.declare(revision, handler).await,
             (Request::Delete { with_jobs }, _) => self.delete(with_jobs).await,
             (Request::Adopt, Some(settings)) => {
                 register(self, &self.address).await?;
@@ -96,6 +97,7 @@ impl Host {
                 Request::Close => Answered::new(200, &machine.close(store, now, settings)?),
                 Request::Open { .. }
                 | Request::Configure { .. }
+                | Request::Declare { .. }
                 | Request::Delete { .. }
                 | Request::Adopt
                 | Request::Erase { .. }
@@ -200,6 +202,20 @@ impl Host {
         }
         let settings =
             self.settle(&mut |machine, store, now| Ok(machine.configure(store, now, &patch, state)?))?;
+        self.tell(&settings, 1).await?;
+        Ok(Answered::new(200, &settings))
+    }
+
+    /// Takes up which handler the app has for the queue.
+    async fn declare(self: &Rc<Self>, revision: u64, handler: Option<Push>) -> Result<Answered, Fault> {
+        match (self.settings()?, &handler) {
+            (None, None) => return Ok(Answered::new(200, &())),
+            (None, Some(_)) => drop(self.make(1).await?),
+            (Some(_), _) => {}
+        }
+        let settings = self.settle(&mut |machine, store, now| {
+            Ok(machine.declare(store, now, revision, handler.clone())?)
+        })?;
         self.tell(&settings, 1).await?;
         Ok(Answered::new(200, &settings))
     }

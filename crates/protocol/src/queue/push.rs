@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Claimed, PARTITIONS_MAX};
-use crate::signature::Signature;
+use super::{Claimed, JobId, PARTITIONS_MAX};
+use crate::{Payload, Timestamp, signature::Signature};
 
 /// The most jobs that a partition pushes at once: an object has six connections.
 pub const PUSHES_OF_PARTITION_MAX: u32 = 6;
@@ -81,11 +81,40 @@ pub struct QueueSecret {
 pub struct JobCall {
     /// The queue.
     pub queue: String,
-    /// The job.
-    pub job: Claimed,
+    /// The job's id.
+    pub id: JobId,
+    /// Which attempt this is; the first is 1.
+    pub attempt: u32,
+    /// When it was sent.
+    pub sent_at: Timestamp,
+    /// Its group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The type of its body.
+    pub content_type: String,
+    /// The body, if it was sent as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Payload>,
+    /// The body, if it was sent as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The body, if it was sent as bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+    /// How long its handler may take.
+    pub timeout_ms: u64,
     /// The engine's word that it has made this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
+}
+
+impl JobCall {
+    /// A call with a job of this queue, which nobody has signed.
+    pub fn new(queue: &str, job: Claimed, timeout_ms: u64) -> Self {
+        let Claimed { id, attempt, sent_at, group, content_type, body, text, base64, .. } = job;
+        let (queue, signature) = (queue.to_owned(), None);
+        Self { queue, id, attempt, sent_at, group, content_type, body, text, base64, timeout_ms, signature }
+    }
 }
 
 /// What became of a job that was pushed.

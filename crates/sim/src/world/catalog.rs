@@ -135,7 +135,7 @@ impl At for TheCatalog {
                 }
                 Order::Report(corrupt) => world.fail("5 what was recorded stays", corrupt.to_string()),
                 Order::Distrust(_) => world.fail("28 nothing else is told", "there are no issuers".into()),
-                Order::DeclareSchedules { .. } | Order::DeclareTriggers(_) => {
+                Order::DeclareSchedules { .. } | Order::DeclareTriggers(_) | Order::DeclareHandlers(_) => {
                     world.fail("28 nothing else is told", "no schedules or triggers are declared".into());
                 }
                 Order::Touch(_) => world.fail("28 nothing else is told", "there are no stations".into()),

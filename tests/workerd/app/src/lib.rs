@@ -4,6 +4,7 @@ mod approvals;
 mod events;
 mod family;
 mod hang;
+mod jobs;
 mod lanes;
 mod ledger;
 mod lives;
@@ -379,6 +380,7 @@ pub fn app() -> App {
         .workflow(streams::chatty)
         .workflow(streams::chatty_queued)
         .workflow(streams::paced)
-        .workflow(streams::soon_gone_chatty);
+        .workflow(streams::soon_gone_chatty)
+        .job(jobs::errand);
     terms::register(hang::register(app))
 }

@@ -176,3 +176,85 @@ async fn an_address_that_must_not_be_called_is_refused_and_never_called() -> Tes
     assert_eq!(canary.calls().len(), 0);
     Ok(())
 }
+
+/// Lets the engine read what the app declares, and waits until the queue knows its handler.
+async fn declared(client: &Client) -> Result<Value> {
+    let synced = client.send_post("/api/sync", "").await?;
+    ensure!(synced.status == 200, "{} {}", synced.status, synced.body);
+    let began = Instant::now();
+    loop {
+        let answer = client.get("/api/queues/errands").await?;
+        if answer.status == 200 {
+            return answer.json();
+        }
+        ensure!(began.elapsed() < Duration::from_secs(20), "{} {}", answer.status, answer.body);
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn handled(form: Form) -> Result<()> {
+    let mut engine = Engine::start_with(form, &[("STEPWELL_CELLS", "1")]).await?;
+    let client = engine.client();
+    let endpoint = Endpoint::start(|call, _| {
+        let after = if call.path.contains("how=slow") { 3_000 } else { 30 };
+        Reply { after: Duration::from_millis(after), ..Reply::new("200 OK") }
+    })
+    .await?;
+    let queue = declared(&client).await?;
+    assert_eq!(queue["settings"]["push"], json!({ "concurrency": 4, "timeout_ms": 1_000 }));
+    assert_eq!(queue["settings"]["declared"], true);
+    let patch = json!({ "push": { "url": "https://example.com" } }).to_string();
+    assert_eq!(client.request("PATCH", "/api/queues/errands", &patch).await?.status, 409);
+    set(&client, "errands", &json!({ "max_attempts": 2 })).await?;
+    let errand = |how: &str| json!({ "body": { "address": endpoint.url("/"), "how": how } });
+    let jobs: Vec<_> = (0..40).map(|_| errand("now")).collect();
+    send(&client, "errands", &json!({ "jobs": jobs })).await?;
+    rest(&client, "errands", Duration::from_secs(20)).await?;
+    let dead = client.get("/api/queues/errands/dead?limit=1").await?.body;
+    assert_eq!((endpoint.calls().len(), endpoint.most()), (40, 4), "{dead}");
+    // How handlers fail: for good, for now, by a panic, and by taking too long.
+    for how in ["never", "later", "slow"] {
+        send(&client, "errands", &errand(how)).await?;
+    }
+    send(&client, "errands", &json!({ "body": "of another shape" })).await?;
+    rest(&client, "errands", Duration::from_secs(60)).await?;
+    // Where panics abort, one stops whatever is in the same instance.
+    send(&client, "errands", &errand("panic")).await?;
+    let counts = rest(&client, "errands", Duration::from_secs(60)).await?;
+    assert_eq!(counts["dead"], 4, "{counts}");
+    let dead = client.get("/api/queues/errands/dead").await?.json()?;
+    let reasons = dead["jobs"].as_array().into_iter().flatten();
+    let mut reasons: Vec<_> = reasons.filter_map(|job| job["death"]["reason"].as_str()).collect();
+    reasons.sort_unstable();
+    assert_eq!(reasons[..2], ["no answer within 1000 ms", "no such address"], "{reasons:?}");
+    assert!(reasons[2].contains("does not fit the handler of 'errands'"), "{reasons:?}");
+    // In one Worker, it stops the partition as well: the lease ends by itself, and gives no reason.
+    let cursed = reasons.get(3).is_some_and(|reason| reason.contains("the errand is cursed"));
+    assert_eq!(cursed, form == Form::Split, "{reasons:?}");
+    // A kill: what was under way comes again, and nothing is lost.
+    let before = endpoint.calls().len();
+    let jobs: Vec<_> = (0..40).map(|_| errand("now")).collect();
+    send(&client, "errands", &json!({ "jobs": jobs })).await?;
+    endpoint.until(before + 10).await?;
+    engine.engine.kill();
+    engine.engine.restart().await?;
+    let counts = rest(&client, "errands", Duration::from_secs(30)).await?;
+    assert_eq!(counts["dead"], 4);
+    let calls = endpoint.calls();
+    let ids: BTreeSet<_> =
+        calls.iter().skip(before).filter_map(|call| call.path.split("id=").nth(1)).collect();
+    assert_eq!(ids.len(), 40);
+    assert!((40..=44).contains(&(calls.len() - before)), "{}", calls.len() - before);
+    assert_eq!(endpoint.most(), 4);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_apps_handler_gets_the_jobs_of_its_queue_in_one_worker() -> TestResult {
+    Ok(handled(Form::AllInOne).await?)
+}
+
+#[tokio::test]
+async fn the_apps_handler_gets_the_jobs_of_its_queue_in_another_worker() -> TestResult {
+    Ok(handled(Form::Split).await?)
+}

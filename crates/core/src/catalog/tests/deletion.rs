@@ -146,6 +146,7 @@ impl Deployment {
                     | Order::Distrust(_)
                     | Order::Touch(_)
                     | Order::DeclareTriggers(_)
+                    | Order::DeclareHandlers(_)
                     | Order::DeclareSchedules { .. },
                 )) => {}
                 None => return false,

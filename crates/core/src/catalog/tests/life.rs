@@ -40,6 +40,7 @@ pub(super) fn told(world: &mut World) -> Option<Vec<Word>> {
         | Order::Delete(_)
         | Order::Empty(_)
         | Order::DeclareTriggers(_)
+        | Order::DeclareHandlers(_)
         | Order::DeclareSchedules { .. }
         | Order::Clear { .. } => None,
     })

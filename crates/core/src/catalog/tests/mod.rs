@@ -1,5 +1,6 @@
 mod declared;
 mod deletion;
+mod handlers;
 mod life;
 mod schedules;
 mod sessions;

@@ -35,6 +35,7 @@ impl World {
             | Order::Delete(_)
             | Order::Empty(_)
             | Order::DeclareTriggers(_)
+            | Order::DeclareHandlers(_)
             | Order::Clear { .. } => None,
         })
     }

@@ -34,6 +34,7 @@ impl World {
             Order::DeclareTriggers(words) => Some(words),
             Order::Tell(_)
             | Order::DeclareSchedules { .. }
+            | Order::DeclareHandlers(_)
             | Order::Distrust(_)
             | Order::Report(_)
             | Order::Touch(_)

@@ -10,7 +10,7 @@ use stepwell_protocol::{
 
 use super::{Bug, Post, World, at, code, of_group, post, posts};
 use crate::{
-    object::Machine as _,
+    object::{Hosted as _, Machine as _},
     queue::{Order, check_patch, push_backoff_ms},
 };
 
@@ -99,8 +99,102 @@ fn an_instance_that_dies_gives_no_place_back_before_its_consumers_are_over() {
     world.pass(34_999);
     assert_eq!(world.pushed(), [], "they may still be at work");
     let again = world.fire();
-    assert_eq!(again.len(), 2, "{again:?}");
+    assert_eq!(again.len(), 1, "one of them may have stopped it: {again:?}");
     assert!(world.now <= 40_000, "{}", world.now);
+    world.push_ends(&again[0], PushEnd::Done);
+    assert_eq!(world.pushed().len(), 2, "it has not");
+}
+
+#[test]
+fn whoever_pushes_no_more_has_no_alarm_for_it() {
+    for ends_by_code in [false, true] {
+        let mut world = pushing(2);
+        if ends_by_code {
+            world.settings =
+                world.queue.declare(&world.rows, at(0), 5, Some(Push::default())).expect("it is stored");
+        }
+        world.send(vec![Post { delay_ms: 60_000, ..post("later") }]);
+        let patch = QueuePatch { push: Some(None), ..QueuePatch::default() };
+        world.settings = if ends_by_code {
+            world.queue.declare(&world.rows, at(1), 6, None).expect("it is stored")
+        } else {
+            world.queue.configure(&world.rows, at(1), &patch, None).expect("it is stored")
+        };
+        world.take_orders();
+        for _ in 0..3 {
+            let Some(alarm) = world.alarm.take() else { break };
+            world.now = world.now.max(alarm.as_millis().saturating_sub(at(0).as_millis()));
+            world.queue.alarm(&world.rows, at(world.now)).expect("the storage works");
+            world.take_orders();
+        }
+        let next = world.alarm.map_or(u64::MAX, |at_| at_.as_millis() - at(0).as_millis());
+        assert!(next > 120_000, "{next}");
+    }
+}
+
+#[test]
+fn one_invocation_pushes_so_many_and_the_alarm_goes_on() {
+    let mut world = pushing(2);
+    world.send((0..100).map(|number| post(&number.to_string())).collect());
+    let (mut open, mut count) = (world.pushed(), 0);
+    while let Some(job) = open.pop() {
+        count += 1;
+        world.push_ends(&job, PushEnd::Done);
+        open.extend(world.pushed());
+    }
+    assert_eq!(count, 30);
+    world.queue.begin();
+    assert_eq!(world.fire().len(), 2);
+    assert!(world.now < 10, "{}", world.now);
+}
+
+#[test]
+fn a_consumer_that_is_down_is_left_alone_by_the_next_instance_too() {
+    let mut world = pushing(3);
+    world.send((0..10).map(|number| post(&number.to_string())).collect());
+    let mut open = world.pushed();
+    while let Some(job) = open.pop() {
+        world.push_ends(&job, PushEnd::Failed(PushFailure { is_down: true, ..failed("no answer") }));
+        open.extend(world.pushed());
+    }
+    world.crash();
+    assert_eq!(world.pushed(), []);
+    assert_eq!(world.fire().len(), 1);
+    assert!(world.now >= 1_000, "{}", world.now);
+}
+
+#[test]
+fn an_answer_counts_although_the_clock_has_jumped_and_claims_leave_room() {
+    let mut world = pushing(1);
+    world.send(posts(&["a", "b"]));
+    let job = world.pushed().remove(0);
+    world.now += 3_600_000;
+    world.push_ends(&job, PushEnd::Done);
+    assert_eq!((world.pushed_texts(), world.counts()), (vec!["b".to_owned()], (0, 1, 0)));
+    // Large jobs are not pushed beside each other.
+    let mut world = pushing(6);
+    let large = "x".repeat(1_900_000);
+    world.send(posts(&[&large, &large, &large, "small"]));
+    let first = world.pushed();
+    assert!((1..=2).contains(&first.len()), "{}", first.len());
+    world.push_ends(&first[0], PushEnd::Done);
+    assert!(!world.pushed().is_empty(), "the next one has room");
+}
+
+#[test]
+fn a_queue_whose_handler_is_declared_is_not_deleted_and_hears_of_no_other_while_it_is() {
+    let mut world = World::new();
+    world.queue.declare(&world.rows, at(0), 5, Some(Push::default())).expect("it is stored");
+    assert_eq!(code(world.queue.delete(&world.rows, at(1), true)), Some(Code::WrongStatus));
+    // The same again is heard: an earlier one that comes late does not count.
+    world.queue.declare(&world.rows, at(2), 10, Some(Push::default())).expect("it is stored");
+    let late = Some(Push { concurrency: 1, ..Push::default() });
+    let settings = world.queue.declare(&world.rows, at(3), 7, late).expect("it is late");
+    assert_eq!(settings.push, Some(Push::default()));
+    world.queue.declare(&world.rows, at(4), 11, None).expect("it is stored");
+    world.queue.delete(&world.rows, at(5), true).expect("nobody declares it");
+    let refused = world.queue.declare(&world.rows, at(6), 12, Some(Push::default()));
+    assert_eq!(code(refused), Some(Code::QueueClosed));
 }
 
 #[test]

@@ -41,6 +41,7 @@ lint:
 # Licences and sources of all dependencies.
 deny:
     source scripts/env.sh && cargo deny --locked check bans licenses sources
+    source scripts/env.sh && cargo deny --manifest-path crates/dashboard/Cargo.toml --locked check --hide-inclusion-graph bans licenses sources
 
 # Checks the dependencies for known vulnerabilities, if the advisory database can be fetched.
 audit:
@@ -50,6 +51,22 @@ audit:
 test:
     source scripts/env.sh && cargo nextest run --workspace --all-features --locked -E 'not package(stepwell-workerd-tests) and not package(stepwell-sim)'
     cargo test --workspace --all-features --locked --doc --quiet
+
+# Tests the dashboard in Chromium on the real workerd, a line for each test with its figure; words select tests by name, `--full` adds those at a size.
+dashboard-test *WORDS:
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    scripts/build-dashboard
+    node_modules/.bin/node tests/dashboard/run.mjs {{WORDS}}
+
+# Takes screenshots of the dashboard, in both themes and four sizes; `--docs` writes those of the documentation.
+dashboard-look *ARGUMENTS:
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    scripts/build-dashboard
+    node_modules/.bin/node tests/dashboard/look.mjs {{ARGUMENTS}}
+
+# Checks the dashboard's own workspace: format, lints.
+dashboard-lint:
+    scripts/lint-dashboard
 
 # Builds the documentation's site into target/site, and checks its links, code blocks and words.
 docs: words

@@ -17,6 +17,9 @@ use crate::failure::{Failure, Result};
 const ONLY_ON_CLOUDFLARE: &[&str] =
     &["ai", "analytics_engine_datasets", "browser", "hyperdrive", "send_email", "vectorize", "workflows"];
 
+/// The binding from which the engine serves the dashboard.
+pub const ASSETS: &str = "ASSETS";
+
 /// The folder of an engine that is a Worker of its own.
 const ENGINE: &str = "engine";
 
@@ -75,6 +78,9 @@ pub struct Wrangler {
     /// The Workers that it calls.
     #[serde(default)]
     pub services: Vec<Service>,
+    /// Its files.
+    #[serde(default)]
+    pub assets: Assets,
     /// How its classes came about.
     #[serde(default)]
     pub migrations: Vec<Migration>,
@@ -87,6 +93,15 @@ pub struct Wrangler {
     /// Its environments.
     #[serde(default)]
     pub env: BTreeMap<String, Environment>,
+}
+
+/// The files of a Worker.
+#[derive(Debug, Default, Deserialize)]
+pub struct Assets {
+    /// Where they are.
+    pub directory: Option<String>,
+    /// The name that they are bound to.
+    pub binding: Option<String>,
 }
 
 /// A step in the history of a Worker's classes.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     failure::{Failure, Result},
-    project::Worker,
+    project::{ASSETS, Assets, Worker},
 };
 
 /// What Workers are compiled for.
@@ -54,6 +54,15 @@ fn is_program(file: &Path) -> bool {
 /// The first of these files in `node_modules` of a folder or of one above it.
 fn in_node_modules(from: &Path, file: &str) -> Option<PathBuf> {
     from.ancestors().map(|folder| folder.join("node_modules").join(file)).find(|file| file.exists())
+}
+
+/// The folder with the dashboard: the one that a Worker's configuration binds for the engine, or the package beside it.
+pub fn dashboard(worker: &Worker) -> Option<PathBuf> {
+    let Assets { directory, binding } = &worker.wrangler.assets;
+    let bound = directory.as_ref().filter(|_| binding.as_deref() == Some(ASSETS));
+    let bound = bound.map(|directory| worker.folder.join(directory));
+    let found = bound.or_else(|| in_node_modules(&worker.folder, "@stepwell/dashboard/dist"))?;
+    found.join("dash/page.htm").is_file().then(|| found.canonicalize().ok()).flatten()
 }
 
 /// The compiler's driver.
@@ -241,6 +250,32 @@ fn platform() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::project::Project;
+
+    #[test]
+    fn the_dashboard_is_the_folder_that_is_bound_or_the_package_beside_it() {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder above")).expect("made");
+            std::fs::write(path, text).expect("written");
+        };
+        let worker = "name = \"x\"\ncompatibility_date = \"2026-04-01\"\n";
+        let found = || dashboard(&Project::at(root.path()).expect("a project").front);
+        write("Cargo.toml", "");
+        write("wrangler.toml", worker);
+        assert_eq!(found(), None);
+        write("node_modules/@stepwell/dashboard/dist/dash/page.htm", "");
+        assert!(found().is_some_and(|folder| folder.ends_with("@stepwell/dashboard/dist")));
+        write("public/dash/page.htm", "");
+        for (binding, wanted) in [("ASSETS", "public"), ("OTHER", "dist")] {
+            let assets = format!("{worker}[assets]\ndirectory = \"public\"\nbinding = \"{binding}\"\n");
+            write("wrangler.toml", &assets);
+            assert!(found().is_some_and(|folder| folder.ends_with(wanted)), "{binding}");
+        }
+        write("wrangler.toml", &format!("{worker}[assets]\ndirectory = \"none\"\nbinding = \"ASSETS\"\n"));
+        assert_eq!(found(), None);
+    }
 
     #[test]
     fn the_first_number_of_a_version_is_found() {

@@ -17,6 +17,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Made natively, and served as a text: its generator is in no Worker.
     ("stepwell-openapi", &["stepwell-protocol"]),
     ("stepwell-cli", &["stepwell-protocol"]),
+    // It runs in a browser, and sees a deployment as any client does.
+    ("stepwell-dashboard-model", &["stepwell-protocol"]),
     ("stepwell-sim", &["stepwell", "stepwell-core", "stepwell-protocol"]),
     ("example-quickstart", &["stepwell", "stepwell-engine"]),
     ("example-orders", &["stepwell", "stepwell-engine"]),

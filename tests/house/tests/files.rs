@@ -36,6 +36,28 @@ fn no_source_file_is_too_long_to_read() {
 }
 
 #[test]
+fn the_dashboard_makes_no_markup_of_a_string() {
+    let of_dashboard = |path: &&PathBuf| path.to_string_lossy().contains("crates/dashboard");
+    let sources: Vec<_> = all_sources();
+    let sources: Vec<_> = sources.iter().filter(of_dashboard).collect();
+    assert!(sources.len() > 10, "the dashboard was not found");
+    for path in sources {
+        let text = fs::read_to_string(path).expect("sources are text").to_lowercase();
+        for way in [
+            "inner_html",
+            "outer_html",
+            "insert_adjacent",
+            "document.write",
+            "set_srcdoc",
+            "js_sys::eval",
+            "function::new",
+        ] {
+            assert!(!text.contains(way), "{} uses {way}: what others write could run", path.display());
+        }
+    }
+}
+
+#[test]
 fn machines_have_no_catch_all_arms() {
     for path in all_sources().iter().filter(|path| path.to_string_lossy().contains("crates/core/src")) {
         let text = fs::read_to_string(path).expect("sources are text");

@@ -185,10 +185,19 @@ fn the_site_has_every_page() {
 }
 
 #[test]
-fn pictures_are_svg_for_light_and_dark_and_say_what_they_show() {
+fn pictures_are_for_light_and_dark_and_say_what_they_show() {
     let folder = root().join("docs/images");
     for entry in fs::read_dir(folder).expect("there are pictures") {
         let path = entry.expect("the entry can be read").path();
+        let name = path.to_string_lossy().into_owned();
+        // A screenshot has a twin; a drawing has both in one.
+        if let Some(shot) = name.strip_suffix(".png") {
+            let light = shot.strip_suffix("-dark").unwrap_or(shot);
+            for twin in [format!("{light}.png"), format!("{light}-dark.png")] {
+                assert!(fs::exists(&twin).is_ok_and(|there| there), "{twin} is missing");
+            }
+            continue;
+        }
         let text = fs::read_to_string(&path).expect("a picture is text");
         for part in ["prefers-color-scheme: dark", "<title", "<desc", "viewBox"] {
             assert!(text.contains(part), "{} has no {part}", path.display());

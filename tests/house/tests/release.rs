@@ -50,8 +50,8 @@ fn a_release_is_built_for_every_platform_before_anything_is_published() {
     assert_eq!(workflow["on"]["push"]["tags"][0].as_str(), Some("v*"));
     let jobs = &workflow["jobs"];
     let names: Vec<_> = jobs.as_hash().expect("it has jobs").keys().filter_map(Yaml::as_str).collect();
-    assert_eq!(names, ["check", "cli", "engine", "publish"]);
-    for job in ["cli", "engine"] {
+    assert_eq!(names, ["check", "cli", "engine", "dashboard", "publish"]);
+    for job in ["cli", "engine", "dashboard"] {
         assert_eq!(jobs[job]["needs"].as_str(), Some("check"));
         let uploads = jobs[job]["steps"].as_vec().expect("it has steps").iter();
         let uploads =
@@ -60,7 +60,7 @@ fn a_release_is_built_for_every_platform_before_anything_is_published() {
     }
     let needs: Vec<_> =
         jobs["publish"]["needs"].as_vec().expect("several").iter().filter_map(Yaml::as_str).collect();
-    assert_eq!(needs, ["cli", "engine"]);
+    assert_eq!(needs, ["cli", "engine", "dashboard"]);
 
     let platforms = jobs["cli"]["strategy"]["matrix"]["include"].as_vec().expect("a matrix");
     let platforms: BTreeSet<_> = platforms.iter().filter_map(|of| of["platform"].as_str()).collect();

@@ -180,12 +180,19 @@ impl Session<'_> {
         let is_first = !std::mem::replace(&mut self.has_told, true);
         let next = is_first.then(|| first::command(&client, &self.serving.project.root)).flatten();
         if self.global.json {
-            anstream::println!("{}", json!({ "event": "ready", "address": address, "next": next }));
+            let dashboard = self.serving.dashboard();
+            let ready = json!({ "event": "ready", "address": address, "dashboard": dashboard, "next": next });
+            anstream::println!("{ready}");
             return Ok(server);
         }
         let (green, bold, dim) =
             (AnsiColor::Green.on_default().bold(), Style::new().bold(), Style::new().dimmed());
         anstream::println!("{green}ready:{green:#} {bold}{address}{bold:#}; data in .stepwell/");
+        if let Some(dashboard) = self.serving.dashboard() {
+            anstream::println!(
+                "       dashboard: {bold}{dashboard}{bold:#}; sign in with the key of this server"
+            );
+        }
         if let Some(next) = next {
             anstream::println!("next:  in another terminal, in this folder: {bold}{next}{bold:#}");
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Kill, Serving, guarded, own_program};
 use crate::{
     failure::{Failure, Result},
-    project::{Consumer, D1Database, KvNamespace, ObjectBinding, Producer, R2Bucket, Worker},
+    project::{ASSETS, Consumer, D1Database, KvNamespace, ObjectBinding, Producer, R2Bucket, Worker},
 };
 
 /// The program that Node runs.
@@ -53,7 +53,11 @@ impl Serving {
 
     fn worker(&self, name: &str, worker: &Worker) -> Value {
         let wrangler = &worker.wrangler;
-        let services: BTreeMap<_, _> = self.services(worker).collect();
+        let services = self.services(worker).map(|(binding, service)| (binding, json!(service)));
+        let dashboard = self.dashboard_files().filter(|_| name == "main");
+        let dashboard =
+            dashboard.map(|path| (ASSETS, json!({ "disk": { "path": path, "writable": false } })));
+        let services: BTreeMap<_, _> = services.chain(dashboard).collect();
         let objects: BTreeMap<_, _> = wrangler
             .durable_objects
             .bindings

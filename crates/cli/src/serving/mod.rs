@@ -92,6 +92,16 @@ impl Serving {
         address(self.port)
     }
 
+    /// Where the dashboard is served, if the project has it.
+    pub fn dashboard(&self) -> Option<String> {
+        self.dashboard_files().map(|_| format!("{}/dash/", self.address()))
+    }
+
+    /// The folder with the dashboard's files. The configuration of a runtime is text.
+    fn dashboard_files(&self) -> Option<String> {
+        tools::dashboard(&self.project.front).and_then(|folder| folder.to_str().map(str::to_owned))
+    }
+
     /// The runtime's name.
     pub fn runtime(&self) -> &'static str {
         match self.runtime {

@@ -3,7 +3,11 @@
 use std::{ffi::OsString, fmt::Write as _, path::Path, process::Command};
 
 use super::{Kill, Serving, guarded};
-use crate::{failure::Result, local::KEY_VARIABLE, project::Worker};
+use crate::{
+    failure::Result,
+    local::KEY_VARIABLE,
+    project::{ASSETS, Worker},
+};
 
 impl Serving {
     /// The command that serves the project with workerd.
@@ -24,6 +28,9 @@ impl Serving {
             let _ = writeln!(text, "    (name = \"{name}\", worker = .{name}),");
         }
         text.push_str("    (name = \"disk\", disk = (path = \"disk\", writable = true)),\n");
+        if let Some(dashboard) = self.dashboard_files() {
+            let _ = writeln!(text, "    (name = \"dashboard\", disk = (path = {})),", quote(&dashboard));
+        }
         // People's own servers are on this machine and beside it.
         text.push_str("    (name = \"internet\", network = (allow = [\"public\", \"private\"],");
         text.push_str(" tlsOptions = (trustBrowserCas = true))),\n  ],\n");
@@ -65,6 +72,9 @@ impl Serving {
             let _ = writeln!(text, "    (name = {}, text = {}),", quote(&name), quote(&value));
         }
         if name == "main" {
+            if self.dashboard_files().is_some() {
+                let _ = writeln!(text, "    (name = {}, service = \"dashboard\"),", quote(ASSETS));
+            }
             let key = quote(KEY_VARIABLE);
             let _ = writeln!(text, "    (name = {key}, fromEnvironment = {key}),");
         }

@@ -11,6 +11,7 @@ mod by_key;
 mod caller;
 mod cookie;
 mod cors;
+mod dashboard;
 mod described;
 mod dispatch;
 mod error;
@@ -137,7 +138,14 @@ fn admit(request: &Request, env: &Env) -> Result<(Address, Rc<Deployment>), Refu
 /// The answer: as a page where a person asks with a wait token, and its head alone where nobody asks for more.
 async fn respond_as_asked(request: Request, address: &Address, env: Env) -> Response {
     let wants_page = wait_tokens::is_token_route(address.route) && accepts_html(&request);
-    let response = respond(request, address, env).await;
+    let page = match address.route {
+        None if !address.is_detour => dashboard::answer(&address.method, address.url.path(), &env).await,
+        Some(_) | None => None,
+    };
+    let response = match page {
+        Some(page) => page,
+        None => respond(request, address, env).await,
+    };
     let response = match address.route {
         Some(route) if wants_page => wait_page::page(route, response),
         Some(_) | None => response,

@@ -140,15 +140,19 @@ impl Response {
                     for (name, value) in general {
                         let _ = raw.headers().set(name, value);
                     }
+                    for (name, value) in &self.headers {
+                        let _ = raw.headers().set(name, value);
+                    }
                 }
                 return Ok(raw.into());
             }
         };
         let headers = Headers::new();
-        for (name, value) in &self.headers {
+        for (name, value) in general {
             headers.set(name, value)?;
         }
-        for (name, value) in general {
+        // An answer that says something of its own about one of these has the last word.
+        for (name, value) in &self.headers {
             headers.set(name, value)?;
         }
         // The runtime takes no body with this status, not even an empty one.

@@ -1,0 +1,517 @@
+//! One run: its state and why, its timeline, its events and logs, what went in and came out.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use leptos::{leptos_dom::helpers::set_timeout, prelude::*};
+use serde::Deserialize;
+use stepwell_dashboard_model::{
+    pacing::Pace,
+    place::{Place, encoded},
+    recorded::{self, Recorded},
+    shown,
+    timeline::{Recording, Timeline},
+    when,
+};
+use stepwell_protocol::{
+    Seq, Timestamp,
+    rest::{History, HistoryEvent, RunView, Why},
+    stream::{Kind, StreamEvent},
+};
+
+use crate::{
+    actions,
+    api::{self, Trouble},
+    app::{App, now},
+    parts,
+    records::{self, Line},
+    socket::Stream,
+    waterfall,
+};
+
+/// What came together is drawn together.
+const FLUSH_MS: u64 = 40;
+
+/// How many pages of a history are asked for, to learn what no longer counts.
+const PAGES_MAX: u32 = 64;
+
+/// The most log lines that are kept; the oldest go first.
+const LOGS_MAX: usize = 20_000;
+
+#[derive(Deserialize)]
+struct TooLarge {
+    seq: Seq,
+    at: Timestamp,
+    left_out_bytes: usize,
+}
+
+/// What is known of the run.
+#[derive(Clone, Copy)]
+pub struct Page {
+    /// What all views share.
+    pub app: App,
+    /// The run's id.
+    pub id: StoredValue<String>,
+    /// The run, once it has come.
+    pub run: RwSignal<Option<RunView>>,
+    /// What it waits for.
+    pub why: RwSignal<Option<Why>>,
+    /// Its history.
+    pub events: RwSignal<BTreeMap<Seq, Recorded>>,
+    /// Its history as bars.
+    pub timeline: Memo<Arc<Timeline>>,
+    input: RwSignal<Option<String>>,
+    /// What its code has published.
+    pub logs: RwSignal<Vec<Line>>,
+    trouble: RwSignal<Option<(u16, String)>>,
+    pending: StoredValue<Vec<StreamEvent>, LocalStorage>,
+    stream: StoredValue<Option<Stream>, LocalStorage>,
+    is_asking: RwSignal<bool>,
+    /// Whether something has happened since it was asked.
+    is_due: StoredValue<bool>,
+    pace: StoredValue<Pace>,
+    /// Where the stream ended: if the run is retried, the next one goes on from there.
+    cursor: StoredValue<Option<String>>,
+}
+
+/// The view.
+pub fn view(id: String) -> impl IntoView {
+    let app = App::here();
+    let (run, why) = (RwSignal::new(None::<RunView>), RwSignal::new(None::<Why>));
+    let events = RwSignal::new(BTreeMap::new());
+    let recording = Memo::new(move |_| {
+        let read = |run: &RunView| {
+            events.with(|events: &BTreeMap<Seq, Recorded>| {
+                Recording::of(run, events.values().filter_map(Recorded::whole))
+            })
+        };
+        Arc::new(run.with(|run| run.as_ref().map(read)).unwrap_or_default())
+    });
+    // Only this moves with the clock.
+    let timeline = Memo::new(move |_| {
+        let drawn = run.with(|run| {
+            let run = run.as_ref()?;
+            // A run that has ended does not grow.
+            let now = run.ended_at.unwrap_or_else(|| app.now.get());
+            Some(recording.with(|recording| why.with(|why| recording.until(run, why.as_ref(), now))))
+        });
+        Arc::new(drawn.unwrap_or_default())
+    });
+    let page = Page {
+        app,
+        id: StoredValue::new(id),
+        run,
+        why,
+        events,
+        timeline,
+        input: RwSignal::new(None),
+        logs: RwSignal::new(Vec::new()),
+        trouble: RwSignal::new(None),
+        pending: StoredValue::new_local(Vec::new()),
+        stream: StoredValue::new_local(None),
+        is_asking: RwSignal::new(false),
+        is_due: StoredValue::new(false),
+        pace: StoredValue::new(Pace::default()),
+        cursor: StoredValue::new(None),
+    };
+    page.ask_history();
+    page.ask();
+    page.follow();
+    // Somebody else may have continued a run that had ended.
+    let handle = window_event_listener_untyped("focus", move |_| page.ask());
+    on_cleanup(move || {
+        handle.remove();
+        page.stop();
+    });
+    let is_here = Memo::new(move |_| run.with(Option::is_some));
+    view! {
+        <Show when=move || is_here.get() fallback=move || missing(page)>
+            <article class="run">
+                {top(page)}
+                <div class="columns">
+                    <div class="column">
+                        {waterfall::view(page)}
+                        {records::journal(page)}
+                        {records::log(page)}
+                    </div>
+                    <aside class="column" aria-label="Details">
+                        {facts(page)}
+                        {payloads(page)}
+                    </aside>
+                </div>
+            </article>
+        </Show>
+    }
+}
+
+impl Page {
+    fn path(self, rest: &str) -> String {
+        self.id.with_value(|id| format!("/api/executions/{}{rest}", encoded(id)))
+    }
+
+    /// Asks how the run stands. Once more, if something has happened meanwhile.
+    pub fn ask(self) {
+        match self.is_asking.try_get_untracked() {
+            None => return,
+            Some(true) => return self.is_due.set_value(true),
+            Some(false) => self.is_asking.set(true),
+        }
+        let (path, why_path) = (self.path(""), self.path("/why"));
+        let pause_ms = self.pace.with_value(|pace| pace.pause_ms(now().as_millis()));
+        let ask = move || leptos::task::spawn_local(self.ask_at(path, why_path));
+        if pause_ms == 0 {
+            return ask();
+        }
+        set_timeout(ask, Duration::from_millis(pause_ms));
+    }
+
+    async fn ask_at(self, path: String, why_path: String) {
+        // What has happened so far is in the answer.
+        self.is_due.try_set_value(false);
+        let began = now().as_millis();
+        match api::get::<RunView>(&path).await {
+            Ok(run) => {
+                self.show(run);
+                if let Ok(why) = api::get::<Why>(&why_path).await {
+                    self.why.try_set(Some(why));
+                }
+            }
+            Err(trouble) => self.fail(&trouble),
+        }
+        // The view may be gone.
+        if self.is_asking.try_set(false).is_some() {
+            return;
+        }
+        self.pace.update_value(|pace| pace.took(began, now().as_millis()));
+        if self.is_due.get_value() {
+            self.ask();
+        }
+    }
+
+    /// Shows the run as an answer has it.
+    pub fn show(self, run: RunView) {
+        let known =
+            self.run.try_with_untracked(|known| known.as_ref().map(|known| (known.acts.len(), known.life)));
+        // The view may be gone.
+        let Some(known) = known else { return };
+        let is_over = run.status.is_terminal();
+        // A retry or restart changes which events count, and the next life has others.
+        let is_taken_back = known.is_some_and(|(acts, _)| acts != run.acts.len());
+        let next_life = run.life.filter(|life| known.is_some_and(|(_, known)| known != Some(*life)));
+        self.trouble.set(None);
+        self.run.set(Some(run));
+        if let Some(life) = next_life {
+            self.events.update(|events| events.retain(|_, event| event.at() >= life.began_at));
+        }
+        if is_taken_back || next_life.is_some() {
+            self.ask_history();
+        }
+        let is_followed = self.stream.with_value(Option::is_some);
+        if !is_over && !is_followed {
+            self.follow();
+        }
+    }
+
+    fn fail(self, trouble: &Trouble) {
+        let words = self.app.explain(trouble);
+        self.trouble.try_set(Some((trouble.status(), words)));
+    }
+
+    /// Asks for input and history; further pages only where something no longer counts.
+    fn ask_history(self) {
+        let path = self.path("/history");
+        leptos::task::spawn_local(async move {
+            let mut after = Seq(0);
+            for _ in 0..PAGES_MAX {
+                let Ok(page) = api::get::<History>(&format!("{path}?after={}", after.0)).await else {
+                    return;
+                };
+                let is_taken_back = page.events.iter().any(|event| event.cut)
+                    || self
+                        .run
+                        .try_with_untracked(|run| run.as_ref().is_some_and(|run| !run.acts.is_empty()))
+                        == Some(true);
+                if let Some(input) = page.input {
+                    self.input.try_set(Some(input.text().to_owned()));
+                }
+                self.events.try_update(|events| {
+                    events.extend(page.events.into_iter().map(|event| (event.seq, Recorded::Whole(event))));
+                });
+                match page.next {
+                    Some(next) if is_taken_back => after = next,
+                    Some(_) | None => return,
+                }
+            }
+        });
+    }
+
+    /// Asks for one event that was too large for the stream.
+    pub fn ask_event(self, seq: Seq) {
+        let path = self.path(&format!("/history?after={}", seq.0.saturating_sub(1)));
+        leptos::task::spawn_local(async move {
+            if let Ok(page) = api::get::<History>(&path).await
+                && let Some(event) = page.events.into_iter().find(|event| event.seq == seq)
+            {
+                self.events.try_update(|events| events.insert(seq, Recorded::Whole(event)));
+            }
+        });
+    }
+
+    fn follow(self) {
+        let cursor = self.cursor.get_value();
+        let stream =
+            Stream::follow(self.app, self.path("/stream"), cursor.as_deref(), move |event| self.take(event));
+        self.stream.set_value(Some(stream));
+    }
+
+    fn stop(self) {
+        self.stream.try_update_value(|stream| {
+            if let Some(stream) = stream.take() {
+                stream.close();
+            }
+        });
+    }
+
+    fn take(self, event: StreamEvent) {
+        let is_first = self.pending.try_update_value(|pending| {
+            pending.push(event);
+            pending.len() == 1
+        });
+        if is_first == Some(true) {
+            set_timeout(move || self.flush(), Duration::from_millis(FLUSH_MS));
+        }
+    }
+
+    /// Draws what has come.
+    fn flush(self) {
+        let Some(pending) = self.pending.try_update_value(std::mem::take) else { return };
+        let (mut told, mut lines, mut is_changed) = (Vec::new(), Vec::new(), false);
+        for event in pending {
+            match event.kind {
+                Kind::Step | Kind::Timer | Kind::Signal => {
+                    if let Ok(whole) = event.data.read::<HistoryEvent>() {
+                        told.push((whole.seq, Recorded::Whole(whole)));
+                    } else if let Ok(large) = event.data.read::<TooLarge>() {
+                        told.push((large.seq, Recorded::Large { at: large.at, bytes: large.left_out_bytes }));
+                    }
+                }
+                Kind::Log | Kind::Chunk => lines.extend(records::read_line(&event)),
+                Kind::Progress => {
+                    if let Ok(progress) = event.data.read() {
+                        self.run.update(|run| {
+                            if let Some(run) = run {
+                                run.progress = Some(progress);
+                            }
+                        });
+                    }
+                }
+                Kind::Status => is_changed = true,
+                Kind::End => {
+                    is_changed = true;
+                    self.cursor.set_value(Some(event.id));
+                    self.stream.update_value(|stream| *stream = None);
+                }
+                Kind::Ready | Kind::Ack => {}
+            }
+        }
+        if !told.is_empty() {
+            is_changed = true;
+            self.events.update(|events| {
+                for (seq, event) in told {
+                    recorded::take(events, seq, event);
+                }
+            });
+        }
+        if !lines.is_empty() {
+            self.logs.update(|logs| {
+                for mut line in lines {
+                    line.number = logs.last().map_or(0, |last| last.number + 1);
+                    logs.push(line);
+                }
+                let excess = logs.len().saturating_sub(LOGS_MAX);
+                logs.drain(..excess);
+            });
+        }
+        if is_changed {
+            self.ask();
+        }
+    }
+
+    /// Opens a row of the timeline or an event; `None` closes it.
+    pub fn select(self, step: Option<String>) {
+        self.app.stay(Place::Run { id: self.id.get_value(), step });
+    }
+
+    /// What is open.
+    pub fn selected(self) -> Option<String> {
+        self.app.place.with(|place| match place {
+            Place::Run { step, .. } => step.clone(),
+            Place::Runs { .. } | Place::Workflows | Place::Schedules | Place::Nowhere => None,
+        })
+    }
+}
+
+fn missing(page: Page) -> impl IntoView {
+    let told = move || match page.trouble.get() {
+        None => view! { <p class="loading" role="status">"Loading…"</p> }.into_any(),
+        Some((404, _)) => parts::notice(view! {
+            <h1>"There is no such run"</h1>
+            <p>"It was deleted, it belongs to another namespace, or its id is incomplete."</p>
+            <p>{parts::link(Place::Runs { filter: String::new() }, "", "Show all runs")}</p>
+        })
+        .into_any(),
+        Some((_, words)) => parts::notice(view! {
+            <p>{words}</p>
+            <button on:click=move |_| page.ask()>"Try again"</button>
+        })
+        .into_any(),
+    };
+    view! { {told} }
+}
+
+/// What the run is, how it stands, and what can be done.
+fn top(page: Page) -> impl IntoView {
+    let of =
+        move |read: fn(&RunView) -> String| page.run.with(|run| run.as_ref().map(read).unwrap_or_default());
+    let status = Memo::new(move |_| page.run.with(|run| run.as_ref().map(|run| run.status)));
+    let because =
+        move || page.why.with(|why| why.as_ref().map(|why| parts::word(&why.because)).unwrap_or_default());
+    let took = move || {
+        page.run.with(|run| {
+            run.as_ref().map(|run| {
+                let end = run.ended_at.unwrap_or_else(|| page.app.now.get()).max(run.created_at);
+                when::between(run.created_at, end)
+            })
+        })
+    };
+    let wrong = move || {
+        page.run.with(|run| {
+            let run = run.as_ref()?;
+            let error = run.error.as_ref().map(|error| ("Error", error.message.clone(), error.code));
+            let problem = run.problem.as_ref();
+            let problem =
+                problem.map(|it| ("Problem", format!("{}: {}", it.title, it.detail), Some(it.code)));
+            let last = run.last_error.as_ref().filter(|_| !run.status.is_terminal());
+            let last = last.map(|it| {
+                ("Latest error", format!("{} (attempt {}): {}", it.step, it.attempt, it.message), it.code)
+            });
+            error.or(problem).or(last)
+        })
+    };
+    let wrong = Memo::new(move |_| wrong());
+    let shown_error = move || {
+        wrong.get().map(|(title, message, code)| {
+            view! {
+                <div class="wrong" role="group" aria-label=title>
+                    <b>{title}{code.map(|code| format!(" · {}", code.as_str()))}</b>
+                    <pre tabindex="0">{shown::block(&message)}</pre>
+                </div>
+            }
+        })
+    };
+    let progress = move || {
+        page.run.with(|run| {
+            let progress = run.as_ref()?.progress.clone()?;
+            let label = format!("{:.0} % {}", progress.percent, parts::word(&progress.message));
+            Some(view! {
+                <div class="progress">
+                    <progress max="100" prop:value=progress.percent aria-label="Progress"></progress>
+                    <span class="num">{label}</span>
+                </div>
+            })
+        })
+    };
+    let trouble =
+        move || page.trouble.get().map(|(_, words)| view! { <p class="error" role="alert">{words}</p> });
+    view! {
+        <div class="top">
+            <div class="title">
+                {parts::link(Place::Runs { filter: String::new() }, "back", "← Runs")}
+                <h1>{move || of(|run| parts::word(&run.workflow))}</h1>
+                {move || status.get().map(parts::status)}
+                <span class="num dim">{took}</span>
+                <code class="id">{page.id.get_value()}</code>
+                <span class="space"></span>
+                {actions::view(page)}
+            </div>
+            <p class="why">{because}</p>
+            {trouble}
+            {progress}
+            {shown_error}
+        </div>
+    }
+}
+
+/// What else is known of the run.
+fn facts(page: Page) -> impl IntoView {
+    let list = move || {
+        page.run.with(|run| {
+            let run = run.as_ref()?;
+            let mut facts: Vec<(&'static str, AnyView)> = Vec::new();
+            facts.push(("Accepted", parts::instant(run.created_at).into_any()));
+            for (name, at) in [
+                ("Starts", run.starts_at),
+                ("Ended", run.ended_at),
+                ("Wakes", run.wakes_at),
+                ("Times out", run.deadline),
+                ("Deleted", run.expires_at),
+            ] {
+                if let Some(at) = at {
+                    facts.push((name, parts::instant(at).into_any()));
+                }
+            }
+            if let Some(by) = &run.started_by {
+                facts.push(("Started by", parts::word(by).into_any()));
+            }
+            if let Some(parent) = &run.parent {
+                let place = Place::Run { id: parent.to_string(), step: None };
+                facts.push(("Parent", parts::link(place, "mono", parent.to_string()).into_any()));
+            }
+            if run.children > 0 {
+                facts.push(("Open children", run.children.to_string().into_any()));
+            }
+            if !run.tags.is_empty() || !run.attributes.is_empty() {
+                let tags = run.tags.iter().map(|tag| parts::word(tag));
+                let attributes =
+                    run.attributes.iter().map(|(name, value)| parts::word(&format!("{name}={value}")));
+                let labels = tags.chain(attributes).map(|label| view! { <span class="label">{label}</span> });
+                facts.push(("Labels", labels.collect_view().into_any()));
+            }
+            facts.push(("Activations", run.activations.to_string().into_any()));
+            let meter = run.meter;
+            let cost = format!(
+                "{} rows, {} requests; ${:.2} for a million runs",
+                meter.rows_written, meter.requests, meter.dollars_per_million
+            );
+            facts.push(("Cost", cost.into_any()));
+            for act in run.acts.iter().rev().take(5) {
+                let what = serde_json::to_value(act.what).ok();
+                let what = what.as_ref().and_then(|what| what.as_str()).unwrap_or_default().to_owned();
+                let by = parts::word(&act.by);
+                facts.push(("Done by hand", view! { {what}" by "{by}", "{parts::ago(act.at)} }.into_any()));
+            }
+            let rows = facts.into_iter().map(|(name, value)| view! { <dt>{name}</dt><dd>{value}</dd> });
+            Some(rows.collect_view())
+        })
+    };
+    view! { <section class="panel"><h2>"Facts"</h2><dl class="facts">{list}</dl></section> }
+}
+
+/// What went in and came out.
+fn payloads(page: Page) -> impl IntoView {
+    let output = Memo::new(move |_| {
+        page.run.with(|run| run.as_ref()?.output.as_ref().map(|output| output.text().to_owned()))
+    });
+    let name = move |what: &str| format!("{}-{what}.json", page.id.get_value());
+    view! {
+        <section class="panel">
+            <h2>"Input"</h2>
+            {move || page.input.get().map(|text| parts::payload(text, name("input")))}
+        </section>
+        <Show when=move || output.with(Option::is_some)>
+            <section class="panel">
+                <h2>"Output"</h2>
+                {move || output.get().map(|text| parts::payload(text, name("output")))}
+            </section>
+        </Show>
+    }
+}

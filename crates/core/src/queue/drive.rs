@@ -209,7 +209,8 @@ impl Queue {
         let purge = known.head.purging.is_some().then_some(now);
         let redrive = known.head.redriving.as_ref().map(|redriving| redriving.next(now));
         let delete = known.deletes_at(now);
-        let times = [lease, purge, redrive, delete, known.keys_at, known.ages_at, known.pushing.at];
+        let awake = known.pushing.awake_by(now);
+        let times = [lease, purge, redrive, delete, known.keys_at, known.ages_at, known.pushing.at, awake];
         times.into_iter().flatten().min()
     }
 

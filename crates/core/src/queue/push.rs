@@ -36,6 +36,9 @@ const BACKOFF_MS_MAX: u64 = 6 * 3_600_000;
 /// How many jobs are pushed before the alarm has to go on with it: see [`crate::cell::CALLS_MAX`].
 const CALLS_MAX: u32 = 30;
 
+/// How often an instance that waits for consumers is called by its alarm.
+const AWAKE_MS: u64 = 30_000;
+
 /// After how many failures in a row a consumer counts as down: from then on, it gets one job at a time, and rarely.
 const DOWN: u32 = 3;
 
@@ -71,6 +74,12 @@ pub(super) struct Pushing {
 }
 
 impl Pushing {
+    /// By when the alarm keeps this instance awake while it waits for consumers: an idle object is removed after a minute
+    /// or two, with what it waits for.
+    pub fn awake_by(&self, now: Timestamp) -> Option<Timestamp> {
+        (!self.bytes.is_empty()).then(|| now.plus_millis(AWAKE_MS))
+    }
+
     /// A claim with this nonce holds a job, or no longer does.
     pub fn count(&mut self, nonce: &str, job: u64, holds: bool) {
         if nonce.starts_with(NONCE) {
@@ -150,6 +159,9 @@ impl Queue {
         for job in &claimed {
             known.pushing.calls += 1;
             known.pushing.bytes.insert(job.id.number, encoded_size(job));
+        }
+        if let Some(at) = known.pushing.awake_by(now) {
+            self.object.arm_by(now, at);
         }
         for job in claimed {
             self.object.order(Order::Push(Box::new(Pushed { job, push: push.clone() })));

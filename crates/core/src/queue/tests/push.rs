@@ -106,6 +106,24 @@ fn an_instance_that_dies_gives_no_place_back_before_its_consumers_are_over() {
 }
 
 #[test]
+fn an_instance_that_waits_for_a_consumer_is_kept_awake() {
+    let push = Some(Push { timeout_ms: 300_000, ..to("https://example.com") });
+    let mut world = World::with(QueueSettings { push, ..QueueSettings::new(at(0)) });
+    world.send(posts(&["a"]));
+    let job = world.pushed().remove(0);
+    for _ in 0..5 {
+        let before = world.now;
+        let alarm = world.alarm.take().expect("it is set").as_millis() - at(0).as_millis();
+        assert!(alarm > before && alarm <= before + 30_000, "{before} {alarm}");
+        world.now = alarm;
+        world.queue.alarm(&world.rows, at(world.now)).expect("the storage works");
+        assert_eq!(world.pushed(), []);
+    }
+    world.push_ends(&job, PushEnd::Done);
+    assert_eq!(world.counts(), (0, 0, 0));
+}
+
+#[test]
 fn whoever_pushes_no_more_has_no_alarm_for_it() {
     for ends_by_code in [false, true] {
         let mut world = pushing(2);

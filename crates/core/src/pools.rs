@@ -343,7 +343,7 @@ fn day_of(text: &str) -> Option<Timestamp> {
 }
 
 /// Spreads texts evenly, and for ever in the same way: FNV-1a, and its bits mixed.
-pub(crate) fn spread(text: &str) -> u64 {
+pub fn spread(text: &str) -> u64 {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
     let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);

@@ -12,6 +12,7 @@ mod cell;
 mod consumer;
 mod guard;
 mod http;
+mod joining;
 mod keyring;
 mod lanes;
 mod object;

@@ -113,6 +113,12 @@ impl KnownTerms {
         })
     }
 
+    /// The limits of a workflow, whether it is paused or not, as far as that is known.
+    pub fn flow(&self, workflow: &str) -> Option<Box<Flow>> {
+        let manifest = self.0.borrow().manifest.clone()?;
+        manifest.workflows.iter().find(|known| known.name == workflow)?.flow.clone()
+    }
+
     /// Asks the app and the catalog again, if that is due. Whoever does not answer has said nothing new.
     async fn refresh(&self, env: &Env, state: &DurableObjectState, namespace: &str) {
         let now_ms = runtime::clock().as_millis();

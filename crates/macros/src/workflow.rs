@@ -299,7 +299,9 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
                 "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"`, `dispatch = \"…\"`, \
                  `idempotency = \"…\"`, `input_schema = \"…\"`, `cron = \"…\"`, `every = \"…\"`, `zone = \"…\"`, \
                  `on = \"…\"`, `when = \"…\"`, `cancel_on = \"…\"`, `cancel_when = \"…\"`, `concurrency = 10`, \
-                 `concurrency(max = 2, key = \"…\")`, `rate(max = 100, per = \"1m\")`, `priority = \"…\"`, `fair_by = \"…\"` or `hold = \"…\"`",
+                 `concurrency(max = 2, key = \"…\")`, `rate(max = 100, per = \"1m\")`, \
+                 `throttle(max = 100, per = \"1m\")`, `priority = \"…\"`, `fair_by = \"…\"`, `hold = \"…\"`, `singleton`, \
+                 `debounce(wait = \"30s\")` or `batch(max = 100, wait = \"10s\")`",
             ))
         }
     });
@@ -335,6 +337,12 @@ fn flow_of(meta: &ParseNestedMeta<'_>) -> syn::Result<Option<TokenStream>> {
     if meta.path.is_ident("rate") {
         return rate_of(meta).map(Some);
     }
+    if meta.path.is_ident("throttle") {
+        return throttle_of(meta).map(Some);
+    }
+    if let Some(call) = starts_of(meta)? {
+        return Ok(Some(call));
+    }
     if meta.path.is_ident("priority") || meta.path.is_ident("fair_by") {
         let name = meta.path.require_ident()?.clone();
         let text = meta.value()?.parse::<LitStr>()?;
@@ -353,32 +361,124 @@ fn flow_of(meta: &ParseNestedMeta<'_>) -> syn::Result<Option<TokenStream>> {
     Ok(None)
 }
 
+/// What stands in the brackets of a rate, a debounce and so on.
+#[derive(Default)]
+struct Parts {
+    max: Option<u32>,
+    burst: Option<u32>,
+    per: Option<u64>,
+    wait: Option<u64>,
+    longest: Option<u64>,
+    key: Option<LitStr>,
+    flag: bool,
+}
+
+impl Parts {
+    /// Reads those that are named; `flag` is the name of what is either so or not.
+    fn read(meta: &ParseNestedMeta<'_>, names: &[&str], flag: &str, expected: &str) -> syn::Result<Self> {
+        let mut found = Self::default();
+        if !meta.input.peek(syn::token::Paren) {
+            return Ok(found);
+        }
+        let time = |part: &ParseNestedMeta<'_>| {
+            let text = part.value()?.parse::<LitStr>()?;
+            duration_ms(&text.value())
+                .ok_or_else(|| Error::new(text.span(), "a time is a number with ms, s, m, h or d: \"1m\""))
+        };
+        meta.parse_nested_meta(|part| {
+            let name = part.path.get_ident().map(ToString::to_string).unwrap_or_default();
+            if !flag.is_empty() && name == flag {
+                found.flag = part.value()?.parse::<syn::LitBool>()?.value;
+                return Ok(());
+            }
+            if !names.contains(&name.as_str()) {
+                return Err(part.error(format!("expected {expected}")));
+            }
+            match name.as_str() {
+                "max" => found.max = Some(max_of(&part.value()?.parse()?)?),
+                "burst" => found.burst = Some(max_of(&part.value()?.parse()?)?),
+                "per" => found.per = Some(time(&part)?),
+                "wait" => found.wait = Some(time(&part)?),
+                "longest" => found.longest = Some(time(&part)?),
+                _ => found.key = Some(part.value()?.parse()?),
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// The key as an `Option<String>`.
+    fn key(&self) -> TokenStream {
+        match &self.key {
+            Some(key) => quote!(::core::option::Option::Some(::std::string::String::from(#key))),
+            None => quote!(::core::option::Option::None),
+        }
+    }
+}
+
+fn optional(number: Option<u64>) -> TokenStream {
+    match number {
+        Some(number) => quote!(::core::option::Option::Some(#number)),
+        None => quote!(::core::option::Option::None),
+    }
+}
+
 /// The call for a rate.
 fn rate_of(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
-    let (mut max, mut per, mut key) = (None, None, None::<LitStr>);
-    meta.parse_nested_meta(|part| {
-        if part.path.is_ident("max") {
-            max = Some(max_of(&part.value()?.parse()?)?);
-        } else if part.path.is_ident("per") {
-            let text = part.value()?.parse::<LitStr>()?;
-            per = Some(duration_ms(&text.value()).ok_or_else(|| {
-                Error::new(text.span(), "the time of a rate is a number with s, m, h or d: \"1m\"")
-            })?);
-        } else if part.path.is_ident("key") {
-            key = Some(part.value()?.parse()?);
-        } else {
-            return Err(part.error("expected `max = 100`, `per = \"1m\"` or `key = \"…\"`"));
-        }
-        Ok(())
-    })?;
-    let (Some(max), Some(per)) = (max, per) else {
+    let parts = Parts::read(
+        meta,
+        &["max", "per", "key"],
+        "drop",
+        "`max = 100`, `per = \"1m\"`, `key = \"…\"` or `drop = true`",
+    )?;
+    let (Some(max), Some(per)) = (parts.max, parts.per) else {
         return Err(meta.error("a rate has a `max = …` and a `per = \"…\"`"));
     };
+    let (key, drop) = (parts.key(), parts.flag);
+    Ok(quote!(.limit(::stepwell::LimitSpec {
+        max: #max, key: #key, per_ms: ::core::option::Option::Some(#per), drop: #drop,
+    })))
+}
+
+/// The call for a throttle.
+fn throttle_of(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
+    let expected = "`max = 100`, `per = \"1m\"`, `burst = 5` or `key = \"…\"`";
+    let parts = Parts::read(meta, &["max", "per", "burst", "key"], "", expected)?;
+    let (Some(max), Some(per)) = (parts.max, parts.per) else {
+        return Err(meta.error("a throttle has a `max = …` and a `per = \"…\"`"));
+    };
+    let burst = parts.burst.unwrap_or(1);
     let per = quote!(::std::time::Duration::from_millis(#per));
-    Ok(match key {
-        Some(key) => quote!(.rate_by(#key, #max, #per)),
-        None => quote!(.rate(#max, #per)),
+    Ok(match &parts.key {
+        Some(key) => quote!(.throttle_by(#key, #max, #per, #burst)),
+        None => quote!(.throttle(#max, #per, #burst)),
     })
+}
+
+/// The call for what says how starts become runs.
+fn starts_of(meta: &ParseNestedMeta<'_>) -> syn::Result<Option<TokenStream>> {
+    let rule = if meta.path.is_ident("singleton") {
+        let parts = Parts::read(meta, &["key"], "cancel", "`key = \"…\"` or `cancel = true`")?;
+        let (key, cancel) = (parts.key(), parts.flag);
+        quote!(Singleton { key: #key, cancel: #cancel })
+    } else if meta.path.is_ident("debounce") {
+        let expected = "`wait = \"30s\"`, `longest = \"5m\"`, `key = \"…\"` or `leading = true`";
+        let parts = Parts::read(meta, &["wait", "longest", "key"], "leading", expected)?;
+        let wait = parts.wait.ok_or_else(|| meta.error("a debounce has a `wait = \"…\"`"))?;
+        let (key, max, leading) = (parts.key(), optional(parts.longest), parts.flag);
+        quote!(Debounce { key: #key, wait_ms: #wait, max_ms: #max, leading: #leading })
+    } else if meta.path.is_ident("batch") {
+        let expected = "`max = 100`, `wait = \"10s\"` or `key = \"…\"`";
+        let parts = Parts::read(meta, &["max", "wait", "key"], "", expected)?;
+        let (Some(max), Some(wait)) = (parts.max, parts.wait) else {
+            return Err(meta.error("a batch has a `max = …` and a `wait = \"…\"`"));
+        };
+        let key = parts.key();
+        quote!(Batch { key: #key, max: #max, wait_ms: #wait })
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(quote!(.starts(::stepwell::StartRule::#rule))))
 }
 
 /// A number of runs.

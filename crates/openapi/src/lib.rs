@@ -174,11 +174,9 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::ShowWorkflow => Parts::of(vec![ok::<WorkflowView>(schemas, "The workflow.")]),
         Route::ShowMetrics => Parts::of(vec![ok::<Metrics>(schemas, "The number of runs.")])
             .with(vec![query("workflow", "Counts the runs of this workflow.", json!({ "type": "string" }))]),
-        Route::StartRun => Parts::of(started(schemas)).with(vec![tags(), key(), prefer(), delay()]).taking(
-            schema::<Payload>(schemas),
-            "The workflow's input. An empty body means `null`.",
-            false,
-        ),
+        Route::StartRun => Parts::of(started(schemas, true))
+            .with(vec![tags(), key(), prefer(), delay()])
+            .taking(schema::<Payload>(schemas), "The workflow's input. An empty body means `null`.", false),
         Route::PauseWorkflow | Route::ResumeWorkflow => {
             Parts::of(vec![ok::<PausedWorkflow>(schemas, "Whether the workflow is paused.")])
         }
@@ -193,7 +191,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 "With `dry_run=true`, the manifest to compare. Without a body, the app's own.",
                 false,
             ),
-        Route::StartBulk => Parts::of(started(schemas)).with(vec![key(), prefer()]).taking(
+        Route::StartBulk => Parts::of(started(schemas, false)).with(vec![key(), prefer()]).taking(
             schema::<Bulk>(schemas),
             "The operation and the runs.",
             true,
@@ -518,10 +516,19 @@ fn events(description: &'static str) -> (u16, &'static str, &'static str, Value)
     (200, description, "text/event-stream", json!({ "type": "string" }))
 }
 
-fn started(schemas: &mut SchemaGenerator) -> Vec<(u16, &'static str, &'static str, Value)> {
+fn started(schemas: &mut SchemaGenerator, joins: bool) -> Vec<(u16, &'static str, &'static str, Value)> {
     let run = schema::<RunView>(schemas);
-    vec![
-        (200, "The run that this key has already started.", "application/json", run.clone()),
-        (201, "The run, accepted and stored.", "application/json", run),
-    ]
+    let before = if joins {
+        "The run that this key has already started, or that this start was skipped for."
+    } else {
+        "The run that this key has already started."
+    };
+    let mut answers = vec![
+        (200, before, "application/json", run.clone()),
+        (201, "The run, accepted and stored.", "application/json", run.clone()),
+    ];
+    if joins {
+        answers.push((202, "The run that this start and others will become.", "application/json", run));
+    }
+    answers
 }

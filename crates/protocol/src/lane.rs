@@ -14,7 +14,13 @@ pub const KEY_LENGTH_MAX: usize = 128;
 pub const RATE_MAX: u32 = 10_000;
 
 /// The shortest and the longest time of a rate.
-pub const RATE_MS: std::ops::RangeInclusive<u64> = 1_000..=86_400_000;
+pub const RATE_MS: std::ops::RangeInclusive<u64> = 10..=86_400_000;
+
+/// The most starts that become one run.
+pub const BATCH_MAX: u32 = 1_000;
+
+/// The shortest and the longest time for which starts are waited for.
+pub const GATHER_MS: std::ops::RangeInclusive<u64> = 100..=7 * 86_400_000;
 
 /// The highest priority, and below zero the lowest.
 pub const PRIORITY_MAX: i8 = 100;
@@ -40,6 +46,61 @@ pub struct Flow {
     /// For how long a run counts.
     #[serde(default, skip_serializing_if = "Hold::is_work")]
     pub hold: Hold,
+    /// How starts become runs, if not each of them a run of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<StartRule>,
+}
+
+/// How starts become runs, if not each of them a run of its own. Each of these has a `key`, an expression over `input`: it
+/// holds for each of its values alone, or without one for all starts of the workflow together.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartRule {
+    /// One run at a time: while it has not ended, other starts are skipped.
+    Singleton {
+        /// The key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+        /// Whether a new start cancels the run of before, and is not skipped.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cancel: bool,
+    },
+    /// One run for all starts that come close together, with the input of the last one.
+    Debounce {
+        /// The key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+        /// How long no other start has to come, in milliseconds.
+        wait_ms: u64,
+        /// After how many milliseconds the run begins however many starts come.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_ms: Option<u64>,
+        /// Whether the run begins at once, with the input of the first one, and the other starts are skipped.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        leading: bool,
+    },
+    /// One run for many starts, with a list of their inputs.
+    Batch {
+        /// The key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+        /// How many starts at the most.
+        max: u32,
+        /// How long it waits for them, in milliseconds.
+        wait_ms: u64,
+    },
+}
+
+impl StartRule {
+    /// The expression of its key.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::Singleton { key, .. } | Self::Debounce { key, .. } | Self::Batch { key, .. } => {
+                key.as_deref()
+            }
+        }
+    }
 }
 
 /// A limit, as an app declares it.
@@ -55,6 +116,9 @@ pub struct LimitSpec {
     /// For a rate: within how many milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_ms: Option<u64>,
+    /// For a rate: whether starts beyond it are refused. Otherwise their runs wait.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drop: bool,
 }
 
 /// For how long a run counts.

@@ -128,6 +128,10 @@ pub enum Code {
     QueueClosed,
     /// No such job.
     JobNotFound,
+    /// The workflow has a run, and this start is skipped.
+    StartSkipped,
+    /// The workflow's rate has no room, and this start is dropped.
+    StartDropped,
     /// An internal error.
     Internal,
     /// A code of a newer release. Codes are stored with runs: one that is not known must not make a run unreadable.
@@ -139,7 +143,7 @@ pub enum Code {
 
 impl Code {
     /// Every code that this release knows.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 62] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -200,6 +204,8 @@ impl Code {
         Self::QueueNotFound,
         Self::QueueClosed,
         Self::JobNotFound,
+        Self::StartSkipped,
+        Self::StartDropped,
     ];
 
     /// The HTTP status that goes with it.
@@ -235,12 +241,13 @@ impl Code {
             | Self::WorkflowPaused
             | Self::WaitNotFound
             | Self::QueueClosed
+            | Self::StartSkipped
             | Self::TooMany => 409,
             Self::TokenExpired | Self::TokenRevoked => 410,
             Self::PayloadTooLarge => 413,
             Self::HostNotAllowed => 421,
             Self::IdempotencyKeyReused | Self::SignalMismatch | Self::InvalidManifest => 422,
-            Self::LimitReached | Self::TooManySignals => 429,
+            Self::LimitReached | Self::TooManySignals | Self::StartDropped => 429,
             Self::ProgramDied
             | Self::RunTimedOut
             | Self::StepInterrupted
@@ -326,6 +333,8 @@ impl Code {
             Self::QueueNotFound => "queue_not_found",
             Self::QueueClosed => "queue_closed",
             Self::JobNotFound => "job_not_found",
+            Self::StartSkipped => "start_skipped",
+            Self::StartDropped => "start_dropped",
             Self::Internal => "internal",
             Self::Unknown => "unknown",
         }
@@ -398,6 +407,8 @@ impl Code {
             Self::QueueNotFound => "No such queue",
             Self::QueueClosed => "The queue accepts no jobs",
             Self::JobNotFound => "No such job",
+            Self::StartSkipped => "The workflow has a run already",
+            Self::StartDropped => "The workflow starts no more runs for now",
             Self::Internal => "Internal error",
             Self::Unknown => "An unknown problem, from a newer release",
         }

@@ -157,7 +157,7 @@ routes! {
     /// Starts a run of a workflow.
     StartRun: Post "/api/workflows/{workflow}/start" Write Workflow
         [InvalidRequest IdempotencyKeyMissing WorkflowNotFound WorkflowPaused IdempotencyKeyInFlight
-            IdempotencyKeyReused CellFull],
+            IdempotencyKeyReused StartDropped CellFull],
     /// Pauses a workflow: its starts are refused until it is resumed.
     PauseWorkflow: Post "/api/workflows/{workflow}/pause" Admin Workflow
         [InvalidRequest WorkflowNotFound TooMany],

@@ -6,7 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use stepwell_protocol::{
     Payload,
-    lane::{Flow, Hold, LimitSpec},
+    lane::{Flow, Hold, LimitSpec, StartRule},
     manifest::{Manifest, ScheduleDescription, TriggerDescription, WorkerVersion},
     program::{Dispatch, WorkflowDescription, is_reserved},
     topic::{EventWait, topic_of},
@@ -83,30 +83,52 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
     /// How many of its runs are at work at once. A run that sleeps or waits is not at work: see [`Self::hold`].
     #[must_use]
     pub fn concurrency(self, max: u32) -> Self {
-        self.limit(LimitSpec { max, key: None, per_ms: None })
+        self.limit(LimitSpec { max, key: None, per_ms: None, drop: false })
     }
 
     /// How many of its runs are at work at once for each value of an expression over `input`: `"input.customer"`.
     /// Several limits can be declared; a run goes to work when each of them has room.
     #[must_use]
     pub fn concurrency_by(self, key: &str, max: u32) -> Self {
-        self.limit(LimitSpec { max, key: Some(key.to_owned()), per_ms: None })
+        self.limit(LimitSpec { max, key: Some(key.to_owned()), per_ms: None, drop: false })
     }
 
     /// How many of its runs begin within any such time. Those beyond it wait.
     #[must_use]
     pub fn rate(self, max: u32, per: Duration) -> Self {
-        self.limit(LimitSpec { max, key: None, per_ms: Some(millis(per)) })
+        self.limit(LimitSpec { max, key: None, per_ms: Some(millis(per)), drop: false })
     }
 
     /// How many of its runs begin within any such time, for each value of an expression over `input`.
     #[must_use]
     pub fn rate_by(self, key: &str, max: u32, per: Duration) -> Self {
-        self.limit(LimitSpec { max, key: Some(key.to_owned()), per_ms: Some(millis(per)) })
+        self.limit(LimitSpec { max, key: Some(key.to_owned()), per_ms: Some(millis(per)), drop: false })
     }
 
-    fn limit(mut self, limit: LimitSpec) -> Self {
+    /// Spreads its runs evenly: at most `max` begin within `per`, and at most `burst` of them close together. Those beyond
+    /// it wait.
+    #[must_use]
+    pub fn throttle(self, max: u32, per: Duration, burst: u32) -> Self {
+        self.limit(throttle(None, max, per, burst))
+    }
+
+    /// The same for each value of an expression over `input`.
+    #[must_use]
+    pub fn throttle_by(self, key: &str, max: u32, per: Duration, burst: u32) -> Self {
+        self.limit(throttle(Some(key.to_owned()), max, per, burst))
+    }
+
+    /// Another limit. With `drop`, starts beyond a rate are refused, and become no runs that wait.
+    #[must_use]
+    pub fn limit(mut self, limit: LimitSpec) -> Self {
         self.flow().limits.push(limit);
+        self
+    }
+
+    /// How starts become runs, if not each of them a run of its own: singleton, debounce or batch.
+    #[must_use]
+    pub fn starts(mut self, rule: StartRule) -> Self {
+        self.flow().starts = Some(rule);
         self
     }
 
@@ -179,6 +201,12 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
     pub fn input_schema<S: Serialize + 'static>(self, schema: fn() -> S) -> Self {
         Self { schema: Box::new(move || serde_json::to_value(schema()).ok()), ..self }
     }
+}
+
+/// A rate that lets in `burst` runs in the time that they have on average.
+fn throttle(key: Option<String>, max: u32, per: Duration, burst: u32) -> LimitSpec {
+    let per_ms = millis(per).saturating_mul(u64::from(burst)).div_ceil(u64::from(max.max(1)));
+    LimitSpec { max: burst, key, per_ms: Some(per_ms), drop: false }
 }
 
 impl<O> Workflow<(), O> {

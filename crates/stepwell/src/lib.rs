@@ -56,7 +56,7 @@ pub use span::Span;
 pub use stepwell_macros::{job, main, workflow};
 pub use stepwell_protocol::{
     Code, OnClose, Payload, RunId, Timestamp,
-    lane::Hold,
+    lane::{Hold, LimitSpec, StartRule},
     program::{Dispatch, Retry},
     schedule::Overlap,
     wait_token::{Decision, Verdict},
@@ -122,6 +122,11 @@ struct EventsPage;
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/concurrency.md")]
 struct ConcurrencyPage;
+
+/// The examples of the guide to starts that share a run.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/starts.md")]
+struct StartsPage;
 
 /// The example of the page on webhooks.
 #[cfg(all(doctest, feature = "testing"))]

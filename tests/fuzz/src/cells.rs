@@ -81,6 +81,7 @@ impl Bench {
             starts_at: None,
             triggered: None,
             flow: None,
+            joins: None,
         };
         let Ok(()) = cell.repair(&rows, now) else { panic!("there is nothing to repair") };
         let Ok(started) = cell.start(&rows, now, new) else { panic!("nothing is in its way") };

@@ -76,8 +76,12 @@ impl Cell {
             Action::Resume => {
                 drop(self.drive_by(rows, now, number, Some(act), |slot| Input::Resume { slot })?);
             }
-            Action::Retry => self.retry(rows, &run, act)?,
+            Action::Retry => {
+                self.check_alone(rows, &run)?;
+                self.retry(rows, &run, act)?;
+            }
             Action::Restart { from } => {
+                self.check_alone(rows, &run)?;
                 let op = from.map(|StepName { step: name, occurrence }| Op {
                     kind: OpKind::Step,
                     name,

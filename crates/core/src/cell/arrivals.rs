@@ -2,7 +2,7 @@
 //! takes effect once, however often it comes.
 
 use stepwell_protocol::{
-    Code, Invocation, Parent, Place, RunId, Timestamp,
+    Code, Invocation, Parent, Place, Problem, RunId, Timestamp,
     rest::{Act, Deed},
 };
 
@@ -115,6 +115,13 @@ impl Cell {
         }
         let now = self.now(clock);
         let Invocation { workflow, input, dispatch, timeout_ms, retention_ms, flow, .. } = invocation;
+        if flow.as_ref().is_some_and(|flow| flow.starts.is_some()) {
+            let detail = format!(
+                "The workflow '{workflow}' cannot be invoked: its starts are not each a run (singleton, debounce or \
+                 batch), so there may be no run to wait for. Emit an event that it is started by."
+            );
+            return Err(Problem::new(Code::InvalidRequest, detail).into());
+        }
         let unasked = Unasked {
             workflow: &workflow,
             bytes: input.size(),
@@ -145,6 +152,7 @@ impl Cell {
             starts_at: None,
             triggered: None,
             flow: flow.filter(|flow| check_flow("", flow).is_ok()),
+            joins: None,
         };
         match (self.start(rows, clock, new), spare) {
             (Ok(started), _) => Ok(Receipt::Started { run: started.run.id }),

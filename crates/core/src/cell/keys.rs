@@ -6,7 +6,10 @@
 
 use stepwell_protocol::{Code, Place, Problem, RunId, Timestamp};
 
-use super::{Cell, DELETE_SLICE, KeyRow, NewRun, Rows, StoredKey, StoredRun, drive::no_such_run};
+use super::{
+    Cell, DELETE_SLICE, KeyRow, NewRun, Rows, Started, StartedAs, StoredKey, StoredRun, drive::no_such_run,
+    joins::skipped,
+};
 use crate::{
     object::{Fault, Hosted as _, Receipt},
     run::{INVOCATION_KEPT_MS, Run},
@@ -87,6 +90,9 @@ impl Cell {
         place: &Place,
         key: &str,
     ) -> Result<Option<Receipt>, Fault<R::Error>> {
+        if let Some(joined) = Self::known_join(rows, place, key)? {
+            return Ok(Some(joined));
+        }
         Ok(rows.key(key).map_err(Fault::Storage)?.map(|known| match known {
             StoredKey::Run(StoredRun { number, fingerprint: suffix }) => {
                 Receipt::Started { run: RunId { place: place.clone(), number, suffix } }
@@ -105,8 +111,15 @@ impl Cell {
         spare: Option<Place>,
     ) -> Result<Receipt, Fault<R::Error>> {
         let key = new.key.as_ref().map(|key| key.key.clone()).unwrap_or_default();
+        // The spare one is not where its like meet.
+        let spare = spare.filter(|_| new.joins.is_none());
         match (self.start(rows, clock, new), spare) {
-            (Ok(started), _) => Ok(Receipt::Started { run: started.run.id }),
+            (Ok(Started { run, how: StartedAs::New | StartedAs::Before }), _) => {
+                Ok(Receipt::Started { run: run.id })
+            }
+            (Ok(Started { run, how: StartedAs::Joined }), _) => Ok(Receipt::Joined { run: run.id }),
+            (Ok(Started { run, how: StartedAs::Skipped }), _) => Err(skipped(&run).into()),
+            (Err(Fault::Moved(to)), _) => Ok(Receipt::Moved { to }),
             (Err(Fault::Rejected(problem)), Some(to)) if problem.code == Code::CellFull => {
                 let now = self.now(clock);
                 rows.reserve(&key, &to).map_err(Fault::Storage)?;

@@ -303,9 +303,13 @@ impl Cell {
                     slot,
                 })
             }
-            Delivery::Arrived(Receipt::Started { .. } | Receipt::Taken | Receipt::Gone | Receipt::Passed) => {
-                self.done_with(rows, sent)
-            }
+            Delivery::Arrived(
+                Receipt::Started { .. }
+                | Receipt::Joined { .. }
+                | Receipt::Taken
+                | Receipt::Gone
+                | Receipt::Passed,
+            ) => self.done_with(rows, sent),
         };
         if result.is_err() {
             // It goes out again after a while, which does no harm.

@@ -2,17 +2,17 @@
 
 use stepwell_protocol::{
     Code, Parent, Payload, Place, RunId, Timestamp,
-    lane::Flow,
+    lane::{Flow, StartRule},
     program::Dispatch,
     rest::{RunView, Why},
     schedule::Ticked,
     topic::Triggered,
 };
 
-use super::{Cell, KeyRow, Rows, counts::counts_as, drive::no_such_run, unreadable::why_unreadable};
+use super::{Cell, Joins, KeyRow, Rows, counts::counts_as, drive::no_such_run, unreadable::why_unreadable};
 use crate::{
     object::{Fault, Hosted as _},
-    run::{InLane, Input, Run, Signal, Start},
+    run::{Gathering, InLane, Input, Run, Signal, Start, list_of},
 };
 
 /// A run to be started.
@@ -50,6 +50,8 @@ pub struct NewRun {
     pub triggered: Option<Triggered>,
     /// The limits of its workflow, if it has any.
     pub flow: Option<Box<Flow>>,
+    /// Which starts it may become one run with.
+    pub joins: Option<Joins>,
 }
 
 /// A run that was started, now or before.
@@ -57,8 +59,21 @@ pub struct NewRun {
 pub struct Started {
     /// The run.
     pub run: Run,
-    /// Whether this request has started it. Also so if the request was delivered before, and nobody got the answer.
-    pub created: bool,
+    /// What has become of this request.
+    pub how: StartedAs,
+}
+
+/// What has become of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartedAs {
+    /// A run. Also so if the request was delivered before, and nobody got the answer.
+    New,
+    /// Nothing: its key has started that run before.
+    Before,
+    /// Part of a run that others have started.
+    Joined,
+    /// Nothing: its workflow does not want another run now.
+    Skipped,
 }
 
 impl Cell {
@@ -67,7 +82,7 @@ impl Cell {
         &mut self,
         rows: &R,
         clock: Timestamp,
-        new: NewRun,
+        mut new: NewRun,
     ) -> Result<Started, Fault<R::Error>> {
         let now = self.now(clock);
         let before = match &new.key {
@@ -75,11 +90,29 @@ impl Cell {
             None => self.started_by_nonce(rows, &new.suffix)?,
         };
         if let Some(run) = before {
-            return Ok(Started { run, created: new.key.is_none() });
+            let how = if new.key.is_none() { StartedAs::New } else { StartedAs::Before };
+            return Ok(Started { run, how });
         }
+        match new.joins.take() {
+            Some(joins) => self.join_or_begin(rows, now, new, joins),
+            None => self.begin(rows, now, new, None),
+        }
+    }
+
+    /// Starts a run.
+    pub(super) fn begin<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        new: NewRun,
+        gathering: Option<Box<Gathering>>,
+    ) -> Result<Started, Fault<R::Error>> {
         self.check_room(rows, new.input.size(), "new runs")?;
         let number = self.next_number(rows)?;
         let lane = new.flow.as_deref().and_then(|flow| InLane::new(flow, &new.input));
+        let is_batch =
+            new.flow.as_deref().is_some_and(|flow| matches!(flow.starts, Some(StartRule::Batch { .. })));
+        let input = if gathering.is_some() && is_batch { list_of(&new.input) } else { new.input };
         let slot = self.slot(now, &new.workflow, new.dispatch).filter(|_| lane.is_none());
         let start = Start {
             id: RunId { place: new.place, number, suffix: new.suffix },
@@ -88,7 +121,7 @@ impl Cell {
             dispatch: new.dispatch,
             workflow: new.workflow,
             seed: new.seed,
-            input_bytes: new.input.size(),
+            input_bytes: input.size(),
             timeout_ms: new.timeout_ms,
             retention_ms: new.retention_ms,
             key: new.key.as_ref().map(|key| key.key.clone()),
@@ -98,21 +131,22 @@ impl Cell {
             ticked: new.ticked,
             starts_at: new.starts_at,
             triggered: new.triggered,
+            gathering,
         };
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);
         run.spend_start(new.key.is_some());
         self.watching.stamp_start(now, &mut run);
-        rows.insert(&run, &new.input, new.key.as_ref()).map_err(|error| self.lose_count(error))?;
+        rows.insert(&run, &input, new.key.as_ref()).map_err(|error| self.lose_count(error))?;
         self.note_start(&run.id);
         self.recount(&run, None, counts_as(&run));
         self.tell_start(&run);
         self.settle(now, &run, &decision);
         if self.window.holds(number, run.epoch) {
-            self.inputs.insert(number, new.input);
+            self.inputs.insert(number, input);
         }
         self.dispatch(rows, now);
-        Ok(Started { run, created: true })
+        Ok(Started { run, how: StartedAs::New })
     }
 
     /// A run, if this is its id.

@@ -31,7 +31,7 @@ pub trait Rows: Letters {
     /// The latest runs, newest first: their numbers and the random parts of their ids. At most so many.
     fn latest(&self, limit: usize) -> Result<Vec<(u64, String)>, Self::Error>;
 
-    /// Stores a new run with its input, and its key if it has one.
+    /// Stores a new run with its input, its key if it has one, and by what other starts find it ([`Run::found_by`]).
     fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), Self::Error>;
 
     /// Stores entries: a journal row for each record, and the run row if any of them changes it, with the input of a new
@@ -50,6 +50,9 @@ pub trait Rows: Letters {
     /// The namespace of this cell.
     fn namespace(&self) -> Result<String, Self::Error>;
 
+    /// The run that a start with this key has become part of.
+    fn joined(&self, key: &str) -> Result<Option<JoinedRun>, Self::Error>;
+
     /// What has become of a key.
     fn key(&self, key: &str) -> Result<Option<StoredKey>, Self::Error>;
 
@@ -62,7 +65,7 @@ pub trait Rows: Letters {
     /// Stores that a key which has gone to another cell is forgotten at this time, unless that was stored before.
     fn unbind(&self, key: &str, until: Timestamp) -> Result<(), Self::Error>;
 
-    /// When the first of those keys is forgotten.
+    /// When the first of those keys is forgotten, or the first of those by which parts of runs are known.
     fn first_unbound(&self) -> Result<Option<Timestamp>, Self::Error>;
 
     /// Deletes those keys whose time is over, the oldest first and at most so many.
@@ -233,6 +236,17 @@ pub enum StoredKey {
     Moved(Place),
     /// Whoever has it wants no run any more: none is started.
     GivenUp,
+}
+
+/// The run that a start has become part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinedRun {
+    /// Its number.
+    pub number: u64,
+    /// The random part of its id.
+    pub suffix: String,
+    /// A hash of what was asked for.
+    pub fingerprint: String,
 }
 
 /// The run that a key has started.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{Payload, Place, Timestamp, lane::Flow, program::Dispatch, schedule::Ticked};
 
-use super::{Cell, Chance, KeyRow, NewRun, Rows, access::Unasked};
+use super::{Cell, Chance, Joins, KeyRow, NewRun, Rows, access::Unasked};
 use crate::{
     object::{Fault, Hosted as _, Receipt},
     schedule::tick_key,
@@ -33,6 +33,9 @@ pub struct TickRun {
     /// The limits of its workflow, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Flow>>,
+    /// Which starts it may become one run with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joins: Option<Joins>,
     /// How long it may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -62,6 +65,9 @@ impl Cell {
         }
         let now = self.now(clock);
         if tick.given_up {
+            if let Some(to) = tick.joins.and_then(|joins| joins.to) {
+                return Ok(Receipt::Moved { to });
+            }
             self.give_up(rows, now, &key)?;
             return Ok(Receipt::Gone);
         }
@@ -90,6 +96,7 @@ impl Cell {
             starts_at: None,
             triggered: None,
             flow: tick.flow,
+            joins: tick.joins,
         };
         self.start_or_move(rows, clock, new, tick.spare)
     }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{Payload, Place, Timestamp, lane::Flow, program::Dispatch, topic::Triggered};
 
-use super::{Cell, Chance, KeyRow, NewRun, Rows, access::Unasked};
+use super::{Cell, Chance, Joins, KeyRow, NewRun, Rows, access::Unasked};
 use crate::{
     object::{Fault, Hosted as _, Receipt},
     topic::event_key,
@@ -31,6 +31,9 @@ pub struct TriggeredRun {
     /// The limits of its workflow, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Flow>>,
+    /// Which starts it may become one run with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joins: Option<Joins>,
     /// How long it may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -84,6 +87,7 @@ impl Cell {
             triggered: Some(triggered),
             starts_at: None,
             flow: run.flow,
+            joins: run.joins,
         };
         self.start_or_move(rows, clock, new, run.spare)
     }

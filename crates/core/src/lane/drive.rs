@@ -2,12 +2,12 @@
 
 use stepwell_protocol::{
     Place, RunId, Timestamp,
-    lane::{Ask, Hold, PRIORITY_MS, Standing, Ticket},
+    lane::{Ask, Limit, Standing, Ticket},
 };
 
 use super::{
-    Order, Rows, Shown, Telling, Waiter,
-    gates::{Gates, Turn},
+    Order, Rows, Shown, Telling,
+    known::{Changes, Entry, Known},
 };
 use crate::{
     object::{ANSWER_MS, Fault, Hosted, Machine, Object, pause_ms},
@@ -33,12 +33,6 @@ const FLIGHTS_MAX: usize = 24;
 /// How many hold slots of a lane or wait for them at the most: each takes about 500 bytes of memory.
 pub const TICKETS_MAX: usize = 100_000;
 
-/// How many slots of rates are given back in one turn.
-const RATED_SLICE: usize = 1_000;
-
-/// How many shares are remembered that have had their turn.
-const SHARES_MAX: usize = 10_000;
-
 /// The longest pause between two questions to a cell that does not answer.
 const ASK_AGAIN_MS_MAX: u64 = 15_000;
 
@@ -54,54 +48,11 @@ pub struct Lane {
     silent: OrdMap<Place, (u32, Timestamp)>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Known {
-    waiters: OrdMap<u64, Entry>,
-    by_run: OrdMap<RunId, u64>,
-    gates: Gates,
-    last: u64,
-    /// The latest round of each share, and that of whoever was let in last.
-    rounds: OrdMap<String, u64>,
-    round: u64,
-    /// How many shares are remembered before those that have had their turn are forgotten.
-    shares_max: usize,
-    /// When cells are asked about the slots that their runs hold.
-    checks: OrdSet<(Timestamp, u64)>,
-    /// When slots of rates are given back: whose, and of which of its limits. Whoever is in here is in `waiters`.
-    rated: OrdSet<(Timestamp, u64, usize)>,
-    /// How many are in `waiters` only because of that.
-    over: usize,
-    /// Who is to be told of, by cell.
-    tell: OrdMap<Place, OrdSet<u64>>,
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    waiter: Waiter,
-    /// How many limits it has passed.
-    passed: usize,
-    /// When its cell is asked about it, once it was let in.
-    check: Option<Timestamp>,
-}
-
-impl Entry {
-    fn turn(&self, number: u64) -> Turn {
-        (self.waiter.round, self.waiter.order, number)
-    }
-}
-
 #[derive(Clone, Debug)]
 struct Flight {
     to: Place,
     about: Vec<Ticket>,
     since: Timestamp,
-}
-
-/// What a turn has changed.
-#[derive(Default)]
-struct Changes {
-    put: OrdSet<u64>,
-    deleted: OrdSet<u64>,
 }
 
 impl Hosted for Lane {
@@ -160,6 +111,25 @@ impl Lane {
         }
         self.store(rows, now, &changes)?;
         Ok(standings)
+    }
+
+    /// A start wants to become a run, within rates that drop what is beyond them. Nothing, if it may; otherwise when there
+    /// may be room again. One that comes again within the time of the rates counts once.
+    pub fn admit<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        start: RunId,
+        limits: Vec<Limit>,
+    ) -> Result<Option<Timestamp>, Fault<R::Error>> {
+        let now = self.now(clock);
+        self.read(rows, now)?;
+        let Some(known) = &mut self.known else { return Ok(None) };
+        let mut changes = Changes::default();
+        known.free_rated(now, &mut changes);
+        let dropped = known.admit(now, start, limits, &mut changes);
+        self.store(rows, now, &changes)?;
+        Ok(dropped)
     }
 
     /// A cell has said of each ticket whether it still goes, or has not answered.
@@ -266,6 +236,9 @@ impl Lane {
                     known.tell.get_or_default(waiter.ticket.run.place.clone()).insert(number);
                 } else if known.is_rated(number, &waiter) {
                     known.over += 1;
+                    if waiter.is_start() {
+                        known.by_run.insert(waiter.ticket.run.clone(), number);
+                    }
                 } else {
                     changes.deleted.insert(number);
                     continue;
@@ -363,230 +336,5 @@ impl Lane {
         let first = known.rated.first().filter(|(at, ..)| known.gates.has_line() || *at <= now);
         let rated = first.or_else(|| known.rated.last());
         [check, late, tell, rated.map(|(at, ..)| *at)].into_iter().flatten().min()
-    }
-}
-
-impl Known {
-    /// A ticket wants to be let in.
-    fn add(&mut self, now: Timestamp, ask: Ask, changes: &mut Changes) -> Standing {
-        let known = self.by_run.get(&ask.ticket.run).copied();
-        if let Some((number, entry)) = known.and_then(|number| Some((number, self.waiters.get(&number)?))) {
-            let waiter = &entry.waiter;
-            if waiter.ticket.number > ask.ticket.number {
-                return Standing::Over;
-            }
-            if waiter.ticket.number == ask.ticket.number {
-                let is_in = waiter.is_in;
-                if is_in {
-                    self.heard(now, number, false);
-                }
-                return if is_in { Standing::In } else { Standing::InLine };
-            }
-            // It wants to go to work again, so it has stopped before.
-            self.leave(now, number, changes);
-        }
-        // Who is under no rate is not shut out by those who have begun.
-        let is_rated = ask.limits.iter().any(|limit| limit.per_ms.is_some());
-        let taken = if is_rated { self.waiters.len() } else { self.waiters.len() - self.over };
-        if taken >= TICKETS_MAX {
-            return Standing::Full;
-        }
-        for number in self.gates.declare(ask.started, &ask.limits) {
-            self.passes(now, number, changes);
-        }
-        self.last += 1;
-        let number = self.last;
-        let round = self.round_of(ask.share.as_deref());
-        let ahead_ms = i64::from(ask.priority).saturating_mul(PRIORITY_MS.cast_signed());
-        let order = ask.since.min(now).as_millis().saturating_add_signed(ahead_ms.saturating_neg());
-        let Ask { ticket, limits, share, hold, started, .. } = ask;
-        self.by_run.insert(ticket.run.clone(), number);
-        let (is_in, is_over) = (false, false);
-        let waiter =
-            Waiter { ticket, limits, round, order, share, started, hold, since: now, is_in, is_over };
-        self.waiters.insert(number, Entry { waiter, passed: 0, check: None });
-        changes.put.insert(number);
-        let is_in = self.go_on(now, number, 0, changes);
-        if is_in {
-            // The answer to this question says so.
-            self.heard(now, number, false);
-        }
-        if is_in { Standing::In } else { Standing::InLine }
-    }
-
-    /// The round in which somebody of a share has its turn: after whoever has the same one, and never in the past.
-    fn round_of(&mut self, share: Option<&str>) -> u64 {
-        let Some(share) = share else { return self.round };
-        if self.rounds.len() > self.shares_max.max(SHARES_MAX) {
-            let round = self.round;
-            self.rounds.retain(|_, last| *last > round);
-            // Those who are left have a turn to come: not all are looked at again for the next one.
-            self.shares_max = 2 * self.rounds.len();
-        }
-        // After those who wait already: whoever comes for the first time overtakes nobody for ever.
-        let last = self.rounds.get_or_default(share.to_owned());
-        *last = (*last).max(self.round).saturating_add(1);
-        *last
-    }
-
-    /// Passes the limits from one on, as far as it goes. Says whether it is in.
-    fn go_on(&mut self, now: Timestamp, number: u64, passed: usize, changes: &mut Changes) -> bool {
-        let Some(entry) = self.waiters.get_mut(&number) else { return false };
-        let turn = entry.turn(number);
-        entry.passed = self.gates.pass(&entry.waiter.limits, passed, turn);
-        if entry.passed < entry.waiter.limits.len() {
-            return false;
-        }
-        (entry.waiter.is_in, entry.waiter.since) = (true, now);
-        self.round = self.round.max(entry.waiter.round);
-        for (place, limit) in entry.waiter.limits.iter().enumerate() {
-            self.rated.extend(entry.waiter.holds_until(limit).map(|until| (until, number, place)));
-        }
-        self.tell.get_or_default(entry.waiter.ticket.run.place.clone()).insert(number);
-        changes.put.insert(number);
-        true
-    }
-
-    /// Somebody who was in line has passed one more limit.
-    fn passes(&mut self, now: Timestamp, number: u64, changes: &mut Changes) {
-        let passed = self.waiters.get(&number).map_or(0, |entry| entry.passed + 1);
-        self.go_on(now, number, passed, changes);
-    }
-
-    /// The number of a ticket.
-    fn number(&self, ticket: &Ticket) -> Option<u64> {
-        let number = self.by_run.get(&ticket.run).copied()?;
-        self.waiters.get(&number).filter(|entry| entry.waiter.ticket == *ticket).map(|_| number)
-    }
-
-    /// A ticket is over.
-    fn end(&mut self, now: Timestamp, ticket: &Ticket, changes: &mut Changes) {
-        let number = self.by_run.get(&ticket.run).copied();
-        let entry = number.and_then(|number| Some((number, self.waiters.get(&number)?)));
-        if let Some((number, entry)) = entry
-            && entry.waiter.ticket.number <= ticket.number
-        {
-            self.leave(now, number, changes);
-        }
-    }
-
-    /// Somebody goes. Slots of rates stay with one who was let in, until their time is over.
-    fn leave(&mut self, now: Timestamp, number: u64, changes: &mut Changes) {
-        let Some(entry) = self.waiters.remove(&number) else { return };
-        let turn = entry.turn(number);
-        let Entry { mut waiter, passed, check } = entry;
-        if self.by_run.get(&waiter.ticket.run) == Some(&number) {
-            self.by_run.remove(&waiter.ticket.run);
-        }
-        if let Some(at) = check {
-            self.checks.remove(&(at, number));
-        }
-        self.tell_no_more(&waiter.ticket.run.place, number);
-        let mut freed = Vec::new();
-        for (place, limit) in waiter.limits.iter().enumerate().take(passed + 1) {
-            if place == passed {
-                freed.append(&mut self.gates.leave_line(limit, turn));
-            } else if !waiter.is_in || limit.per_ms.is_none() {
-                freed.append(&mut self.gates.free(limit));
-            }
-        }
-        if self.is_rated(number, &waiter) {
-            waiter.is_over = true;
-            self.over += 1;
-            self.waiters.insert(number, Entry { waiter, passed, check: None });
-            changes.put.insert(number);
-        } else {
-            changes.put.remove(&number);
-            changes.deleted.insert(number);
-        }
-        for next in freed {
-            self.passes(now, next, changes);
-        }
-    }
-
-    /// Whether somebody holds a slot of a rate.
-    fn is_rated(&self, number: u64, waiter: &Waiter) -> bool {
-        let holds = |(place, limit)| {
-            waiter.holds_until(limit).is_some_and(|until| self.rated.contains(&(until, number, place)))
-        };
-        waiter.is_in && waiter.limits.iter().enumerate().any(holds)
-    }
-
-    /// Gives back the slots of rates whose time is over: some of them, if there are many.
-    fn free_rated(&mut self, now: Timestamp, changes: &mut Changes) {
-        for _ in 0..RATED_SLICE {
-            let Some(&(at, number, place)) = self.rated.first().filter(|(at, ..)| *at <= now) else { return };
-            self.rated.remove(&(at, number, place));
-            let Some(entry) = self.waiters.get(&number) else { continue };
-            let limit = entry.waiter.limits.get(place).cloned();
-            if entry.waiter.is_over && !self.is_rated(number, &entry.waiter) {
-                self.waiters.remove(&number);
-                self.over = self.over.saturating_sub(1);
-                changes.put.remove(&number);
-                changes.deleted.insert(number);
-            }
-            for next in limit.map(|limit| self.gates.free(&limit)).unwrap_or_default() {
-                self.passes(now, next, changes);
-            }
-        }
-    }
-
-    /// Its cell knows that it was let in, or has even said so. One that may not have heard of it is asked soon.
-    fn heard(&mut self, now: Timestamp, number: u64, is_confirmed: bool) {
-        let Some(entry) = self.waiters.get_mut(&number) else { return };
-        let check_ms = match entry.waiter.hold {
-            Hold::Run if is_confirmed => CHECK_WHOLE_MS,
-            Hold::Work | Hold::Run => CHECK_MS,
-        };
-        let at = now.plus_millis(check_ms);
-        if let Some(before) = entry.check.replace(at) {
-            self.checks.remove(&(before, number));
-        }
-        self.checks.insert((at, number));
-        let place = entry.waiter.ticket.run.place.clone();
-        self.tell_no_more(&place, number);
-    }
-
-    fn tell_no_more(&mut self, to: &Place, number: u64) {
-        if let Some(numbers) = self.tell.get_mut(to) {
-            numbers.remove(&number);
-            if numbers.is_empty() {
-                self.tell.remove(to);
-            }
-        }
-    }
-
-    /// Cells are asked about those whose time has come.
-    fn take_checks(&mut self, now: Timestamp) {
-        while let Some(&(at, number)) = self.checks.first()
-            && at <= now
-        {
-            self.checks.pop_first();
-            if let Some(entry) = self.waiters.get_mut(&number) {
-                entry.check = None;
-                self.tell.get_or_default(entry.waiter.ticket.run.place.clone()).insert(number);
-            }
-        }
-    }
-
-    /// Takes as many as one question to a cell is about.
-    fn take_telling(&mut self, to: &Place) -> Vec<Ticket> {
-        let Some(numbers) = self.tell.get_mut(to) else { return Vec::new() };
-        let mut taken = Vec::new();
-        while taken.len() < TELLS_MAX
-            && let Some(number) = numbers.pop_first()
-        {
-            taken.extend(self.waiters.get(&number).map(|entry| entry.waiter.ticket.clone()));
-        }
-        if numbers.is_empty() {
-            self.tell.remove(to);
-        }
-        taken
-    }
-}
-
-impl Changes {
-    fn is_empty(&self) -> bool {
-        self.put.is_empty() && self.deleted.is_empty()
     }
 }

@@ -2,8 +2,11 @@
 
 use serde_json::Value as Json;
 use stepwell_protocol::{
-    Code, Payload, Problem,
-    lane::{Flow, Hold, KEY_LENGTH_MAX, LIMITS_MAX, Limit, LimitSpec, PRIORITY_MAX, RATE_MAX, RATE_MS},
+    Code, Payload, Place, Problem, RunId,
+    lane::{
+        BATCH_MAX, Flow, GATHER_MS, Hold, KEY_LENGTH_MAX, LIMITS_MAX, Limit, LimitSpec, PRIORITY_MAX,
+        RATE_MAX, RATE_MS, StartRule,
+    },
 };
 
 use crate::{expression::Expression, topic::is_too_much};
@@ -29,7 +32,8 @@ pub fn check_flow(workflow: &str, flow: &Flow) -> Result<(), Problem> {
     let refused = |what: String| {
         Err(Problem::new(Code::InvalidRequest, format!("The limits of the workflow '{workflow}': {what}")))
     };
-    if flow.limits.is_empty() || flow.limits.len() > LIMITS_MAX {
+    let has_none = flow.limits.is_empty() && flow.starts.is_none();
+    if has_none || flow.limits.len() > LIMITS_MAX {
         return refused(format!("there are {}; a workflow has 1 to {LIMITS_MAX}.", flow.limits.len()));
     }
     if flow.limits.iter().any(|limit| limit.max == 0) {
@@ -37,17 +41,38 @@ pub fn check_flow(workflow: &str, flow: &Flow) -> Result<(), Problem> {
     }
     for LimitSpec { max, per_ms, .. } in &flow.limits {
         if per_ms.is_some_and(|per_ms| !RATE_MS.contains(&per_ms) || *max > RATE_MAX) {
-            return refused(format!("a rate is 1 to {RATE_MAX} runs in 1 second to 1 day."));
+            return refused(format!("a rate is 1 to {RATE_MAX} runs in 10 milliseconds to 1 day."));
         }
     }
-    let kinds = flow.limits.iter().map(|limit| (limit.per_ms.is_some(), limit.key.as_deref()));
+    if flow.limits.iter().any(|limit| limit.drop && limit.per_ms.is_none()) {
+        return refused("only a rate drops starts; runs beyond a concurrency limit wait.".into());
+    }
+    let waits = |wait_ms: &u64| !GATHER_MS.contains(wait_ms);
+    match &flow.starts {
+        Some(StartRule::Batch { max, .. }) if !(2..=BATCH_MAX).contains(max) => {
+            return refused(format!("a batch is 2 to {BATCH_MAX} starts."));
+        }
+        Some(StartRule::Batch { wait_ms, .. } | StartRule::Debounce { wait_ms, .. }) if waits(wait_ms) => {
+            return refused("starts are waited for from 100 milliseconds to 7 days.".into());
+        }
+        Some(StartRule::Debounce { max_ms: Some(max_ms), wait_ms, leading, .. })
+            if *leading || max_ms < wait_ms || waits(max_ms) =>
+        {
+            return refused(
+                "the longest wait of a debounce is at least its wait and at most 7 days; with `leading` there is none."
+                    .into(),
+            );
+        }
+        Some(_) | None => {}
+    }
+    let kinds = flow.limits.iter().map(|limit| (limit.per_ms, limit.key.as_deref()));
     for (place, kind) in kinds.clone().enumerate() {
         if kinds.clone().take(place).any(|other| other == kind) {
-            let kind_of = if kind.0 { "rates" } else { "concurrency limits" };
+            let kind_of = if kind.0.is_some() { "rates of the same time" } else { "concurrency limits" };
             return refused(format!("two {kind_of} have the same key, {}.", kind.1.unwrap_or("none")));
         }
     }
-    let keys = kinds.filter_map(|(_, key)| key);
+    let keys = kinds.filter_map(|(_, key)| key).chain(flow.starts.as_ref().and_then(StartRule::key));
     let expressions = keys.chain(flow.priority.as_deref()).chain(flow.fair_by.as_deref());
     for text in expressions {
         if let Err(bad) = Expression::parse(text, &NAMES) {
@@ -62,34 +87,17 @@ pub fn check_flow(workflow: &str, flow: &Flow) -> Result<(), Problem> {
 /// Whatever an expression cannot say of this input is taken for nothing: such runs have the empty key together, no
 /// priority, and one share.
 pub fn let_in(flow: &Flow, input: &Payload) -> Option<Let> {
-    if flow.limits.is_empty() {
-        return None;
-    }
+    let mut waits = flow.limits.iter().filter(|limit| !limit.drop).peekable();
+    waits.peek()?;
     let needs_input = flow.priority.is_some() || flow.fair_by.is_some();
     let needs_input = needs_input || flow.limits.iter().any(|limit| limit.key.is_some());
-    let reads = needs_input && !is_too_much(input.text());
-    let input = if reads { input.decode::<Json>().unwrap_or_default() } else { Json::Null };
-    let find = |text: &str| {
-        let expression = Expression::parse(text, &NAMES).ok()?;
-        let found = expression.find(&[("input", &input)]).ok()?;
-        found.text().map(|text| short(&text))
-    };
-    let mut limits: Vec<_> = flow
-        .limits
-        .iter()
-        .take(LIMITS_MAX)
-        .map(|LimitSpec { max, key, per_ms }| Limit {
-            by: key.as_deref().map(short).unwrap_or_default(),
-            key: key.as_deref().and_then(find).unwrap_or_default(),
-            // None at all would keep everybody waiting for ever.
-            max: (*max).max(1),
-            per_ms: *per_ms,
-        })
-        .collect();
+    let input = if needs_input { read(input) } else { Json::Null };
+    let find = |text: &str| find(text, &input);
+    let mut limits = limits_of(waits, &input);
     // The same order for all runs, and the narrow ones first: who waits for a wide one has the narrow ones already, and
     // keeps nobody out who could go to work.
     crate::sorting::sort_by(&mut limits, |a, b| {
-        let rank = |limit: &Limit| (limit.by.is_empty(), limit.per_ms.is_some());
+        let rank = |limit: &Limit| (limit.by.is_empty(), limit.per_ms);
         (rank(a), &a.by).cmp(&(rank(b), &b.by))
     });
     let priority = flow.priority.as_deref().and_then(find).and_then(|text| text.parse::<f64>().ok());
@@ -100,6 +108,48 @@ pub fn let_in(flow: &Flow, input: &Payload) -> Option<Let> {
     // A rate counts the beginning of a run, so there is nothing to be held.
     let hold = if limits.iter().all(|limit| limit.per_ms.is_some()) { Hold::Work } else { flow.hold };
     Some(Let { limits, priority, share, hold })
+}
+
+/// The rates that a start with this input is dropped by, if they have no room for it.
+pub fn drops(flow: &Flow, input: &Payload) -> Vec<Limit> {
+    let mut drops = flow.limits.iter().filter(|limit| limit.drop).peekable();
+    if drops.peek().is_none() {
+        return Vec::new();
+    }
+    let needs_input = flow.limits.iter().any(|limit| limit.drop && limit.key.is_some());
+    limits_of(drops, &if needs_input { read(input) } else { Json::Null })
+}
+
+/// What a start is known by in its lane: it has no run yet.
+pub fn start_id(key: &str) -> RunId {
+    let place = Place { pool: "start".into(), generation: 1, cell: 0 };
+    RunId { place, number: 1, suffix: RunId::suffix_from(crate::pools::spread(key)) }
+}
+
+/// The value of an expression over an input; the empty one, if it has none.
+pub fn key_of(text: &str, input: &Payload) -> String {
+    find(text, &read(input)).unwrap_or_default()
+}
+
+fn limits_of<'a>(specs: impl Iterator<Item = &'a LimitSpec>, input: &Json) -> Vec<Limit> {
+    let limit = |LimitSpec { max, key, per_ms, .. }: &LimitSpec| Limit {
+        by: key.as_deref().map(short).unwrap_or_default(),
+        key: key.as_deref().and_then(|key| find(key, input)).unwrap_or_default(),
+        // None at all would keep everybody waiting for ever.
+        max: (*max).max(1),
+        per_ms: *per_ms,
+    };
+    specs.take(LIMITS_MAX).map(limit).collect()
+}
+
+fn read(input: &Payload) -> Json {
+    if is_too_much(input.text()) { Json::Null } else { input.decode::<Json>().unwrap_or_default() }
+}
+
+fn find(text: &str, input: &Json) -> Option<String> {
+    let expression = Expression::parse(text, &NAMES).ok()?;
+    let found = expression.find(&[("input", input)]).ok()?;
+    found.text().map(|text| short(&text))
 }
 
 /// A text that is no longer than a key may be, and another one for another text.

@@ -78,6 +78,11 @@ impl Gates {
         self.waiting > 0
     }
 
+    /// Whether a limit has a slot that is free.
+    pub fn has_room(&self, limit: &Limit) -> bool {
+        self.by_name.get(&name(limit)).is_none_or(|gate| gate.taken < self.max(limit) && gate.line.is_empty())
+    }
+
     /// Somebody holds a slot of this one, whether there are enough of them or not.
     pub fn hold(&mut self, limit: &Limit) {
         self.by_name.get_or_default(name(limit)).taken += 1;

@@ -49,6 +49,11 @@ pub struct Waiter {
 }
 
 impl Waiter {
+    /// Whether it is a start that has become a run, or will: runs have later numbers.
+    pub(super) fn is_start(&self) -> bool {
+        self.ticket.number == 0
+    }
+
     /// Until when it holds its slot of a rate, once it was let in; nothing for other limits.
     ///
     /// A moment longer than the rate says, because a run begins a moment after it was let in.

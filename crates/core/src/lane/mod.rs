@@ -14,9 +14,10 @@ mod drive;
 mod flow;
 mod gates;
 mod host;
+mod known;
 #[cfg(test)]
 mod tests;
 
 pub use drive::{CHECK_MS, CHECK_WHOLE_MS, Lane, PAGE_MAX, TELLS_MAX, TICKETS_MAX};
-pub use flow::{Let, check_flow, let_in};
+pub use flow::{Let, check_flow, drops, key_of, let_in, start_id};
 pub use host::{Order, Rows, Shown, Telling, Waiter};

@@ -194,6 +194,12 @@ pub enum Receipt {
         /// It.
         run: RunId,
     },
+    /// The start has become part of a run that others have started, now or before.
+    #[serde(rename = "joined")]
+    Joined {
+        /// That run.
+        run: RunId,
+    },
     /// It has had its effect, now or before.
     #[serde(rename = "taken")]
     Taken,
@@ -232,7 +238,14 @@ impl Delivery {
     /// What an answer means that is no receipt.
     pub fn refused(problem: stepwell_protocol::Problem) -> Self {
         // These would be refused again.
-        if matches!(problem.code, Code::PayloadTooLarge | Code::InvalidRequest | Code::NamespaceNotFound) {
+        if matches!(
+            problem.code,
+            Code::PayloadTooLarge
+                | Code::InvalidRequest
+                | Code::NamespaceNotFound
+                | Code::StartSkipped
+                | Code::StartDropped
+        ) {
             Self::Refused(problem)
         } else {
             Self::Declined

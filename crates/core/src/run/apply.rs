@@ -42,6 +42,7 @@ impl Run {
                 };
                 self.phase = Phase::Running { since: *at, session: slot.session, alone: slot.alone, lease };
             }
+            Entry::Joined(joined) => self.take_start(joined),
             Entry::Leased { until } => {
                 if let Phase::Running { lease, .. } = &mut self.phase {
                     *lease = Some(*until);

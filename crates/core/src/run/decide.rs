@@ -8,8 +8,8 @@ use stepwell_protocol::{
 };
 
 use super::{
-    CallEnd, Children, Decision, Effect, Entry, InLane, Inbox, Input, LEASE_MS, OpenOp, PauseWhy, Phase,
-    Rejection, Reply, Run, STRIKES_MAX, SUSPICION_ALONE, Signal, SignalLimits, Slot, Spent, Stamps,
+    CallEnd, Children, Decision, Effect, Entry, Gathering, InLane, Inbox, Input, LEASE_MS, OpenOp, PauseWhy,
+    Phase, Rejection, Reply, Run, STRIKES_MAX, SUSPICION_ALONE, Signal, SignalLimits, Slot, Spent, Stamps,
     TROUBLE_BACKOFF_MS_MAX, Transport, Trouble, UNSTORED_MAX,
     retry::{fraction, scaled},
 };
@@ -48,8 +48,35 @@ pub struct Start {
     pub triggered: Option<Triggered>,
     /// The limits that it is under, if its workflow has any.
     pub lane: Option<Box<InLane>>,
+    /// What it knows of its starts, if others may become part of it.
+    pub gathering: Option<Box<Gathering>>,
     /// A slot, if one is free: its program is then called at once.
     pub slot: Option<Slot>,
+}
+
+impl Start {
+    /// A run that begins at once, when there is a slot, and has nothing special about it.
+    pub fn plain(id: RunId, workflow: impl Into<String>, input_bytes: usize, seed: u64) -> Self {
+        Self {
+            id,
+            workflow: workflow.into(),
+            input_bytes,
+            seed,
+            dispatch: Dispatch::Direct,
+            timeout_ms: None,
+            retention_ms: None,
+            key: None,
+            tags: Vec::new(),
+            started_by: None,
+            parent: None,
+            ticked: None,
+            starts_at: None,
+            triggered: None,
+            lane: None,
+            gathering: None,
+            slot: None,
+        }
+    }
 }
 
 impl Run {
@@ -74,6 +101,7 @@ impl Run {
             ticked: start.ticked,
             triggered: start.triggered,
             lane: start.lane,
+            gathering: start.gathering,
             input_bytes: u32::try_from(start.input_bytes).unwrap_or(u32::MAX),
             dispatch: start.dispatch,
             timeout_ms: start.timeout_ms,
@@ -127,6 +155,7 @@ impl Run {
             Input::Wake { slot } => Ok(self.wake(now, slot)),
             Input::LetIn { slot } => Ok(self.let_in(now, slot)),
             Input::InLine => Ok(self.in_line(now)),
+            Input::Join { joined, slot } => Ok(self.join(now, joined, slot)),
             Input::ActivationEnded { epoch, end } => Ok(self.activation_ended(now, epoch, &end)),
             Input::Reload => Ok(self.reload(now)),
             Input::Expire => Ok(self.expire(now)),

@@ -2,7 +2,7 @@
 
 use stepwell_protocol::{Epoch, Failure, Payload, Record, Seq, Timestamp, program::Progress, rest::Act};
 
-use super::{Cut, Inbox, Mark, OpenOp, PauseWhy, Slot, Trouble};
+use super::{Cut, Inbox, Joined, KnownJoin, Mark, OpenOp, PauseWhy, Slot, Trouble};
 
 /// What is recorded. In the past tense: it has happened once it is stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +41,8 @@ pub enum Entry {
         /// In this place.
         slot: Slot,
     },
+    /// It has taken another start.
+    Joined(Box<Joined>),
     /// The cell has heard of its activation, or begins to wait for that.
     Leased {
         /// How long it waits to hear of it again.
@@ -127,6 +129,22 @@ impl Entry {
         if let Self::Recorded { record, .. } = self { Some(record) } else { None }
     }
 
+    /// What the run is started with from here on, if that changes.
+    pub fn input(&self) -> Option<&Payload> {
+        if let Self::BegunAnew { input, .. } = self {
+            Some(input)
+        } else if let Self::Joined(joined) = self {
+            joined.input.as_ref()
+        } else {
+            None
+        }
+    }
+
+    /// What a start that the run has taken is known by.
+    pub fn known_join(&self) -> Option<&KnownJoin> {
+        if let Self::Joined(joined) = self { joined.known.as_ref() } else { None }
+    }
+
     /// Whether anything has to be written for it.
     pub fn is_stored(&self) -> bool {
         self.record().is_some() || self.changes_row()
@@ -145,6 +163,7 @@ impl Entry {
             | Self::OpenChanged(_)
             | Self::Troubled(_)
             | Self::Queued { .. }
+            | Self::Joined(_)
             | Self::Activated { .. }
             | Self::Suspended
             | Self::Patched(_)

@@ -24,7 +24,10 @@ impl Run {
         let retention_ms = self.retention_ms?;
         // Nobody notices a thousandth of the time.
         let round_ms = (retention_ms / 1_000).clamp(1, EXPIRY_ROUND_MS);
-        let over = at.plus_millis(retention_ms).as_millis();
+        let over = at.plus_millis(retention_ms);
+        // Starts that are skipped for it have to find it.
+        let over =
+            over.max(self.gathering.as_ref().and_then(|known| known.until).unwrap_or(over)).as_millis();
         Some(Timestamp::from_millis(over.div_ceil(round_ms) * round_ms))
     }
 

@@ -19,6 +19,7 @@ mod decide;
 mod entry;
 mod expiry;
 mod fits;
+mod gathering;
 mod hex;
 mod lane;
 mod mark;
@@ -51,6 +52,8 @@ pub(crate) use decide::check_op;
 pub use entry::Entry;
 pub use expiry::{EXPIRY_ROUND_MS, INVOCATION_KEPT_MS};
 pub use fits::{ROW_BYTES_MAX, ROW_RESERVE_BYTES};
+pub(crate) use gathering::{Admitted, list_of};
+pub use gathering::{GatheredBy, Gathering, Joined, KnownJoin};
 pub use lane::{IN_LINE_MS, InLane};
 pub use mark::{Inbox, Mark, Trailer};
 pub use people::{ACTS_MAX, Signal, check_signal_name};
@@ -137,6 +140,8 @@ pub struct Run {
     pub triggered: Option<Triggered>,
     /// The limits that it is under, if its workflow has any.
     pub lane: Option<Box<InLane>>,
+    /// What it knows of its starts, if others may become part of it.
+    pub gathering: Option<Box<Gathering>>,
     /// How many bytes its input has: they are in the same row.
     pub input_bytes: u32,
     /// How its program is called.
@@ -370,6 +375,13 @@ pub enum Input {
     },
     /// Its lane has put it in line.
     InLine,
+    /// Another start becomes part of it, or was skipped for it.
+    Join {
+        /// What of it changes by that.
+        joined: Box<Joined>,
+        /// A slot, if one is free.
+        slot: Option<Slot>,
+    },
     /// The call that activated it is over.
     ActivationEnded {
         /// Which activation.

@@ -15,8 +15,8 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Children, Cut, End, InLane, Inbox, Mark, OpenOp, PauseWhy, Phase, Run, Spent, Trailer, Transport,
-    Trouble, cuts::counts, hex,
+    Children, Cut, End, Gathering, InLane, Inbox, Mark, OpenOp, PauseWhy, Phase, Run, Spent, Trailer,
+    Transport, Trouble, cuts::counts, hex,
 };
 
 /// The columns of a run row that follow from its state.
@@ -98,6 +98,8 @@ struct State {
     triggered: Option<Triggered>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lane: Option<Box<InLane>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gathering: Option<Box<Gathering>>,
     #[serde(default, skip_serializing_if = "is_zero")]
     input_bytes: u32,
     #[serde(default, skip_serializing_if = "is_none")]
@@ -214,6 +216,7 @@ impl Run {
             ticked: self.ticked.clone(),
             triggered: self.triggered.clone(),
             lane: self.lane.clone(),
+            gathering: self.gathering.clone(),
             input_bytes: self.input_bytes,
             trouble: self.trouble,
             dispatch: self.dispatch,
@@ -296,6 +299,7 @@ impl Run {
             ticked: state.ticked,
             triggered: state.triggered,
             lane: state.lane,
+            gathering: state.gathering,
             input_bytes: state.input_bytes,
             trouble: state.trouble,
             dispatch: state.dispatch,

@@ -48,7 +48,7 @@ impl Run {
     /// Counts what its insertion costs: its row, its entry in the index, its key and its tags.
     pub fn spend_start(&mut self, has_key: bool) {
         let tags = u32::try_from(self.tags.len()).unwrap_or(u32::MAX);
-        self.spent.rows = 2 + u32::from(has_key) + tags;
+        self.spent.rows = 2 + u32::from(has_key) + u32::from(self.gathering.is_some()) + tags;
         self.spent.requests = 1;
     }
 
@@ -77,7 +77,9 @@ fn other_rows(entry: &Entry) -> u32 {
     // What it is found by is a row of its own, and so is what it was found by before.
     let of_attribute =
         if let Entry::Attributed { before, .. } = entry { 1 + u32::from(before.is_some()) } else { 0 };
-    u32::from(is_one) + of_record + of_attribute
+    // With its entry in the index of when it is forgotten.
+    let of_join = if entry.known_join().is_some() { 2 } else { 0 };
+    u32::from(is_one) + of_record + of_attribute + of_join
 }
 
 /// Whether a consumer was there: it has claimed the run, or was heard of.
@@ -94,6 +96,7 @@ fn is_word(entry: &Entry) -> bool {
         | Entry::OpenChanged(_)
         | Entry::Troubled(_)
         | Entry::Queued { .. }
+        | Entry::Joined(_)
         | Entry::Suspended
         | Entry::Patched(_)
         | Entry::Progressed(_)

@@ -149,7 +149,7 @@ impl Run {
         }
         match &self.phase {
             Phase::Pending { not_before } if *not_before > now && self.begins_at().is_some() => {
-                format!("It starts at {}.", shown(*not_before))
+                format!("It starts at {}{}.", shown(*not_before), self.gathered())
             }
             Phase::Pending { not_before } if *not_before > now => {
                 "Its program stopped without a result; it is called again after a pause.".into()

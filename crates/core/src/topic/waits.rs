@@ -484,7 +484,9 @@ impl Topic {
                 Receipt::Taken => over.push((wait, true)),
                 Receipt::Gone => over.push((wait, false)),
                 Receipt::Passed => {}
-                Receipt::Started { .. } | Receipt::Moved { .. } | Receipt::Later => later.push(wait),
+                Receipt::Started { .. } | Receipt::Joined { .. } | Receipt::Moved { .. } | Receipt::Later => {
+                    later.push(wait);
+                }
             }
         }
         let goes_on = known.waits.cursors.contains_key(what) || known.waits.anew.contains(what);

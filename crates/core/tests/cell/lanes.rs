@@ -298,8 +298,8 @@ impl House {
 fn flow(hold: Hold) -> Flow {
     Flow {
         limits: vec![
-            LimitSpec { max: 2, key: Some("input.customer".into()), per_ms: None },
-            LimitSpec { max: 3, key: None, per_ms: None },
+            LimitSpec { max: 2, key: Some("input.customer".into()), per_ms: None, drop: false },
+            LimitSpec { max: 3, key: None, per_ms: None, drop: false },
         ],
         hold,
         ..Flow::default()

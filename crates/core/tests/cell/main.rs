@@ -9,6 +9,7 @@ mod events;
 mod fences;
 mod given_up;
 mod growth;
+mod joins;
 mod lanes;
 mod letters;
 mod lost;
@@ -67,6 +68,7 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
         starts_at: None,
         triggered: None,
         flow: None,
+        joins: None,
     }
 }
 

@@ -7,9 +7,9 @@ use std::{
 };
 
 use stepwell_core::{
-    cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
+    cell::{JoinedRun, KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
     object::{Discarded, Letter, Letters, Slip},
-    run::{Cut, Entry, Run, RunRow, Tail, Trailer},
+    run::{Cut, Entry, KnownJoin, Run, RunRow, Tail, Trailer},
     stream::{Change, PublishedMark, PublishedPage, PublishedRow, Walked},
 };
 use stepwell_protocol::{
@@ -63,8 +63,12 @@ pub struct Memory {
     pub refusals: Slot<usize>,
     /// Whether it takes no change of a letter.
     pub refuses_letters: Slot<bool>,
+    /// Whether no run is stored or changed.
+    pub fails: Slot<bool>,
     /// Keys that have gone to another cell, and when they are forgotten.
     pub unbound: RefCell<BTreeMap<String, Timestamp>>,
+    /// The runs that starts with these keys have become part of, and when that is forgotten.
+    pub joined: RefCell<BTreeMap<String, (JoinedRun, Timestamp)>>,
     /// Letters, and whether they are dead.
     pub letters: RefCell<BTreeMap<u64, (Letter, bool)>>,
 }
@@ -248,9 +252,16 @@ impl Rows for Memory {
     }
 
     fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), Failed> {
+        if self.fails.get() {
+            return Err(Failed::Refused);
+        }
         if let Some(KeyRow { key, fingerprint }) = key.cloned() {
             let stored = StoredRun { number: run.id.number, fingerprint };
             self.keys.borrow_mut().insert(key, StoredKey::Run(stored));
+        }
+        if let Some(key) = run.found_by() {
+            let stored = StoredRun { number: run.id.number, fingerprint: run.id.suffix.clone() };
+            self.keys.borrow_mut().insert(key.to_owned(), StoredKey::Run(stored));
         }
         let stored = Stored {
             run: run.clone(),
@@ -274,12 +285,10 @@ impl Rows for Memory {
         let mut rows = self.rows.borrow_mut();
         let stored = rows.get_mut(&run.id.number).expect("it was inserted");
         let result = entries.iter().find_map(result).unwrap_or_else(|| stored.result.clone());
-        let anew = entries.iter();
-        let mut anew = anew
-            .filter_map(|entry| if let Entry::BegunAnew { input, .. } = entry { Some(input) } else { None });
+        let mut anew = entries.iter().filter_map(Entry::input);
         let row_bytes = anew.next().unwrap_or(&stored.input).size() + run.to_row().state.len() + result.len();
         let is_too_large = self.row_bytes_max.get().is_some_and(|most| row_bytes > most);
-        if is_too_large || self.refused.borrow().contains(&run.id.number) {
+        if self.fails.get() || is_too_large || self.refused.borrow().contains(&run.id.number) {
             self.refusals.set(self.refusals.get() + 1);
             return Err(Failed::Refused);
         }
@@ -300,8 +309,12 @@ impl Rows for Memory {
                 self.signals.borrow_mut().insert((run.id.number, nonce.clone()));
             } else if let Entry::SignalForgotten(id) = entry {
                 self.signals.borrow_mut().remove(&(run.id.number, id.clone()));
-            } else if let Entry::BegunAnew { input, .. } = entry {
+            } else if let Some(input) = entry.input() {
                 stored.input = input.clone();
+            }
+            if let Some(KnownJoin { key, fingerprint, until }) = entry.known_join().cloned() {
+                let (number, suffix) = (run.id.number, run.id.suffix.clone());
+                self.joined.borrow_mut().insert(key, (JoinedRun { number, suffix, fingerprint }, until));
             }
         }
         if entries.iter().any(Entry::changes_row) {
@@ -313,6 +326,10 @@ impl Rows for Memory {
             by_wake.extend(stored.row.wake_at.map(|at| (at, run.id.number)));
         }
         Ok(())
+    }
+
+    fn joined(&self, key: &str) -> Result<Option<JoinedRun>, Failed> {
+        Ok(self.joined.borrow().get(key).map(|(run, _)| run.clone()))
     }
 
     fn key(&self, key: &str) -> Result<Option<StoredKey>, Failed> {
@@ -335,10 +352,12 @@ impl Rows for Memory {
     }
 
     fn first_unbound(&self) -> Result<Option<Timestamp>, Failed> {
-        Ok(self.unbound.borrow().values().min().copied())
+        let joined = self.joined.borrow().values().map(|(_, until)| *until).min();
+        Ok(self.unbound.borrow().values().min().copied().into_iter().chain(joined).min())
     }
 
     fn forget_unbound(&self, now: Timestamp, limit: usize) -> Result<(), Failed> {
+        self.joined.borrow_mut().retain(|_, (_, until)| *until > now);
         let mut unbound = self.unbound.borrow_mut();
         let over: Vec<_> = unbound.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
         for key in over.into_iter().take(limit) {

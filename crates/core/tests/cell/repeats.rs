@@ -1,7 +1,7 @@
 //! A request that the platform delivers again: it starts one run and sends one signal, in whichever instance it ends up.
 
 use stepwell_core::{
-    cell::{Action, Cell, LOOK_BACK, NewRun, Started},
+    cell::{Action, Cell, LOOK_BACK, NewRun, Started, StartedAs},
     object::Machine as _,
     run::Signal,
 };
@@ -22,7 +22,7 @@ fn a_start_that_is_delivered_again_gives_the_same_run_and_the_same_answer() {
     for mut cell in [cell, Cell::new(4)] {
         let again = start(&mut cell, &rows, &new);
         assert_eq!(again.run.id, first.run.id);
-        assert!(again.created, "whoever asks has not been told of it yet");
+        assert_eq!(again.how, StartedAs::New, "whoever asks has not been told of it yet");
     }
     assert_eq!(rows.runs(), 1);
 }

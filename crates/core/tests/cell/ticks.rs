@@ -18,6 +18,7 @@ fn tick(tells: bool, at_ms: u64, input: u32) -> TickRun {
     let tells = tells.then(|| "0".to_owned());
     TickRun {
         flow: None,
+        joins: None,
         ticked: Ticked { schedule: "nightly".into(), tick: TickId::At(Timestamp::from_millis(at_ms)), tells },
         workflow: "report".into(),
         input: Payload::encode(&input).expect("JSON"),

@@ -16,6 +16,7 @@ use super::{at, children::place, memory::Memory, said};
 fn triggered(event: u64, input: u32) -> TriggeredRun {
     TriggeredRun {
         flow: None,
+        joins: None,
         triggered: Triggered { topic: "order".into(), trigger: "charge".into(), event },
         workflow: "charge".into(),
         input: Payload::encode(&input).expect("JSON"),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stepwell_core::{
-    cell::{Action, TickRun, TokenAnswer, TriggeredRun},
+    cell::{Action, Joins, TickRun, TokenAnswer, TriggeredRun},
     object::Message,
     ordered::OrdMap,
     stream::{Cursor, Kinds, Only},
@@ -289,6 +289,9 @@ pub struct Start {
     /// How many runs of its workflow are at work at once, if that is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Flow>>,
+    /// Which starts it may become one run with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joins: Option<Joins>,
     /// Whether a repeat is refused while the first request with its key waits for the end.
     #[serde(default)]
     pub is_strict: bool,

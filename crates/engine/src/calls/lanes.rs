@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use stepwell_core::object::Message;
-use stepwell_protocol::lane::{Ask, Ticket};
+use stepwell_protocol::{
+    RunId,
+    lane::{Ask, Limit, Ticket},
+};
 
 /// A request to a lane.
 #[derive(Debug, Serialize, Deserialize)]
@@ -14,6 +17,13 @@ pub enum Call {
         asks: Vec<Ask>,
         /// Whose tickets are over.
         over: Vec<Ticket>,
+    },
+    /// A start wants to become a run.
+    Admit {
+        /// What it is known by.
+        start: RunId,
+        /// The rates that it is dropped by, if they have no room.
+        limits: Vec<Limit>,
     },
     /// A cell has written.
     Receive {

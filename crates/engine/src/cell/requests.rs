@@ -6,7 +6,9 @@ use futures::future::{Either, select};
 use stepwell_core::{
     access::{Grant, ROOT},
     bulk::{Acted, Fate},
-    cell::{Action, KeyRow, NewRun, Reserved, Rows as _, Started, no_such_run, scoped_key, settled},
+    cell::{
+        Action, KeyRow, NewRun, Reserved, Rows as _, Started, StartedAs, no_such_run, scoped_key, settled,
+    },
     run::{Run, Signal},
 };
 use stepwell_protocol::{
@@ -29,8 +31,8 @@ fn moved(to: &Place) -> Answered {
     Answered::new(308, &Moved { to: to.to_string() })
 }
 
-fn started(run: &RunView) -> Answered {
-    Answered { location: Some(address_of(&run.id)), ..Answered::new(201, run) }
+fn started(status: u16, run: &RunView) -> Answered {
+    Answered { location: Some(address_of(&run.id)), ..Answered::new(status, run) }
 }
 
 /// A run's own address.
@@ -85,6 +87,7 @@ impl Host {
                 tags,
                 starts_at,
                 flow,
+                joins,
                 is_strict,
                 wait_ms,
             }) => {
@@ -114,6 +117,7 @@ impl Host {
                     starts_at,
                     triggered: None,
                     flow,
+                    joins,
                 };
                 self.start_run(&namespace, new, is_strict, wait_ms).await
             }
@@ -311,19 +315,28 @@ impl Host {
         wait_ms: u64,
     ) -> Result<Answered, Fault> {
         self.prepare(namespace, &new.place)?;
-        let Started { run, created } =
-            self.turn(|machine, store, now| Ok(machine.start(store, now, new)?))?;
-        if wait_ms == 0 && created {
-            return Ok(started(&RunView::from(&run)));
+        let Started { run, how } = self.turn(|machine, store, now| Ok(machine.start(store, now, new)?))?;
+        // What has become of it is decided when its run begins.
+        let gathers = run.gathering.as_ref().is_some_and(|known| known.until.is_some());
+        let is_later = gathers && run.begins_at().is_some();
+        let status = match how {
+            StartedAs::New if is_later => 202,
+            StartedAs::New => 201,
+            StartedAs::Joined => 202,
+            StartedAs::Skipped => 200,
+            StartedAs::Before => return self.repeat(&run, is_strict, wait_ms).await,
+        };
+        if wait_ms == 0 {
+            return Ok(started(status, &RunView::from(&run)));
         }
         let number = run.id.number;
-        if created {
-            self.listeners.borrow_mut().begin_start(number);
-            let view = self.view_at_end(&run, wait_ms).await;
-            self.listeners.borrow_mut().end_start(number);
-            return Ok(started(&view?));
+        if how != StartedAs::New {
+            return Ok(started(status, &self.view_at_end(&run, wait_ms).await?));
         }
-        self.repeat(&run, is_strict, wait_ms).await
+        self.listeners.borrow_mut().begin_start(number);
+        let view = self.view_at_end(&run, wait_ms).await;
+        self.listeners.borrow_mut().end_start(number);
+        Ok(started(status, &view?))
     }
 
     /// Answers a start whose key has started this run before.

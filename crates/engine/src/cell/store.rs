@@ -3,6 +3,8 @@
 //! One row for each run, one for each event of its journal; one more for an idempotency key, a signal's id, a
 //! tag or an attribute, if there is one, and one for each commit that writes to other cells, until they have it. The only secondary index finds what is due.
 
+mod insertion;
+mod joins;
 mod journal;
 mod letters;
 pub(super) mod list;
@@ -15,7 +17,7 @@ use std::cell::Cell as Slot;
 
 use serde::de::DeserializeOwned;
 use stepwell_core::{
-    cell::{KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
+    cell::{JoinedRun, KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
     run::{Cut, Entry, Run, Tail, Trailer},
     stream::{PublishedMark, PublishedPage, PublishedRow, Walked},
 };
@@ -65,6 +67,8 @@ pub struct Store {
     has_outbox: Slot<Option<bool>>,
     /// Whether there is a table of keys that are to be forgotten, if that is known.
     has_unbound: Slot<Option<bool>>,
+    /// Whether there is a table of starts that have become part of runs, if that is known.
+    has_joins: Slot<Option<bool>>,
 }
 
 impl Store {
@@ -76,6 +80,7 @@ impl Store {
             has_told: Slot::new(None),
             has_outbox: Slot::new(None),
             has_unbound: Slot::new(None),
+            has_joins: Slot::new(None),
         }
     }
 
@@ -230,8 +235,11 @@ impl Store {
                 reopened = true;
             } else if let Entry::Attributed { name, value, before } = entry {
                 self.write_attribute(run.id.number, name, value, before.as_deref())?;
-            } else if let Entry::BegunAnew { input, .. } = entry {
+            } else if let Some(input) = entry.input() {
                 anew = Some(input);
+            }
+            if let Some(known) = entry.known_join() {
+                self.insert_join(run, known)?;
             }
         }
         if reopened {
@@ -345,41 +353,7 @@ impl Rows for Store {
     }
 
     fn insert(&self, run: &Run, input: &Payload, key: Option<&KeyRow>) -> Result<(), StoreError> {
-        let row = run.to_row();
-        let insert = || {
-            self.tables.execute(
-                "INSERT INTO runs(number, suffix, workflow, status, created_at, wake_at, state, input)
-                 VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
-                &[
-                    number(run.id.number),
-                    run.id.suffix.as_str().into(),
-                    run.workflow.as_str().into(),
-                    row.status.into(),
-                    time(Some(run.created_at)),
-                    time(row.wake_at),
-                    row.state.as_str().into(),
-                    input.text().into(),
-                ],
-            )
-        };
-        // A single statement is atomic by itself.
-        if key.is_none() && run.tags.is_empty() {
-            return insert();
-        }
-        self.tables.transaction(|| {
-            if let Some(key) = key {
-                // A key whose run is gone is free again.
-                self.tables.execute(
-                    "INSERT OR REPLACE INTO keys VALUES(?, ?, ?)",
-                    &[key.key.as_str().into(), number(run.id.number), key.fingerprint.as_str().into()],
-                )?;
-            }
-            for tag in &run.tags {
-                let values = [tag.as_str().into(), number(run.id.number)];
-                self.tables.execute("INSERT OR IGNORE INTO tags VALUES(?, ?)", &values)?;
-            }
-            insert()
-        })
+        self.insert_run(run, input, key)
     }
 
     fn namespace(&self) -> Result<String, StoreError> {
@@ -396,6 +370,9 @@ impl Rows for Store {
         if !mail.post.is_empty() {
             self.prepare_outbox()?;
         }
+        if entries.iter().any(|entry| entry.known_join().is_some()) {
+            self.prepare_joins()?;
+        }
         // A single statement is atomic by itself.
         let written = if statements(entries) == 1 && mail.is_empty() {
             self.write(run, wake_before, entries, mail)
@@ -408,6 +385,10 @@ impl Rows for Store {
                 run.id.number
             );
         })
+    }
+
+    fn joined(&self, key: &str) -> Result<Option<JoinedRun>, StoreError> {
+        self.joined_run(key)
     }
 
     fn key(&self, key: &str) -> Result<Option<StoredKey>, StoreError> {
@@ -441,11 +422,12 @@ impl Rows for Store {
     }
 
     fn first_unbound(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.first_unbound_key()
+        Ok(self.first_unbound_key()?.into_iter().chain(self.first_join()?).min())
     }
 
     fn forget_unbound(&self, now: Timestamp, limit: usize) -> Result<(), StoreError> {
-        self.forget_unbound_keys(now, limit)
+        self.forget_unbound_keys(now, limit)?;
+        self.forget_joins(now, limit)
     }
 
     fn weight(&self, run: u64) -> Result<u64, StoreError> {
@@ -572,13 +554,14 @@ fn statements(entries: &[Entry]) -> usize {
         if let Entry::Recorded { record, .. } = entry {
             1 + usize::from(matches!(record.event, Event::SignalReceived { id: Some(_), .. }))
         } else {
-            usize::from(matches!(
-                entry,
-                Entry::Reopened { .. }
-                    | Entry::Attributed { .. }
-                    | Entry::SignalNoted(_)
-                    | Entry::SignalForgotten(_)
-            ))
+            usize::from(entry.known_join().is_some())
+                + usize::from(matches!(
+                    entry,
+                    Entry::Reopened { .. }
+                        | Entry::Attributed { .. }
+                        | Entry::SignalNoted(_)
+                        | Entry::SignalForgotten(_)
+                ))
         }
     });
     each.sum::<usize>() + usize::from(entries.iter().any(Entry::changes_row))

@@ -7,12 +7,13 @@
 
 use sha2::{Digest, Sha256};
 use stepwell_core::{
-    cell::scoped_key,
+    cell::{Joins, scoped_key},
     ordered::OrdSet,
     pools::{Ask, Search, Walk},
 };
 use stepwell_protocol::{
     Code, Payload, Place, RunId, json,
+    lane::StartRule,
     program::{BULK_WORKFLOW, RESERVED_PREFIX, is_reserved},
     rest::{Bulk, Filter},
 };
@@ -28,6 +29,7 @@ use super::{
 };
 use crate::{
     calls::cell::{ByKey, Moved, Operation, Start, fingerprint},
+    joining::{Meeting, check_rates},
     runtime,
     terms::Terms,
 };
@@ -59,14 +61,55 @@ pub async fn run(
         futures::join!(workflows::terms(front, &workflow), pauses::check(front, &workflow));
     let terms = terms?;
     let wait_ms = wait_ms(headers)?;
-    if let Err(paused) = may_start {
-        // A repeat starts nothing: it is answered as before the pause.
-        let Some(key) = key else { return Err(paused) };
-        let fingerprint = fingerprint(&workflow, &input);
-        let again = ByKey::Again { fingerprint, is_strict: terms.key_required, wait_ms };
-        return find(front, &workflow, &key, again).await?.ok_or(paused);
+    let starts = terms.flow.as_ref().and_then(|flow| flow.starts.clone());
+    if starts_at.is_some() && matches!(starts, Some(StartRule::Debounce { .. } | StartRule::Batch { .. })) {
+        let detail = "The workflow waits for other starts before it begins a run, so a start of it has no delay of its own.";
+        return Err(Refusal::new(Code::InvalidRequest, detail));
     }
-    begin(front, Start { tags, starts_at, wait_ms, ..new(workflow, input, key, terms) }).await
+    let start = Start { tags, starts_at, wait_ms, ..new(workflow, input, key, terms) };
+    check_key(&start)?;
+    let refusal = match may_start {
+        Err(paused) => Some(paused),
+        Ok(()) => dropped(front, &start).await?,
+    };
+    match refusal {
+        None => begin(front, start).await,
+        // A repeat starts nothing: it is answered as before.
+        Some(refusal) => again(front, &start).await?.ok_or(refusal),
+    }
+}
+
+/// The answer to a start that its key has brought here before; nothing, if there was none.
+async fn again(front: &Front, start: &Start) -> Result<Option<Response>, Refusal> {
+    let Some(key) = &start.key else { return Ok(None) };
+    if let Some(meeting) =
+        Meeting::of(front.deployment(), &start.workflow, start.flow.as_deref(), &start.input)
+    {
+        let known = joined(front, meeting, start, true).await?;
+        if known.status != Code::RunNotFound.status() {
+            return Ok(Some(known));
+        }
+    }
+    let fingerprint = fingerprint(&start.workflow, &start.input);
+    let ask = ByKey::Again { fingerprint, is_strict: start.is_strict, wait_ms: start.wait_ms };
+    find_scoped(front, &start.workflow, key, ask).await
+}
+
+/// Asks the workflow's lane whether a start is beyond a rate that drops it.
+async fn dropped(front: &Front, start: &Start) -> Result<Option<Refusal>, Refusal> {
+    let flow = start.flow.as_deref();
+    if !flow.is_some_and(|flow| flow.limits.iter().any(|limit| limit.drop)) {
+        return Ok(None);
+    }
+    // Only who may start runs uses up what others may start.
+    front.asker().await?;
+    let key = start.key.as_ref().or(start.nonce.as_ref()).map(String::as_str).unwrap_or_default();
+    let start = (&start.workflow, flow, &start.input);
+    match check_rates(front.env(), front.namespace(), start.0, (start.1, start.2), key).await {
+        Ok(()) => Ok(None),
+        Err(problem) if problem.code == Code::StartDropped => Ok(Some(Refusal(problem))),
+        Err(problem) => Err(Refusal(problem)),
+    }
 }
 
 /// `POST /api/bulk`: a run of the engine's own workflow, which does something to many others.
@@ -81,7 +124,9 @@ pub async fn bulk(front: &Front, headers: &Headers, body: &str) -> Result<Respon
     let key = idempotency_key(headers)?;
     let terms = Terms::unsaid(front.deployment());
     let wait_ms = wait_ms(headers)?;
-    begin(front, Start { wait_ms, ..new(BULK_WORKFLOW.into(), input, key, terms) }).await
+    let start = Start { wait_ms, ..new(BULK_WORKFLOW.into(), input, key, terms) };
+    check_key(&start)?;
+    begin(front, start).await
 }
 
 /// What a client request is known by. To be drawn once for each: if the connection to a cell breaks, the runtime may
@@ -105,6 +150,7 @@ fn new(workflow: String, input: Payload, key: Option<String>, terms: Terms) -> S
         retention_is_default,
         is_strict: key_required,
         flow,
+        joins: None,
         tags: Vec::new(),
         starts_at: None,
         wait_ms: 0,
@@ -114,14 +160,51 @@ fn new(workflow: String, input: Payload, key: Option<String>, terms: Terms) -> S
 /// Starts a run, or finds the one that its key has started.
 async fn begin(front: &Front, start: Start) -> Result<Response, Refusal> {
     generations::tell(front).await?;
-    match &start.key {
-        Some(key) => keyed(front, key, &start).await,
-        None if start.is_strict => {
-            let detail = "Runs of this workflow are started only with an `Idempotency-Key`. Send one that is new for \
-                          each run that you want, and the same again when you repeat the request.";
-            Err(Refusal::new(Code::IdempotencyKeyMissing, detail))
+    let meeting = Meeting::of(front.deployment(), &start.workflow, start.flow.as_deref(), &start.input);
+    match (&start.key, meeting) {
+        (key, Some(meeting)) => {
+            // It may have been started when each start was a run.
+            let fingerprint = fingerprint(&start.workflow, &start.input);
+            let ask = ByKey::Again { fingerprint, is_strict: start.is_strict, wait_ms: start.wait_ms };
+            if let Some(key) = key
+                && let Some(known) = find_scoped(front, &start.workflow, key, ask).await?
+            {
+                return Ok(known);
+            }
+            joined(front, meeting, &start, false).await
         }
-        None => unkeyed(front, &start).await,
+        (Some(key), None) => keyed(front, key, &start).await,
+        (None, None) => unkeyed(front, &start).await,
+    }
+}
+
+/// Refuses a start without a key, if there has to be one.
+fn check_key(start: &Start) -> Result<(), Refusal> {
+    if start.key.is_some() || !start.is_strict {
+        return Ok(());
+    }
+    let detail = "Runs of this workflow are started only with an `Idempotency-Key`. Send one that is new for each run that \
+                  you want, and the same again when you repeat the request.";
+    Err(Refusal::new(Code::IdempotencyKeyMissing, detail))
+}
+
+/// Lets a start meet those that it may become one run with; or only asks what has become of it.
+async fn joined(
+    front: &Front,
+    mut meeting: Meeting<'_>,
+    start: &Start,
+    asks: bool,
+) -> Result<Response, Refusal> {
+    loop {
+        let (at, joins) = meeting.ask();
+        let start = Start { joins: Some(Joins { asks, ..joins }), ..start.clone() };
+        let response = front.ask(&at, Operation::Start(start)).await?;
+        if response.status != MOVED {
+            return Ok(response);
+        }
+        if !moved_to(response).is_some_and(|to| meeting.sent_on(to)) {
+            return Err(misled());
+        }
     }
 }
 
@@ -167,9 +250,19 @@ async fn keyed(front: &Front, key: &str, start: &Start) -> Result<Response, Refu
 /// Asks for the run that a key has started, one cell after the other, until one has it. Starts nothing, and writes no
 /// row for a key that has no run.
 pub async fn find(front: &Front, workflow: &str, key: &str, ask: ByKey) -> Result<Option<Response>, Refusal> {
+    find_scoped(front, workflow, &scoped_key(workflow, key), ask).await
+}
+
+/// The same by a key as cells know it.
+async fn find_scoped(
+    front: &Front,
+    workflow: &str,
+    scoped: &str,
+    ask: ByKey,
+) -> Result<Option<Response>, Refusal> {
     let deployment = front.deployment();
-    let hash = spread(&scoped_key(workflow, key));
-    let mut search = Search::new(&deployment.pool, hash, runtime::clock(), deployment.key_days);
+    let key = scoped.strip_prefix(workflow).and_then(|key| key.strip_prefix('\n')).unwrap_or(scoped);
+    let mut search = Search::new(&deployment.pool, spread(scoped), runtime::clock(), deployment.key_days);
     loop {
         let (workflow, key, ask) = (workflow.to_owned(), key.to_owned(), ask.clone());
         let response = front.ask(search.at(), Operation::ByKey { workflow, key, ask }).await?;

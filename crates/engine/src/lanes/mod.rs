@@ -76,6 +76,15 @@ impl Host {
                     Ok(Answered::new(200, &machine.ask(store, now, asks, &over)?))
                 })
             }
+            Call::Admit { start, limits } => {
+                register(self, &self.address).await?;
+                self.store.prepare()?;
+                self.turn(|machine, store, now| {
+                    let dropped = machine.admit(store, now, start, limits)?;
+                    let wait_ms = dropped.map(|at| at.as_millis().saturating_sub(now.as_millis()));
+                    Ok(Answered::new(200, &wait_ms))
+                })
+            }
             Call::Receive { message } => {
                 let Message::TicketOver { ticket } = message else {
                     return Ok(Answered::new(200, &Receipt::Gone));

@@ -6,10 +6,10 @@ use futures::future::{Either, select};
 use stepwell_core::{
     cell::{Action, TickRun},
     object::{ANSWER_MS, Address, Delivery, Receipt},
-    schedule::{Seen, StartEnd, TickStart},
+    schedule::{Seen, StartEnd, TickStart, tick_key},
 };
 use stepwell_protocol::{
-    Code, Place, Problem, RunId, json,
+    Place, Problem, RunId, json,
     rest::{RunView, Status},
 };
 use wasm_bindgen::JsValue;
@@ -18,7 +18,9 @@ use worker::Delay;
 use super::Host;
 use crate::{
     calls::cell::{Call, Operation},
+    joining::{Meeting, check_rates},
     object, runtime,
+    settings::Deployment,
     terms::Terms,
 };
 
@@ -28,11 +30,19 @@ impl Host {
         let host = self.clone();
         self.go_on_with(async move {
             let time = Delay::from(Duration::from_millis(ANSWER_MS));
-            let end = match select(pin!(host.ask_to_start(&start)), time).await {
-                Either::Left((end, _)) => end,
-                Either::Right(_) => StartEnd::Failed,
+            let answer = match select(pin!(host.ask_to_start(&start)), time).await {
+                Either::Left((answer, _)) => answer,
+                Either::Right(_) => Answer::End(StartEnd::Failed),
             };
-            let heard = host.turn(|machine, store, now| Ok(machine.answered(store, now, &start, end)?));
+            let heard = host.turn(|machine, store, now| match answer {
+                Answer::End(end) => Ok(machine.answered(store, now, &start, end)?),
+                // Others have started that run, and its end is no tick's: this one is done.
+                Answer::Joined(run) => {
+                    machine.answered(store, now, &start, StartEnd::Started(run.clone()))?;
+                    machine.run_ended(store, now, &start.ticked, &run, Status::Completed)?;
+                    Ok(())
+                }
+            });
             if let Err(fault) = heard {
                 let id = &start.ticked.schedule;
                 worker::console_error!("stepwell: a tick of the schedule '{id}' is asked for again: {fault}");
@@ -40,13 +50,20 @@ impl Host {
         });
     }
 
-    async fn ask_to_start(&self, start: &TickStart) -> StartEnd {
-        // Whatever becomes of its workflow: a tick that is given up starts nothing.
-        let terms = if start.given_up { Ok(Terms::default()) } else { self.terms(&start.workflow).await };
-        let terms = match terms {
+    async fn ask_to_start(&self, start: &TickStart) -> Answer {
+        let terms = match self.terms(&start.workflow).await {
             Ok(terms) => terms,
-            Err(problem) => return StartEnd::Declined(problem),
+            // Whatever becomes of its workflow: a tick that is given up starts nothing.
+            Err(_) if start.given_up => Terms { flow: self.known.flow(&start.workflow), ..Terms::default() },
+            Err(problem) => return Answer::End(StartEnd::Declined(problem)),
         };
+        let (key, of_start) = (tick_key(&start.ticked), (terms.flow.as_deref(), &start.input));
+        let namespace = &self.address.namespace;
+        if !start.given_up
+            && let Err(problem) = check_rates(&self.env, namespace, &start.workflow, of_start, &key).await
+        {
+            return Answer::End(refused(problem));
+        }
         let run = TickRun {
             ticked: start.ticked.clone(),
             workflow: start.workflow.clone(),
@@ -56,30 +73,49 @@ impl Host {
             spare: start.spare.clone(),
             dispatch: terms.dispatch,
             flow: terms.flow,
+            joins: None,
             timeout_ms: terms.timeout_ms,
             retention_ms: terms.retention_ms,
             retention_is_default: terms.retention_is_default,
         };
-        match self.ask_cell(&start.to, Operation::Tick { run: Box::new(run) }).await {
+        let Ok(deployment) = Deployment::known(&self.env) else { return Answer::End(StartEnd::Failed) };
+        let mut meeting = Meeting::of(&deployment, &run.workflow, run.flow.as_deref(), &run.input);
+        loop {
+            let (to, joins) = meeting.as_ref().map_or_else(
+                || (start.to.clone(), None),
+                |meeting| {
+                    let (to, joins) = meeting.ask();
+                    (to, Some(joins))
+                },
+            );
+            let run = TickRun { joins, ..run.clone() };
+            match (self.ask_to_start_at(&to, run).await, &mut meeting) {
+                (Answer::End(StartEnd::Moved(to)), Some(meeting)) => {
+                    if !meeting.sent_on(to) {
+                        return Answer::End(StartEnd::Failed);
+                    }
+                }
+                (answer, _) => return answer,
+            }
+        }
+    }
+
+    async fn ask_to_start_at(&self, to: &Place, run: TickRun) -> Answer {
+        Answer::End(match self.ask_cell(to, Operation::Tick { run: Box::new(run) }).await {
             Ok((200, body)) => match json::from_str(&body) {
+                Ok(Receipt::Joined { run }) => return Answer::Joined(run),
                 Ok(Receipt::Started { run }) => StartEnd::Started(run),
                 Ok(Receipt::Moved { to }) => StartEnd::Moved(to),
                 Ok(Receipt::Gone) => StartEnd::Never,
                 Ok(Receipt::Taken | Receipt::Passed | Receipt::Later) | Err(_) => StartEnd::Failed,
             },
-            Ok((_, body)) => match json::from_str::<Problem>(&body).map(Delivery::refused) {
-                Ok(Delivery::Refused(problem)) => StartEnd::Refused(problem),
-                Ok(Delivery::Arrived(_) | Delivery::Declined | Delivery::Failed) => {
-                    StartEnd::Declined(json::from_str(&body).unwrap_or_else(|_| no_answer()))
-                }
-                Err(_) => StartEnd::Failed,
-            },
+            Ok((_, body)) => json::from_str::<Problem>(&body).map_or(StartEnd::Failed, refused),
             Err(thrown) => {
-                let (why, to) = (runtime::message(&thrown), &start.to);
+                let why = runtime::message(&thrown);
                 worker::console_warn!("stepwell: cell {to} did not start the run of a tick yet: {why}");
                 StartEnd::Failed
             }
-        }
+        })
     }
 
     /// Lets a cell cancel a run. The machine hears whether there was nothing to cancel; otherwise the cell writes when it
@@ -147,6 +183,17 @@ impl Host {
     }
 }
 
-fn no_answer() -> Problem {
-    Problem::new(Code::Internal, "The cell gave an answer that could not be read.")
+/// What a cell says to a tick.
+enum Answer {
+    End(StartEnd),
+    /// It has become part of this run.
+    Joined(RunId),
+}
+
+/// What it means for a tick that its run was not started.
+fn refused(problem: Problem) -> StartEnd {
+    match Delivery::refused(problem.clone()) {
+        Delivery::Refused(problem) => StartEnd::Refused(problem),
+        Delivery::Arrived(_) | Delivery::Declined | Delivery::Failed => StartEnd::Declined(problem),
+    }
 }

@@ -6,7 +6,7 @@ use futures::future::{Either, select};
 use stepwell_core::{
     cell::TriggeredRun,
     object::{ANSWER_MS, Address, Delivery, Receipt},
-    topic::{EventStart, Meeting, StartEnd},
+    topic::{EventStart, Meeting as Met, StartEnd, event_key},
 };
 use stepwell_protocol::{Payload, Place, Problem, json, topic::Waiter};
 use wasm_bindgen::JsValue;
@@ -15,7 +15,9 @@ use worker::Delay;
 use super::Host;
 use crate::{
     calls::cell::{Call, Operation},
+    joining::{Meeting, check_rates},
     object, runtime,
+    settings::Deployment,
 };
 
 impl Host {
@@ -39,7 +41,7 @@ impl Host {
     }
 
     /// Tells a cell of an event that runs of it wait for. The machine hears what it answers.
-    pub(super) fn meet(self: &Rc<Self>, meeting: Meeting) {
+    pub(super) fn meet(self: &Rc<Self>, meeting: Met) {
         let host = self.clone();
         self.go_on_with(async move {
             let waits = meeting.waits.iter().map(|wait| {
@@ -68,6 +70,11 @@ impl Host {
             Ok(terms) => terms,
             Err(problem) => return StartEnd::Declined(problem),
         };
+        let key = event_key(&start.triggered);
+        let of_start = (terms.flow.as_deref(), &start.input);
+        if let Err(problem) = check_rates(&self.env, namespace, &start.workflow, of_start, &key).await {
+            return refused(problem);
+        }
         let run = TriggeredRun {
             triggered: start.triggered.clone(),
             workflow: start.workflow.clone(),
@@ -76,29 +83,49 @@ impl Host {
             spare: start.spare.clone(),
             dispatch: terms.dispatch,
             flow: terms.flow,
+            joins: None,
             timeout_ms: terms.timeout_ms,
             retention_ms: terms.retention_ms,
             retention_is_default: terms.retention_is_default,
         };
-        match self.ask_cell(&start.to, Operation::Triggered { run: Box::new(run) }).await {
+        let Ok(deployment) = Deployment::known(&self.env) else { return StartEnd::Failed };
+        let mut meeting = Meeting::of(&deployment, &run.workflow, run.flow.as_deref(), &run.input);
+        loop {
+            let (to, joins) = meeting.as_ref().map_or_else(
+                || (start.to.clone(), None),
+                |meeting| {
+                    let (to, joins) = meeting.ask();
+                    (to, Some(joins))
+                },
+            );
+            let run = TriggeredRun { joins, ..run.clone() };
+            let end = self.ask_to_start_at(&to, run).await;
+            match (end, &mut meeting) {
+                (StartEnd::Moved(to), Some(meeting)) => {
+                    if !meeting.sent_on(to) {
+                        return StartEnd::Failed;
+                    }
+                }
+                (end, _) => return end,
+            }
+        }
+    }
+
+    async fn ask_to_start_at(&self, to: &Place, run: TriggeredRun) -> StartEnd {
+        match self.ask_cell(to, Operation::Triggered { run: Box::new(run) }).await {
             Ok((200, body)) => match json::from_str(&body) {
-                Ok(Receipt::Started { run }) => StartEnd::Started(run),
+                Ok(Receipt::Started { run } | Receipt::Joined { run }) => StartEnd::Started(run),
                 Ok(Receipt::Moved { to }) => StartEnd::Moved(to),
                 Ok(Receipt::Gone | Receipt::Taken | Receipt::Passed | Receipt::Later) | Err(_) => {
                     StartEnd::Failed
                 }
             },
             Ok((_, body)) => match json::from_str::<Problem>(&body) {
-                Ok(problem) => match Delivery::refused(problem.clone()) {
-                    Delivery::Refused(problem) => StartEnd::Refused(problem),
-                    Delivery::Arrived(_) | Delivery::Declined | Delivery::Failed => {
-                        StartEnd::Declined(problem)
-                    }
-                },
+                Ok(problem) => refused(problem),
                 Err(_) => StartEnd::Failed,
             },
             Err(thrown) => {
-                let (why, to) = (runtime::message(&thrown), &start.to);
+                let why = runtime::message(&thrown);
                 worker::console_warn!("stepwell: cell {to} did not start the run of an event yet: {why}");
                 StartEnd::Failed
             }
@@ -110,5 +137,13 @@ impl Host {
         let life = self.life().map_err(|fault| JsValue::from_str(&fault.to_string()))?;
         let call = Call::new(namespace, to, None, operation).in_life(life);
         object::ask(&self.env, &Address::cell(namespace, to), &call).await
+    }
+}
+
+/// What it means for an event that its run was not started.
+fn refused(problem: Problem) -> StartEnd {
+    match Delivery::refused(problem.clone()) {
+        Delivery::Refused(problem) => StartEnd::Refused(problem),
+        Delivery::Arrived(_) | Delivery::Declined | Delivery::Failed => StartEnd::Declined(problem),
     }
 }

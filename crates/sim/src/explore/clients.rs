@@ -73,6 +73,7 @@ impl World {
                     starts_at: None,
                     triggered: None,
                     flow: None,
+                    joins: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;

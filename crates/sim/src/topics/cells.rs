@@ -326,6 +326,7 @@ impl World {
         let EventStart { triggered, workflow, input, tags, spare, .. } = (*start).clone();
         let run = TriggeredRun {
             flow: None,
+            joins: None,
             triggered,
             workflow,
             input,
@@ -342,7 +343,7 @@ impl World {
             machine.start_triggered(store, now, place(cell), chance, run)
         });
         let end = match started {
-            Ok(Receipt::Started { run }) => StartEnd::Started(run),
+            Ok(Receipt::Started { run } | Receipt::Joined { run }) => StartEnd::Started(run),
             Ok(Receipt::Moved { to }) => StartEnd::Moved(to),
             Ok(Receipt::Gone | Receipt::Taken | Receipt::Passed | Receipt::Later)
             | Err(Fault::Storage(Refused) | Fault::Moved(_)) => StartEnd::Failed,
@@ -371,7 +372,7 @@ impl World {
                 Receipt::Taken => "a wait takes an event",
                 Receipt::Gone => "a wait is over when its event comes",
                 Receipt::Passed => "a wait passes an event that its run has had",
-                Receipt::Started { .. } | Receipt::Moved { .. } | Receipt::Later => {
+                Receipt::Started { .. } | Receipt::Joined { .. } | Receipt::Moved { .. } | Receipt::Later => {
                     "a wait cannot take its event yet"
                 }
             });

@@ -289,6 +289,7 @@ impl World {
             starts_at: None,
             triggered: None,
             flow: None,
+            joins: None,
         }
     }
 

@@ -315,6 +315,7 @@ impl World {
                     starts_at: starts_at.filter(|_| !self.is(Sabotage::DelayForgotten)),
                     triggered: None,
                     flow: None,
+                    joins: None,
                 };
                 let started = self
                     .turn(cell, id, Cause::Request, |machine, store, now| machine.start(store, now, new))?;

@@ -8,7 +8,6 @@ use std::{collections::BTreeMap, rc::Rc};
 use stepwell_core::run::Start;
 use stepwell_protocol::{
     Code, Event, Failure, Invocation, OnClose, Op, Outcome as Gave, Parent, Payload, RunId, Seq, Timestamp,
-    program::Dispatch,
 };
 
 use super::{
@@ -90,24 +89,9 @@ impl Engine {
              `.mock_child(\"{workflow}\", …)`"
         );
         let name = parent.op.name.clone();
-        let start = Start {
-            seed: hash(&id.to_string()),
-            id,
-            workflow,
-            input_bytes: input.size(),
-            dispatch: Dispatch::Direct,
-            timeout_ms,
-            retention_ms: None,
-            key: None,
-            tags: Vec::new(),
-            started_by: None,
-            parent: Some(parent),
-            ticked: None,
-            starts_at: None,
-            triggered: None,
-            lane: None,
-            slot: None,
-        };
+        let seed = hash(&id.to_string());
+        let start =
+            Start { timeout_ms, parent: Some(parent), ..Start::plain(id, workflow, input.size(), seed) };
         let began_at = self.now;
         let (at, mocked, outcome) = clock::beside(|| {
             let mut child = self.beside(start, input);

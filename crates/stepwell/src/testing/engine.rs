@@ -15,7 +15,7 @@ use stepwell_core::run::{
 };
 use stepwell_protocol::{
     Code, Epoch, Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
-    program::{Activation, Answer, Budget, Commit, Dispatch, News, Page},
+    program::{Activation, Answer, Budget, Commit, News, Page},
     stream::{Item, Published},
 };
 
@@ -104,24 +104,9 @@ impl Engine {
         (now, delay_ms): (Timestamp, u64),
     ) -> Self {
         let place = Place { pool: "default".into(), generation: 1, cell: 0 };
-        let start = Start {
-            id: RunId { place, number: 1, suffix: RunId::suffix_from(7) },
-            workflow: workflow.into(),
-            input_bytes: input.size(),
-            seed: 0xfeed,
-            dispatch: Dispatch::Direct,
-            timeout_ms,
-            retention_ms: None,
-            key: None,
-            tags: Vec::new(),
-            started_by: None,
-            parent: None,
-            ticked: None,
-            starts_at: Some(now.plus_millis(delay_ms)),
-            triggered: None,
-            lane: None,
-            slot: None,
-        };
+        let id = RunId { place, number: 1, suffix: RunId::suffix_from(7) };
+        let starts_at = Some(now.plus_millis(delay_ms));
+        let start = Start { timeout_ms, starts_at, ..Start::plain(id, workflow, input.size(), 0xfeed) };
         Self::accept_at(now, app, start, input)
     }
 
@@ -385,6 +370,7 @@ impl Engine {
                 | Entry::OpenChanged(_)
                 | Entry::Troubled(_)
                 | Entry::Queued { .. }
+                | Entry::Joined(_)
                 | Entry::Activated { .. }
                 | Entry::Leased { .. }
                 | Entry::SignalsRead { .. }

@@ -5,6 +5,7 @@ mod events;
 mod family;
 mod hang;
 mod jobs;
+mod joins;
 mod lanes;
 mod ledger;
 mod lives;
@@ -377,6 +378,12 @@ pub fn app() -> App {
         .workflow(lanes::limited_whole)
         .workflow(lanes::in_turn)
         .workflow(lanes::rated)
+        .workflow(joins::only_one)
+        .workflow(joins::latest_only)
+        .workflow(joins::debounced)
+        .workflow(joins::batched)
+        .workflow(joins::dropped)
+        .workflow(joins::throttled)
         .workflow(streams::chatty)
         .workflow(streams::chatty_queued)
         .workflow(streams::paced)

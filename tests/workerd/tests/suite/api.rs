@@ -184,6 +184,7 @@ async fn every_route_answers_as_it_is_described() -> Result<()> {
     let work = r#"{"customer":"a","address":"http://127.0.0.1:9/","steps":1}"#;
     api.post("/api/workflows/limited_whole/start", work, 201).await?;
     api.post("/api/workflows/limited_whole/start", work, 201).await?;
+    api.post("/api/workflows/batched/start", r#"{"key":"a","number":1}"#, 202).await?;
     api.get("/api/workflows/limited_whole/lane", 200).await?;
     api.get("/api/workflows/limited_whole/lane?limit=0", 400).await?;
     declared(&mut api).await?;

@@ -33,6 +33,7 @@ mod generations;
 mod grants;
 mod idempotency;
 mod install;
+mod joins;
 mod lanes;
 mod lives;
 mod manifest;

@@ -399,12 +399,13 @@ fn no_limit_is_exceeded_and_nobody_is_forgotten_whatever_is_lost() {
 fn what_a_workflow_declares_becomes_the_limits_of_a_run() {
     let flow = Flow {
         limits: vec![
-            LimitSpec { max: 10, key: None, per_ms: None },
-            LimitSpec { max: 2, key: Some("input.customer.id".into()), per_ms: None },
+            LimitSpec { max: 10, key: None, per_ms: None, drop: false },
+            LimitSpec { max: 2, key: Some("input.customer.id".into()), per_ms: None, drop: false },
         ],
         priority: Some("input.paid ? 50 : 0".into()),
         fair_by: Some("input.customer.id".into()),
         hold: Hold::Run,
+        starts: None,
     };
     check_flow("orders", &flow).expect("it is well-formed");
     let input = Payload::encode(&serde_json::json!({"customer": {"id": 42}, "paid": true})).expect("JSON");
@@ -422,7 +423,8 @@ fn what_a_workflow_declares_becomes_the_limits_of_a_run() {
 
 #[test]
 fn what_no_workflow_can_declare_is_refused_with_the_reason() {
-    let one = |max: u32, key: Option<&str>| LimitSpec { max, key: key.map(Into::into), per_ms: None };
+    let one =
+        |max: u32, key: Option<&str>| LimitSpec { max, key: key.map(Into::into), per_ms: None, drop: false };
     for (limits, says) in [
         (vec![], "1 to 8"),
         (vec![one(0, None)], "is 0"),
@@ -505,7 +507,7 @@ fn owners_who_come_for_the_first_time_do_not_overtake_for_ever() {
 
 #[test]
 fn an_input_that_is_too_much_and_keys_that_are_too_long_do_no_harm() {
-    let by = |text: &str| LimitSpec { max: 1, key: Some(text.into()), per_ms: None };
+    let by = |text: &str| LimitSpec { max: 1, key: Some(text.into()), per_ms: None, drop: false };
     let long = format!("input.{}", "a".repeat(200));
     let flow = Flow {
         limits: vec![by(&format!("{long}.b")), by(&format!("{long}.c")), by("input.key")],

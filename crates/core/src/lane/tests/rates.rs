@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use stepwell_protocol::{
     Payload,
-    lane::{Flow, Limit, LimitSpec, Standing},
+    lane::{Flow, Limit, LimitSpec, Standing, StartRule},
 };
 
 use super::{Table, answer_all, ask, asks, at, ends, held, limit, told};
 use crate::{
-    lane::{Lane, Order, check_flow, let_in},
+    lane::{Lane, Order, check_flow, let_in, start_id},
     object::{Hosted as _, Machine as _},
 };
 
@@ -135,17 +135,22 @@ fn a_rate_and_a_limit_of_the_same_key_are_two() {
     let all = (1..=3).map(|number| ask(number, &both)).collect();
     assert_eq!(asks(&mut lane, &rows, 5, all), [Standing::In, Standing::In, Standing::InLine]);
     let flow = |limits| Flow { limits, ..Flow::default() };
-    let by = |per_ms| LimitSpec { max: 2, key: Some("input.a".into()), per_ms };
+    let by = |per_ms| LimitSpec { max: 2, key: Some("input.a".into()), per_ms, drop: false };
     assert_eq!(check_flow("w", &flow(vec![by(None), by(Some(60_000))])), Ok(()));
-    for wrong in [vec![by(Some(999))], vec![by(Some(86_400_001))], vec![by(Some(1_000)), by(Some(2_000))]] {
+    assert_eq!(
+        check_flow("w", &flow(vec![by(Some(1_000)), by(Some(2_000))])),
+        Ok(()),
+        "two times are two rates"
+    );
+    for wrong in [vec![by(Some(9))], vec![by(Some(86_400_001))], vec![by(Some(1_000)), by(Some(1_000))]] {
         assert!(check_flow("w", &flow(wrong)).is_err());
     }
-    let many = LimitSpec { max: 10_001, key: None, per_ms: Some(1_000) };
+    let many = LimitSpec { max: 10_001, key: None, per_ms: Some(1_000), drop: false };
     assert!(check_flow("w", &flow(vec![many])).is_err());
     let limits =
         let_in(&flow(vec![by(Some(1_000)), by(None)]), &Payload::null()).expect("it has limits").limits;
     assert!(limits[0].per_ms.is_none() && limits[1].per_ms.is_some(), "the same width");
-    let all = LimitSpec { max: 5, key: None, per_ms: None };
+    let all = LimitSpec { max: 5, key: None, per_ms: None, drop: false };
     let limits = let_in(&flow(vec![all, by(Some(1_000))]), &Payload::null()).expect("it has limits").limits;
     assert!(limits[0].per_ms.is_some(), "who waits for one customer's rate holds no place of all");
 }
@@ -184,4 +189,86 @@ fn what_has_begun_by_a_rate_with_another_time_does_not_count() {
     let (mut lane, rows) = (Lane::default(), Table::default());
     asks(&mut lane, &rows, 0, vec![ask(1, &[rate("", 1, 86_400_000)])]);
     assert_eq!(asks(&mut lane, &rows, 5, vec![ask(2, &[rate("", 1, 1_000)])]), [Standing::In]);
+}
+
+#[test]
+fn starts_beyond_a_rate_that_drops_them_are_refused_until_there_is_room() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    let admit = |lane: &mut Lane, ms: u64, key: &str| {
+        let limits = vec![rate("", 2, 10_000), rate("a", 2, 1_000)];
+        lane.admit(&rows, at(ms), start_id(key), limits).expect("the storage works")
+    };
+    assert_eq!([admit(&mut lane, 0, "a"), admit(&mut lane, 100, "b")], [None, None]);
+    assert_eq!(admit(&mut lane, 200, "c"), Some(at(10_500)), "when the first one's time is over");
+    assert_eq!(admit(&mut lane, 300, "a"), None, "it came before");
+    assert_eq!(lane.page(&rows, at(300), 0, 10).expect("the storage works").len(), 0, "they are no runs");
+    // Another instance knows as much.
+    let mut lane = Lane::default();
+    assert_eq!(admit(&mut lane, 400, "b"), None);
+    assert_eq!(admit(&mut lane, 10_499, "c"), Some(at(10_500)));
+    assert_eq!(admit(&mut lane, 10_500, "c"), None);
+    assert_eq!(admit(&mut lane, 10_501, "a"), Some(at(10_600)), "by now it is another start");
+    // One that comes back when all is over has forgotten all of them.
+    let mut lane = Lane::default();
+    assert_eq!([admit(&mut lane, 30_000, "c"), admit(&mut lane, 30_001, "d")], [None, None]);
+    assert!(admit(&mut lane, 30_002, "b").is_some());
+    lane.alarm(&rows, at(60_000)).expect("the rows can be read");
+    assert!(rows.rows.borrow().is_empty() && lane.is_empty());
+}
+
+#[test]
+fn in_no_minute_are_more_starts_admitted_than_a_rate_says_although_the_lane_dies() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    let (mut admitted, mut now, mut state) = (Vec::new(), 0_u64, 88_172_645_463_325_252_u64);
+    for number in 0.. {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        // Three times as many as there is room for.
+        now += state % 400;
+        if now > 600_000 {
+            break;
+        }
+        if state.is_multiple_of(50) {
+            lane = Lane::default();
+        }
+        let limits = vec![rate("", 100, 60_000)];
+        let dropped = lane.admit(&rows, at(now), start_id(&format!("{number}")), limits);
+        if dropped.expect("the storage works").is_none() {
+            admitted.push(now);
+        }
+    }
+    let most = admitted.windows(101).map(|times| times[100] - times[0]).min();
+    assert!(most.is_some_and(|most| most >= 60_000), "{most:?}");
+    assert!(admitted.len() >= 950, "{}", admitted.len());
+}
+
+#[test]
+fn what_no_workflow_can_say_of_its_starts_is_refused() {
+    let ok = |starts| check_flow("w", &Flow { starts: Some(starts), ..Flow::default() });
+    let batch = |max, wait_ms| StartRule::Batch { key: None, max, wait_ms };
+    let debounce = |wait_ms, max_ms, leading| StartRule::Debounce { key: None, wait_ms, max_ms, leading };
+    let keyed = |key: &str| StartRule::Singleton { key: Some(key.into()), cancel: false };
+    for right in [
+        batch(1_000, 100),
+        debounce(1_000, Some(1_000), false),
+        debounce(1_000, None, true),
+        keyed("input.a"),
+    ] {
+        assert_eq!(ok(right.clone()), Ok(()), "{right:?}");
+    }
+    for wrong in [
+        batch(1, 1_000),
+        batch(1_001, 1_000),
+        batch(2, 99),
+        batch(2, 7 * 86_400_000 + 1),
+        debounce(99, None, false),
+        debounce(1_000, Some(999), false),
+        debounce(1_000, Some(2_000), true),
+        keyed("event.a"),
+    ] {
+        assert!(ok(wrong.clone()).is_err(), "{wrong:?}");
+    }
+    let drop = LimitSpec { max: 1, key: None, per_ms: None, drop: true };
+    assert!(check_flow("w", &Flow { limits: vec![drop], ..Flow::default() }).is_err());
 }

@@ -18,7 +18,7 @@ mod yields;
 
 use stepwell_protocol::{
     Code, Epoch, Event, Failure, Op, OpKind, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
-    program::{Command, Commit, Dispatch, Open, Retry, Then},
+    program::{Command, Commit, Open, Retry, Then},
 };
 
 use super::*;
@@ -67,26 +67,7 @@ impl Bench {
             number: 1,
             suffix: RunId::suffix_from(7),
         };
-        let (workflow, seed, tags) = ("w".into(), 5, vec![]);
-        let dispatch = Dispatch::Direct;
-        let start = Start {
-            id,
-            workflow,
-            input_bytes: 0,
-            seed,
-            dispatch,
-            timeout_ms,
-            retention_ms: None,
-            key: None,
-            tags,
-            started_by: None,
-            parent: None,
-            ticked: None,
-            starts_at: None,
-            triggered: None,
-            lane: None,
-            slot,
-        };
+        let start = Start { timeout_ms, slot, ..Start::plain(id, "w", 0, 5) };
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);
         let row = run.to_row();

@@ -38,7 +38,7 @@ fn takes(count: u32) -> Duration {
 #[test]
 fn ten_times_as_many_links_take_about_ten_times_as_long() {
     // The shortest of some: other tests take time, too.
-    let shortest = |links| (0..5).map(|_| takes(links)).min().unwrap_or_default();
+    let shortest = |links| (0..15).map(|_| takes(links)).min().unwrap_or_default();
     let (few, many) = (shortest(1_000), shortest(10_000));
-    assert!(many < few * 40, "{few:?} for 1,000, {many:?} for 10,000");
+    assert!(many < few * 60, "{few:?} for 1,000, {many:?} for 10,000");
 }

@@ -67,9 +67,9 @@ impl Store {
             for label in run.tags.iter().cloned().chain(attributes) {
                 delete(DELETE_LABEL, &[label.into(), number(run.id.number)])?;
             }
-            if let Some(key) = &run.key {
+            for key in run.key.as_deref().into_iter().chain(run.found_by()) {
                 // By now it may be another run's.
-                let values = [key.as_str().into(), number(run.id.number)];
+                let values = [key.into(), number(run.id.number)];
                 delete("DELETE FROM keys WHERE key = ? AND run = ?", &values)?;
             }
             let later = self.tables.rows("SELECT 1 FROM runs WHERE number > ? LIMIT 1", &of_run)?;

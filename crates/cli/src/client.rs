@@ -49,6 +49,8 @@ pub struct Ask<'a> {
     pub idempotency_key: Option<String>,
     /// When the run starts: after a length of time, or at an instant.
     pub delay: Option<String>,
+    /// The address that is called when the run ends.
+    pub callback: Option<String>,
     /// For how many seconds the server may wait for the end of the run.
     pub wait: u64,
     /// What to do if nobody knows whether it was done; about runs, if that is not said.
@@ -223,6 +225,9 @@ impl Client {
         }
         if let Some(delay) = &ask.delay {
             request = request.header("stepwell-delay", delay);
+        }
+        if let Some(url) = &ask.callback {
+            request = request.header("stepwell-callback", url);
         }
         if ask.wait > 0 {
             request = request.header("prefer", format!("wait={}", ask.wait));

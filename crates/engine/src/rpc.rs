@@ -54,7 +54,7 @@ impl WorkflowsRpc {
         self.ask(Route::ShowWorkflow, &[("workflow", id)], String::new(), String::new(), Answer::OrNull)
     }
 
-    /// `options`: `idempotencyKey`, `tags`, `delay` as text, `wait` in seconds.
+    /// `options`: `idempotencyKey`, `tags`, `delay` as text, `callback`, `wait` in seconds.
     #[wasm_bindgen(js_name = startWorkflow)]
     pub fn start_workflow(&self, id: &JsValue, input: &JsValue, options: &JsValue) -> Promise {
         let mut query = Serializer::new(String::new());
@@ -227,6 +227,9 @@ impl WorkflowsRpc {
         }
         if let Some(delay) = runtime::property(options, "delay").as_string() {
             headers.push((http::DELAY, delay));
+        }
+        if let Some(url) = runtime::property(options, "callback").as_string() {
+            headers.push((http::CALLBACK, url));
         }
         let env = self.env.clone();
         guard::promise(async move {

@@ -39,6 +39,8 @@ pub struct Terms {
     pub retention_is_default: bool,
     /// Whether they are started only with an idempotency key.
     pub key_required: bool,
+    /// The address that is called when one ends.
+    pub callback: Option<String>,
     /// How many of them are at work at once, if that is limited.
     pub flow: Option<Box<Flow>>,
 }
@@ -53,6 +55,7 @@ impl Terms {
             retention_ms,
             retention_is_default: true,
             key_required,
+            callback: None,
             flow: None,
         }
     }
@@ -69,6 +72,7 @@ impl Terms {
             },
             retention_is_default: workflow.retention_ms.is_none(),
             key_required: workflow.key_required || deployment.key_required,
+            callback: workflow.callback.clone(),
             flow: workflow.flow.clone(),
         }
     }

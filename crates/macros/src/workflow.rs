@@ -25,6 +25,7 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
         schedule,
         zone,
         flow,
+        callback,
         ..
     } = attributes;
     let name = name.unwrap_or_else(|| function.sig.ident.to_string());
@@ -33,6 +34,7 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
     let idempotency = key_required.then(|| quote!(.requires_key()));
     let schema = input_schema.map(|path| quote!(.input_schema(#path)));
     let schedule = schedule_of(schedule, zone)?;
+    let callback = callback.map(|url| quote!(.callback(#url)));
     let dispatch = dispatch.map(|variant| quote!(.dispatch(::stepwell::Dispatch::#variant)));
     if name.is_empty() || name.len() > 128 {
         return Err(Error::new(function.sig.ident.span(), "a workflow's name has 1 to 128 bytes"));
@@ -80,6 +82,7 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
             #schedule
             #trigger
             #cancel_on
+            #callback
             #(#flow)*
         }
     })
@@ -140,6 +143,8 @@ struct Attributes {
     /// The events that cancel a run, and the condition on them.
     cancel_on: Option<LitStr>,
     cancel_when: Option<LitStr>,
+    /// The address that is called when a run ends.
+    callback: Option<LitStr>,
     /// The calls that say how many runs are at work at once.
     flow: Vec<TokenStream>,
 }
@@ -291,6 +296,13 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
         } else if meta.path.is_ident("cancel_when") {
             found.cancel_when = Some(meta.value()?.parse::<LitStr>()?);
             Ok(())
+        } else if meta.path.is_ident("callback") {
+            let url = meta.value()?.parse::<LitStr>()?;
+            if !url.value().starts_with("https://") && !url.value().starts_with("http://") {
+                return Err(Error::new(url.span(), "a callback is an address: \"https://example.com/done\""));
+            }
+            found.callback = Some(url);
+            Ok(())
         } else if let Some(call) = flow_of(&meta)? {
             found.flow.push(call);
             Ok(())
@@ -298,7 +310,7 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
             Err(meta.error(
                 "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"`, `dispatch = \"…\"`, \
                  `idempotency = \"…\"`, `input_schema = \"…\"`, `cron = \"…\"`, `every = \"…\"`, `zone = \"…\"`, \
-                 `on = \"…\"`, `when = \"…\"`, `cancel_on = \"…\"`, `cancel_when = \"…\"`, `concurrency = 10`, \
+                 `on = \"…\"`, `when = \"…\"`, `cancel_on = \"…\"`, `cancel_when = \"…\"`, `callback = \"…\"`, `concurrency = 10`, \
                  `concurrency(max = 2, key = \"…\")`, `rate(max = 100, per = \"1m\")`, \
                  `throttle(max = 100, per = \"1m\")`, `priority = \"…\"`, `fair_by = \"…\"`, `hold = \"…\"`, `singleton`, \
                  `debounce(wait = \"30s\")` or `batch(max = 100, wait = \"10s\")`",

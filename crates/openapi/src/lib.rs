@@ -34,8 +34,8 @@ use stepwell_protocol::{
 };
 
 use parameters::{
-    cursor, delay, filters, follow, key, kinds, last_event_id, page_cursor, page_limit, prefer, query, tags,
-    topic,
+    callback, cursor, delay, filters, follow, key, kinds, last_event_id, page_cursor, page_limit, prefer,
+    query, tags, topic,
 };
 
 /// The description, as it is committed.
@@ -175,7 +175,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::ShowMetrics => Parts::of(vec![ok::<Metrics>(schemas, "The number of runs.")])
             .with(vec![query("workflow", "Counts the runs of this workflow.", json!({ "type": "string" }))]),
         Route::StartRun => Parts::of(started(schemas, true))
-            .with(vec![tags(), key(), prefer(), delay()])
+            .with(vec![tags(), key(), prefer(), delay(), callback()])
             .taking(schema::<Payload>(schemas), "The workflow's input. An empty body means `null`.", false),
         Route::PauseWorkflow | Route::ResumeWorkflow => {
             Parts::of(vec![ok::<PausedWorkflow>(schemas, "Whether the workflow is paused.")])

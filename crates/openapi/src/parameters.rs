@@ -86,6 +86,16 @@ pub fn delay() -> Value {
     })
 }
 
+pub fn callback() -> Value {
+    json!({
+        "name": "Stepwell-Callback",
+        "in": "header",
+        "description": "An https address that is called with a signed POST when the run ends, in place of the workflow's \
+                        own. At most 2,048 bytes.",
+        "schema": { "type": "string" }
+    })
+}
+
 pub fn filters(schemas: &mut SchemaGenerator) -> Vec<Value> {
     let time = || json!({ "type": "integer", "minimum": 0 });
     let attributes = json!({ "type": "array", "items": { "type": "string" }, "maxItems": Attributes::MAX });

@@ -26,6 +26,9 @@ pub struct Invocation {
     /// How the child's program is called, as its app says.
     #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
     pub dispatch: Dispatch,
+    /// The address that is called when the child ends, as its app says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback: Option<String>,
     /// How the child is let in, as its app says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Flow>>,

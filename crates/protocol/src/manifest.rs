@@ -375,6 +375,8 @@ struct FlatView {
     #[serde(default)]
     key_required: bool,
     #[serde(default)]
+    callback: Option<String>,
+    #[serde(default)]
     flow: Option<Box<Flow>>,
     #[serde(default)]
     input_schema: Option<Payload>,
@@ -391,15 +393,15 @@ struct FlatView {
 impl<'de> Deserialize<'de> for WorkflowView {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let flat = FlatView::deserialize(deserializer)?;
-        let FlatView { name, timeout_ms, retention_ms, dispatch, key_required, flow, input_schema, .. } =
-            flat;
-        let FlatView { status, paused, retired_at, changed, effective, .. } = flat;
+        let FlatView { name, timeout_ms, retention_ms, dispatch, key_required, flow, .. } = flat;
+        let FlatView { callback, input_schema, status, paused, retired_at, changed, effective, .. } = flat;
         let declared = WorkflowDescription {
             name,
             timeout_ms,
             retention_ms,
             dispatch,
             key_required,
+            callback,
             flow,
             input_schema,
         };
@@ -492,6 +494,7 @@ mod tests {
                 retention_ms: Some(8),
                 dispatch: Dispatch::Queued,
                 key_required: true,
+                callback: Some("https://example.com/done".into()),
                 ..workflow("a", r#"{"type": "string"}"#)
             },
             status: WorkflowStatus::Paused,

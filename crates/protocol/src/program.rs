@@ -146,6 +146,9 @@ pub struct WorkflowDescription {
     /// Whether starting a run requires an idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub key_required: bool,
+    /// The https address that is called when one of its runs ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback: Option<String>,
     /// How many of its runs are at work at once, and in which order they are let in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Flow>>,
@@ -165,6 +168,7 @@ impl WorkflowDescription {
             retention_ms: None,
             dispatch: Dispatch::default(),
             key_required: false,
+            callback: None,
             flow: None,
             input_schema: None,
         }

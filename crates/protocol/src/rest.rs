@@ -126,6 +126,9 @@ pub struct RunView {
     /// The run that invoked it, if it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
+    /// The address that is called when it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback: Option<String>,
     /// The number of its open children, except detached ones that report nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub children: u32,

@@ -187,6 +187,7 @@ impl Member {
             // Some are deleted while messages about them may still be under way.
             retention_ms: (ms % 4 == 2).then_some(900),
             dispatch: Dispatch::Direct,
+            callback: None,
             flow: None,
         };
         Command::ChildInvoked { op: op(child), invocation: Box::new(invocation) }

@@ -317,6 +317,7 @@ impl Tables {
             | Message::Waits { .. }
             | Message::WaitOver { .. }
             | Message::TicketOver { .. }
+            | Message::Callback { .. }
             | Message::Unbind { .. } => false,
         };
         let dead = self.letters.values().filter(|(_, is_dead)| *is_dead);

@@ -39,6 +39,8 @@ pub(crate) struct Terms {
     pub timeout_ms: Option<u64>,
     pub retention_ms: Option<u64>,
     pub dispatch: Dispatch,
+    /// The address that is called when one of them ends.
+    pub callback: Option<String>,
     /// How many of them are at work at once, if that is limited.
     pub flow: Option<Box<Flow>>,
     key_required: bool,
@@ -77,6 +79,14 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
     #[must_use]
     pub fn retention(mut self, retention: Duration) -> Self {
         self.terms.retention_ms = Some(millis(retention));
+        self
+    }
+
+    /// The https address that is called when a run of it ends: `.callback("https://example.com/done")`. Whoever starts a
+    /// run may name another one for it.
+    #[must_use]
+    pub fn callback(mut self, url: &str) -> Self {
+        self.terms.callback = Some(url.to_owned());
         self
     }
 
@@ -391,6 +401,7 @@ impl App {
             retention_ms: terms.retention_ms,
             dispatch: terms.dispatch,
             key_required: terms.key_required,
+            callback: terms.callback.clone(),
             flow: terms.flow.clone(),
             input_schema: self
                 .schemas

@@ -112,6 +112,7 @@ impl JobHandler {
                 delay_ms: error.retry_after_ms(),
                 dead: error.is_terminal(),
                 is_down: false,
+                gone: false,
             }),
         }
     }

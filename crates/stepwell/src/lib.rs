@@ -113,6 +113,11 @@ struct SchedulesPage;
 #[doc = include_str!("../../../docs/jobs.md")]
 struct JobsPage;
 
+/// The example of the page on callbacks.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/callbacks.md")]
+struct CallbacksPage;
+
 /// The example of the page on events.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/events.md")]

@@ -12,7 +12,7 @@ struct Order {
     note: Option<String>,
 }
 
-#[workflow(timeout = "1h", retention = "7d", idempotency = "required")]
+#[workflow(timeout = "1h", retention = "7d", idempotency = "required", callback = "https://example.com/done")]
 async fn order(_ctx: Ctx, order: Order) -> Result<String> {
     Ok(order.id)
 }
@@ -47,7 +47,7 @@ fn a_manifest_has_the_terms_and_the_input_schemas_of_all_workflows() {
         { "name": "chosen", "input_schema": { "enum": [1, 2] } },
         {
             "name": "order", "timeout_ms": 3_600_000, "retention_ms": 604_800_000, "key_required": true,
-            "input_schema": schema
+            "callback": "https://example.com/done", "input_schema": schema
         },
     ]);
     assert_eq!(manifest["workflows"], workflows);

@@ -65,6 +65,7 @@ fn exported(outcome: &Outcome) -> Export {
         head: outcome.history().last().expect("it has events").seq,
         life: None,
         parent: None,
+        callback: None,
         children: 0,
         activations: 2,
         tags: Vec::new(),

@@ -80,6 +80,7 @@ impl Bench {
             ticked: None,
             starts_at: None,
             triggered: None,
+            callback: None,
             flow: None,
             joins: None,
         };

@@ -170,6 +170,7 @@ fn exported(input: &Value, outcome: &Outcome) -> Export {
         head: events.last().expect("it has events").seq,
         life: None,
         parent: None,
+        callback: None,
         children: 0,
         activations: 2,
         tags: Vec::new(),

@@ -236,6 +236,11 @@ impl Engine {
 
     /// One with two cells, beside an app of the test's own.
     pub async fn beside(app: Worker) -> Result<Self> {
+        Self::beside_with(app, &[]).await
+    }
+
+    /// The same, with variables.
+    pub async fn beside_with(app: Worker, variables: &[(&str, &str)]) -> Result<Self> {
         let engine = Worker::bundle("engine", &bundle("test-all-in-one")?)
             .durable_object("CELL", "Cell")
             .durable_object("STATION", "Station")
@@ -243,6 +248,7 @@ impl Engine {
             .text("STEPWELL_APP_KEY", APP_KEY)
             .text("STEPWELL_CELLS", "2")
             .service("APP", "app");
+        let engine = variables.iter().fold(engine, |engine, (name, value)| engine.text(name, value));
         let config = Config::serving("engine").worker(engine).worker(app);
         Ok(Self::of(Workerd::start(&config).await?))
     }

@@ -33,6 +33,9 @@ pub struct Start {
     /// Start the run at an instant, such as 2026-12-01T09:00:00Z.
     #[arg(long, value_name = "INSTANT")]
     at: Option<String>,
+    /// Call this https address when the run ends, with a signed POST.
+    #[arg(long, value_name = "URL")]
+    callback: Option<String>,
     /// Start the run even if the input does not fit the workflow's schema.
     #[arg(long)]
     no_check: bool,
@@ -100,6 +103,7 @@ impl Start {
             body: input,
             idempotency_key: self.idempotency_key,
             delay: self.after.or(self.at),
+            callback: self.callback,
             ..Ask::default()
         };
         let answer: Answer<RunView> = client.post(&["workflows", &self.workflow, "start"], &ask)?;

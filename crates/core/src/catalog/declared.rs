@@ -19,6 +19,7 @@ use stepwell_protocol::{
         WorkerVersion, WorkflowStatus, WorkflowView,
     },
     program::{RESERVED_PREFIX, WorkflowDescription, is_reserved},
+    queue::URL_LENGTH_MAX,
     text::is_visible,
 };
 
@@ -512,6 +513,10 @@ fn check_workflow(workflow: &WorkflowDescription, is_first: bool, mistakes: &mut
         if ms.is_some_and(|ms| ms > TIME_MS_MAX) {
             mistakes.note(|| format!("workflow '{}' has a {what} of more than a hundred years", shown()));
         }
+    }
+    if workflow.callback.as_ref().is_some_and(|url| url.len() > URL_LENGTH_MAX) {
+        mistakes
+            .note(|| format!("workflow '{}' has a callback of more than {URL_LENGTH_MAX} bytes", shown()));
     }
     if let Some(Err(problem)) = workflow.flow.as_ref().map(|flow| check_flow(&shown(), flow)) {
         mistakes.note(|| problem.detail);

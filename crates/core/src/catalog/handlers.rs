@@ -6,6 +6,7 @@
 use stepwell_protocol::{
     Timestamp,
     manifest::{ItemKind, JobDescription, Manifest, Plan},
+    program::{RESERVED_PREFIX, is_reserved},
     queue::{Push, is_queue},
 };
 
@@ -97,6 +98,8 @@ pub(super) fn check_handlers(manifest: &Manifest, mut note: impl FnMut(String)) 
         let shown: String = queue.chars().take(NAME_LENGTH_MAX).collect();
         if !is_queue(queue) {
             note(format!("a queue is named {shown:?}; use 1 to 64 letters, digits, '-', '_' or '.'"));
+        } else if is_reserved(queue) {
+            note(format!("the queue '{shown}' begins with '{RESERVED_PREFIX}', which is Stepwell's own"));
         } else if !names.insert(queue) {
             note(format!("the queue '{shown}' has two handlers"));
         }

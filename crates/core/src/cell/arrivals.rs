@@ -3,6 +3,7 @@
 
 use stepwell_protocol::{
     Code, Invocation, Parent, Place, Problem, RunId, Timestamp,
+    queue::URL_LENGTH_MAX,
     rest::{Act, Deed},
 };
 
@@ -73,7 +74,8 @@ impl Cell {
             | Message::Emitted { .. }
             | Message::Waits { .. }
             | Message::WaitOver { .. }
-            | Message::TicketOver { .. } => Ok(Receipt::Gone),
+            | Message::TicketOver { .. }
+            | Message::Callback { .. } => Ok(Receipt::Gone),
             Message::Unbind { parent, invoked, .. } => self.unbind(rows, now, &child_key(&parent, invoked)),
             Message::Cancel { parent, invoked } => {
                 let key = child_key(&parent, invoked);
@@ -114,7 +116,8 @@ impl Cell {
             return Ok(known);
         }
         let now = self.now(clock);
-        let Invocation { workflow, input, dispatch, timeout_ms, retention_ms, flow, .. } = invocation;
+        let Invocation { workflow, input, dispatch, timeout_ms, retention_ms, callback, flow, .. } =
+            invocation;
         if flow.as_ref().is_some_and(|flow| flow.starts.is_some()) {
             let detail = format!(
                 "The workflow '{workflow}' cannot be invoked: its starts are not each a run (singleton, debounce or \
@@ -151,6 +154,7 @@ impl Cell {
             ticked: None,
             starts_at: None,
             triggered: None,
+            callback: callback.filter(|url| url.len() <= URL_LENGTH_MAX),
             flow: flow.filter(|flow| check_flow("", flow).is_ok()),
             joins: None,
         };

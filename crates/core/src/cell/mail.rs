@@ -19,6 +19,7 @@ use stepwell_protocol::{
 
 use super::{
     Cell, Rows, Sought,
+    callbacks::callback,
     events::{lapsed, waits},
 };
 use crate::{
@@ -91,6 +92,7 @@ impl Cell {
         let keeps = run.lane.as_ref().is_some_and(|lane| lane.keeps());
         let kept = run.ticket().filter(|_| end.is_some() && keeps && self.is_done(run, entries));
         let unbinds = parent.and_then(|parent| Some((parent, parent.home.as_ref()?)));
+        let calls_back = run.callback.is_some() && end.is_some();
         let leaves: OrdSet<_> = leaves(run, entries).into_iter().collect();
         let (waits, lapsed) = (waits(run, entries), lapsed(run, now, entries));
         if invoked.is_empty()
@@ -101,6 +103,7 @@ impl Cell {
             && unbinds.is_none()
             && station.is_none()
             && kept.is_none()
+            && !calls_back
             && leaves.is_empty()
         {
             return Ok(Vec::new());
@@ -166,6 +169,7 @@ impl Cell {
             let to = Address::lane(&namespace, &run.workflow);
             envelopes.push(Envelope { to, message: Message::TicketOver { ticket } });
         }
+        envelopes.extend(callback(run, &namespace, entries));
         let first = self.object.outbox().next_id(rows).map_err(Fault::Storage)?;
         Ok(Letter::pack(first, now, envelopes))
     }
@@ -209,6 +213,7 @@ impl Cell {
                 | Message::Waits { .. }
                 | Message::WaitOver { .. }
                 | Message::TicketOver { .. }
+                | Message::Callback { .. }
                 | Message::Cancel { .. }
                 | Message::Unbind { .. } => Ok(true),
             };

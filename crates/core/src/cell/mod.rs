@@ -11,6 +11,7 @@ mod access;
 mod acts;
 mod alarm;
 mod arrivals;
+mod callbacks;
 mod counts;
 mod drive;
 mod events;

@@ -48,6 +48,8 @@ pub struct NewRun {
     pub starts_at: Option<Timestamp>,
     /// What has started it, if an event has.
     pub triggered: Option<Triggered>,
+    /// The address that is called when it ends, if somebody has named one.
+    pub callback: Option<String>,
     /// The limits of its workflow, if it has any.
     pub flow: Option<Box<Flow>>,
     /// Which starts it may become one run with.
@@ -132,6 +134,7 @@ impl Cell {
             starts_at: new.starts_at,
             triggered: new.triggered,
             gathering,
+            callback: new.callback,
         };
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);

@@ -30,6 +30,9 @@ pub struct TickRun {
     /// How its program is called.
     #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
     pub dispatch: Dispatch,
+    /// The address that is called when it ends, if its workflow names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback: Option<String>,
     /// The limits of its workflow, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Flow>>,
@@ -95,6 +98,7 @@ impl Cell {
             ticked: Some(ticked),
             starts_at: None,
             triggered: None,
+            callback: tick.callback,
             flow: tick.flow,
             joins: tick.joins,
         };

@@ -28,6 +28,9 @@ pub struct TriggeredRun {
     /// How its program is called.
     #[serde(default, skip_serializing_if = "Dispatch::is_direct")]
     pub dispatch: Dispatch,
+    /// The address that is called when it ends, if its workflow names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback: Option<String>,
     /// The limits of its workflow, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Flow>>,
@@ -86,6 +89,7 @@ impl Cell {
             ticked: None,
             triggered: Some(triggered),
             starts_at: None,
+            callback: run.callback,
             flow: run.flow,
             joins: run.joins,
         };

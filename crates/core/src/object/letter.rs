@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Code, Epoch, Invocation, Op, Outcome, Parent, Place, RunId, Seq, Timestamp,
+    Code, Epoch, Invocation, Op, Outcome, Parent, Payload, Place, RunId, Seq, Timestamp,
     lane::Ticket,
     outbox::MessageHead,
     rest::Status,
@@ -110,6 +110,18 @@ pub enum Message {
         /// What it is known by there.
         ticket: Ticket,
     },
+    /// To the queue of callbacks: a run has ended, and this address is told of it. Known there by its id.
+    #[serde(rename = "callback")]
+    Callback {
+        /// The run.
+        run: RunId,
+        /// Which end of it.
+        id: String,
+        /// The address.
+        url: String,
+        /// What it is told.
+        body: Payload,
+    },
     /// To a child's cell: nobody needs it any more.
     #[serde(rename = "cancel")]
     Cancel {
@@ -141,6 +153,7 @@ impl Message {
             Self::Waits { .. } => "waits",
             Self::WaitOver { .. } => "wait_over",
             Self::TicketOver { .. } => "ticket_over",
+            Self::Callback { .. } => "callback",
             Self::Cancel { .. } => "cancel",
             Self::Unbind { .. } => "unbind",
         }
@@ -154,6 +167,7 @@ impl Message {
             | Self::TickEnded { run, .. }
             | Self::Emitted { run, .. }
             | Self::WaitOver { run, .. }
+            | Self::Callback { run, .. }
             | Self::Unbind { run, .. } => run,
             Self::Waits { waiter } => &waiter.run,
             Self::TicketOver { ticket } => &ticket.run,
@@ -176,6 +190,7 @@ impl Message {
                 Self::Ended { outcome: Outcome::Err(failure), .. } => failure.message.len(),
                 Self::Emitted { event, .. } => event.data.size(),
                 Self::Waits { waiter } => waiter.input.size(),
+                Self::Callback { url, body, .. } => url.len() + body.size(),
                 Self::TickEnded { .. }
                 | Self::WaitOver { .. }
                 | Self::TicketOver { .. }

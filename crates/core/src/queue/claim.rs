@@ -8,6 +8,7 @@ use stepwell_protocol::{
 
 use super::{
     Change, Content, Found, Hold, IN_FLIGHT_MAX, Plain, Queue, Row, Rows, SLICE,
+    addresses::Turn,
     drive::{Known, PRIORITIES},
 };
 use crate::{
@@ -208,11 +209,14 @@ impl Known {
     ) -> Result<Picks, Fault<R::Error>> {
         let mut picks = Picks::default();
         let mut gone = OrdSet::new();
+        let mut is_turned = false;
         for priority in (0..PRIORITIES).rev() {
             if room.jobs == 0 || room.is_full {
                 break;
             }
-            let line = self.in_line(rows, now, priority, room.jobs)?;
+            // Of jobs with addresses of their own, those in front may have to let others pass.
+            let some = if self.head.settings.addressed { SLICE } else { room.jobs };
+            let line = self.in_line(rows, now, priority, some)?;
             let mut line = line.into_iter().peekable();
             let plain = if priority == 0 { self.next_plain(rows, room.jobs)? } else { Vec::new() };
             let mut plain = plain.into_iter().peekable();
@@ -238,14 +242,27 @@ impl Known {
                         self.remove(rows, now, number, &row, &gone, changes)?;
                         continue;
                     }
+                    match self.turn_of(now, &row) {
+                        Turn::Now => {}
+                        Turn::Waits => {
+                            self.pushing.is_held_up = true;
+                            continue;
+                        }
+                        turn @ (Turn::Back | Turn::Never) => {
+                            self.turn_away(now, number, &row, matches!(turn, Turn::Never), changes);
+                            is_turned |= true;
+                            continue;
+                        }
+                    }
                     if !room.take(rows, number, row.size, &mut picks.contents)? {
                         break;
                     }
+                    self.pushing.goes_to(number, row.to.clone());
                     picks.rows.push((number, row));
                 }
             }
         }
-        if !gone.is_empty() {
+        if !gone.is_empty() || is_turned {
             changes.push(self.head());
         }
         Ok(picks)

@@ -142,6 +142,7 @@ impl Known {
             until,
             priority: row.priority,
             group: row.group,
+            url: row.to,
             death: row.death,
             size: row.size,
             content_type: None,

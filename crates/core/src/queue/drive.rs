@@ -6,7 +6,7 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Change, Head, Hold, Key, ROUND_MS, Row, Rows, SLICE,
+    Change, Found, Head, Hold, Key, ROUND_MS, Row, Rows, SLICE, Unwell,
     push::{Pushed, Pushing},
     send::Marks,
     settings::stale,
@@ -74,6 +74,8 @@ pub(super) struct Known {
     pub delete_tried_at: Option<Timestamp>,
     /// What it takes to its consumer itself.
     pub pushing: Pushing,
+    /// The addresses that are not well.
+    pub addresses: OrdMap<String, Unwell>,
     /// The first numbers of the latest requests; nothing until the rows were asked for them.
     pub marks: Option<Marks>,
 }
@@ -160,6 +162,15 @@ impl Queue {
         }
         known.keys_at = rows.keys(1).map_err(Fault::Storage)?.first().map(|(_, key)| round(key.until));
         known.ages_at = known.next_age(rows)?.map(|at| at.max(round(now)));
+        if known.head.settings.addressed {
+            known.addresses = rows.addresses().map_err(Fault::Storage)?.into_iter().collect();
+            let numbers: Vec<_> = known.by_job.keys().copied().collect();
+            for number in numbers {
+                if let Some(Found::Row(row)) = rows.job(number).map_err(Fault::Storage)? {
+                    known.pushing.goes_to(number, row.to);
+                }
+            }
+        }
         known.found_pushes();
         known.pushing.at = known.head.settings.push.is_some().then_some(now);
         self.known = Some(known);
@@ -259,6 +270,7 @@ impl Known {
             redriven: (Timestamp::default(), 0),
             delete_tried_at: None,
             pushing: Pushing::default(),
+            addresses: OrdMap::new(),
             marks: None,
         }
     }

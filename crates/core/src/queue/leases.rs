@@ -258,7 +258,7 @@ impl Known {
 
     /// A job becomes a dead letter.
     pub fn die(&mut self, now: Timestamp, row: &mut Row, code: DeadCode, reason: Option<String>) {
-        row.is_in_line = false;
+        (row.is_in_line, row.is_back) = (false, false);
         row.death = Some(Death { code, at: now, reason });
         self.head.alive = self.head.alive.saturating_sub(1);
         self.head.dead += 1;
@@ -303,6 +303,8 @@ impl Row {
             since: plain.number,
             due: plain.sent_at,
             is_in_line: false,
+            to: None,
+            is_back: false,
             death: None,
         }
     }

@@ -15,6 +15,7 @@
 //! Invariants: a job has one lease at most; a job whose end was acknowledged is never handed out again; of a group, one job
 //! at most is held, and always the first; the counts are written with what they count.
 
+mod addresses;
 mod ageing;
 mod claim;
 mod dead;
@@ -28,6 +29,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use addresses::{ADDRESSES_MAX, Unwell};
 pub use claim::{Looked, Wanted};
 pub use dead::DEAD_PAGE_MAX;
 pub use drive::{Order, Queue};

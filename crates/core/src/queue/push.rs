@@ -40,7 +40,10 @@ const CALLS_MAX: u32 = 30;
 const AWAKE_MS: u64 = 30_000;
 
 /// After how many failures in a row a consumer counts as down: from then on, it gets one job at a time, and rarely.
-const DOWN: u32 = 3;
+pub(super) const DOWN: u32 = 3;
+
+/// How long jobs wait to be looked at again whose addresses have as many as they get at once.
+const HELD_UP_MS: u64 = 1_000;
 
 /// How long a consumer that is down is left alone, after the first such failure.
 const DOWN_MS: u64 = 1_000;
@@ -68,6 +71,10 @@ pub(super) struct Pushing {
     paced: Timestamp,
     /// How many bytes the jobs have that this instance pushes.
     bytes: OrdMap<u64, usize>,
+    /// The addresses that jobs are on their way to, of those that have one of their own.
+    pub to: OrdMap<u64, String>,
+    /// Whether a job that is next in line waits for another one.
+    pub is_held_up: bool,
     /// How many were pushed since the last request or alarm: one invocation may call only so many, and the end of a call is
     /// what begins the next.
     pub calls: u32,
@@ -87,7 +94,18 @@ impl Pushing {
         }
         if !holds {
             self.bytes.remove(&job);
+            self.to.remove(&job);
         }
+    }
+
+    /// A job is on its way to an address of its own.
+    pub fn goes_to(&mut self, job: u64, address: Option<String>) {
+        self.to.extend(address.map(|address| (job, address)));
+    }
+
+    /// How many jobs are on their way to an address.
+    pub fn held_by(&self, address: &str) -> usize {
+        self.to.values().filter(|to| *to == address).count()
     }
 }
 
@@ -107,6 +125,12 @@ fn pace(per_second: Option<u32>, partitions: u32) -> (usize, u64) {
     } else {
         (1, second.div_ceil(rate))
     }
+}
+
+/// For how long a consumer is left alone that has failed so often in a row, if it is.
+pub(super) fn pause_ms(failures: u32) -> Option<u64> {
+    let beyond = failures.checked_sub(DOWN)?;
+    Some((DOWN_MS << beyond.min(20)).min(DOWN_MS_MAX))
 }
 
 /// How long a job waits after a failed push, unless its consumer says it.
@@ -146,9 +170,19 @@ impl Queue {
             at_least_one: pushed == 0,
             visibility_ms: Some(push.timeout_ms + MARGIN_MS),
         };
+        known.pushing.is_held_up = false;
+        if known.head.settings.addressed {
+            let mut changes = Vec::new();
+            known.bring_back(rows, now, limit, &mut changes)?;
+            if !changes.is_empty() {
+                changes.push(known.head());
+            }
+            self.commit(rows, now, &changes)?;
+        }
         let claimed = self.hand_out(rows, now, &wanted)?;
         let Some(known) = &mut self.known else { return Ok(()) };
-        if claimed.is_empty() && limit > 0 && pushed > 0 {
+        // Those with addresses of their own are small.
+        if claimed.is_empty() && limit > 0 && pushed > 0 && !known.head.settings.addressed {
             // What is next does not fit beside the others: the end of one of them goes on with it.
             known.pushing.at = None;
             return Ok(());
@@ -164,7 +198,9 @@ impl Queue {
             self.object.arm_by(now, at);
         }
         for job in claimed {
-            self.object.order(Order::Push(Box::new(Pushed { job, push: push.clone() })));
+            let own = self.known.as_ref().and_then(|known| known.pushing.to.get(&job.id.number));
+            let url = own.or(push.url.as_ref()).cloned();
+            self.object.order(Order::Push(Box::new(Pushed { job, push: Push { url, ..push } })));
         }
         self.look_again(rows, now)
     }
@@ -174,9 +210,13 @@ impl Queue {
         let partition = self.partition;
         let Some(known) = &mut self.known else { return Ok(()) };
         known.pushing.at = None;
-        if known.has_room(partition)
-            && let Some(at) = known.ready_at(rows, now)?
-        {
+        if !known.has_room(partition) {
+            return Ok(());
+        }
+        // The end of another one lets it go; but there may be others that it does not keep waiting.
+        let held_up = if known.pushing.is_held_up { now.plus_millis(HELD_UP_MS) } else { now };
+        let ready = known.ready_at(rows, now)?.map(|at| at.max(held_up));
+        if let Some(at) = [ready, known.back_at(now)].into_iter().flatten().min() {
             let at = at.max(known.pushing.paced).max(known.head.left_alone_until);
             known.pushing.at = Some(at);
             self.object.arm_by(now, at);
@@ -205,17 +245,29 @@ impl Queue {
         {
             known.hold(&nonce, Hold { until: now.plus_millis(MARGIN_MS), ..hold });
         }
-        let end = match end {
-            PushEnd::Done => {
+        // What was said of a push that is over says nothing of the consumer now.
+        let mut failure = match end {
+            PushEnd::Done => None,
+            PushEnd::Failed(failure) => {
+                let (is_down, gone) = (failure.is_down && is_held, failure.gone && is_held);
+                Some(PushFailure { is_down, gone, ..failure })
+            }
+        };
+        let noted = self.note_address(rows, now, number, failure.as_ref());
+        if self.settle(noted)?
+            && let Some(failure) = &mut failure
+        {
+            // That is about its own address, and not about the queue's consumer.
+            failure.is_down = false;
+            failure.dead |= failure.gone;
+        }
+        let Some(known) = &mut self.known else { return Ok(()) };
+        let end = match failure {
+            None => {
                 known.head.failures = 0;
                 End::Ack
             }
-            // What was said of a push that is over says nothing of the consumer now.
-            PushEnd::Failed(failure) => known.push_failed(
-                now,
-                lease.attempt,
-                PushFailure { is_down: failure.is_down && is_held, ..failure },
-            ),
+            Some(failure) => known.push_failed(now, lease.attempt, failure),
         };
         self.end(rows, now, &settings, std::slice::from_ref(lease), &end)?;
         Ok(())
@@ -269,11 +321,10 @@ impl Known {
     }
 
     fn push_failed(&mut self, now: Timestamp, attempt: u32, failure: PushFailure) -> End {
-        let PushFailure { reason, delay_ms, dead, is_down } = failure;
+        let PushFailure { reason, delay_ms, dead, is_down, gone: _ } = failure;
         if is_down {
             self.head.failures = self.head.failures.saturating_add(1);
-            if self.head.failures >= DOWN {
-                let pause_ms = (DOWN_MS << (self.head.failures - DOWN).min(20)).min(DOWN_MS_MAX);
+            if let Some(pause_ms) = pause_ms(self.head.failures) {
                 self.head.left_alone_until = now.plus_millis(pause_ms);
             }
         } else {

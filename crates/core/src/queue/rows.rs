@@ -6,7 +6,7 @@ use stepwell_protocol::{
     queue::{Death, QueueSettings, QueueState},
 };
 
-use super::{Purging, Redriving};
+use super::{Purging, Redriving, Unwell};
 
 /// What a partition needs of its storage. What is read is bounded by the limits that are given.
 pub trait Rows {
@@ -41,6 +41,12 @@ pub trait Rows {
 
     /// The jobs of a group after a place that are not dead, in order.
     fn group(&self, group: &str, after: u64, limit: usize) -> Result<Vec<(u64, Row)>, Self::Error>;
+
+    /// The first jobs that stand back for an address, in order.
+    fn back(&self, address: &str, limit: usize) -> Result<Vec<(u64, Row)>, Self::Error>;
+
+    /// The addresses that are remembered: no more than [`super::ADDRESSES_MAX`].
+    fn addresses(&self) -> Result<Vec<(String, Unwell)>, Self::Error>;
 
     /// A job.
     fn job(&self, number: u64) -> Result<Option<Found>, Self::Error>;
@@ -136,6 +142,12 @@ pub struct Row {
     pub due: Timestamp,
     /// Whether it can be claimed by then: nobody holds it, it is alive, and the first of its group.
     pub is_in_line: bool,
+    /// The address that it goes to, if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Whether it stands back until that is well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_back: bool,
     /// How it died.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death: Option<Death>,
@@ -328,4 +340,11 @@ pub enum Change {
     },
     /// A key stands for nothing any more.
     RemoveKey(String),
+    /// An address is remembered, or no more.
+    Address {
+        /// It.
+        address: String,
+        /// What is known of it.
+        unwell: Option<Unwell>,
+    },
 }

@@ -39,9 +39,18 @@ pub struct Post {
     /// Its dedupe id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedupe_id: Option<String>,
+    /// The address that it goes to, if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
 }
 
 impl Post {
+    /// A job that goes to an address of its own, known by this id.
+    pub fn to_address(content: Content, url: String, id: String) -> Self {
+        let (dedupe_id, to) = (Some(id), Some(url));
+        Self { content, delay_ms: 0, priority: 0, group: None, dedupe_id, to }
+    }
+
     /// What it is known by, if its sender says so. Neither part can hold a line break.
     fn key(&self) -> Option<String> {
         let id = self.dedupe_id.as_ref()?;
@@ -49,7 +58,7 @@ impl Post {
     }
 
     fn is_plain(&self) -> bool {
-        self.delay_ms == 0 && self.priority == 0 && self.group.is_none()
+        self.delay_ms == 0 && self.priority == 0 && self.group.is_none() && self.to.is_none()
     }
 }
 
@@ -152,7 +161,7 @@ pub fn check_post(job: NewJob) -> Result<Post, Problem> {
         }
     }
     let content = check_content(body, text, base64, content_type)?;
-    Ok(Post { content, delay_ms, priority, group, dedupe_id })
+    Ok(Post { content, delay_ms, priority, group, dedupe_id, to: None })
 }
 
 impl Queue {
@@ -330,7 +339,7 @@ impl Sending {
             }
             None => true,
         };
-        let row = Row {
+        let mut row = Row {
             sent_at: now,
             size: post.content.size(),
             attempts: 0,
@@ -340,9 +349,12 @@ impl Sending {
             since: number,
             due: now.plus_millis(post.delay_ms),
             is_in_line: is_first,
+            to: post.to,
+            is_back: false,
             death: None,
         };
-        self.ready += usize::from(is_first && post.delay_ms == 0);
+        known.place_by_address(now, &mut row, &mut self.changes);
+        self.ready += usize::from(row.is_in_line && post.delay_ms == 0);
         known.lines_up(&row);
         known.will_age(round(row.due.plus_millis(known.head.settings.retention_ms)));
         let mark = self.mark.clone();
@@ -402,7 +414,7 @@ fn repeated<E>(known: &Known, partition: u32, told: Told, fingerprint: &str) -> 
 /// What tells the jobs of one request from those of another.
 fn fingerprint(posts: &[Post]) -> String {
     let mut hash = 0_u64;
-    for Post { content, delay_ms, priority, group, dedupe_id } in posts {
+    for Post { content, delay_ms, priority, group, dedupe_id, to: _ } in posts {
         let rest = (&content.content_type, delay_ms, priority, group, dedupe_id);
         for part in [spread(&content.data), spread(&format!("{rest:?}"))] {
             hash = (hash.rotate_left(7) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -46,6 +46,8 @@ pub struct Start {
     pub starts_at: Option<Timestamp>,
     /// What has started it, if an event has.
     pub triggered: Option<Triggered>,
+    /// The address that is called when it ends, if somebody has named one.
+    pub callback: Option<String>,
     /// The limits that it is under, if its workflow has any.
     pub lane: Option<Box<InLane>>,
     /// What it knows of its starts, if others may become part of it.
@@ -72,6 +74,7 @@ impl Start {
             ticked: None,
             starts_at: None,
             triggered: None,
+            callback: None,
             lane: None,
             gathering: None,
             slot: None,
@@ -100,6 +103,7 @@ impl Run {
             parent: start.parent,
             ticked: start.ticked,
             triggered: start.triggered,
+            callback: start.callback,
             lane: start.lane,
             gathering: start.gathering,
             input_bytes: u32::try_from(start.input_bytes).unwrap_or(u32::MAX),

@@ -138,6 +138,8 @@ pub struct Run {
     pub ticked: Option<Ticked>,
     /// What has started it, if an event has.
     pub triggered: Option<Triggered>,
+    /// The address that is called when it ends, if somebody has named one.
+    pub callback: Option<String>,
     /// The limits that it is under, if its workflow has any.
     pub lane: Option<Box<InLane>>,
     /// What it knows of its starts, if others may become part of it.

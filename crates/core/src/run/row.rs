@@ -97,6 +97,8 @@ struct State {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     triggered: Option<Triggered>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    callback: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     lane: Option<Box<InLane>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gathering: Option<Box<Gathering>>,
@@ -215,6 +217,7 @@ impl Run {
             parent: self.parent.clone(),
             ticked: self.ticked.clone(),
             triggered: self.triggered.clone(),
+            callback: self.callback.clone(),
             lane: self.lane.clone(),
             gathering: self.gathering.clone(),
             input_bytes: self.input_bytes,
@@ -298,6 +301,7 @@ impl Run {
             parent: state.parent,
             ticked: state.ticked,
             triggered: state.triggered,
+            callback: state.callback,
             lane: state.lane,
             gathering: state.gathering,
             input_bytes: state.input_bytes,

@@ -57,6 +57,7 @@ impl From<&Run> for RunView {
             head: run.head,
             life: run.life,
             parent: run.parent.as_ref().map(|parent| parent.run.clone()),
+            callback: run.callback.clone(),
             children: run.children.count(),
             activations: run.epoch.0,
             tags: run.tags.clone(),

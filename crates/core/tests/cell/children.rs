@@ -48,6 +48,7 @@ pub(super) fn invocation() -> Invocation {
         timeout_ms: None,
         retention_ms: None,
         dispatch: Dispatch::Direct,
+        callback: None,
         flow: None,
     }
 }

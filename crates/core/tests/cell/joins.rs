@@ -303,6 +303,7 @@ fn of_event(rule: &StartRule, event: u64, key: &str) -> TriggeredRun {
     let flow = Some(flow(rule.clone()));
     let joins = joins_by("w", flow.as_deref(), &input).map(|key| Joins { key, to: None, asks: false });
     TriggeredRun {
+        callback: None,
         flow,
         joins,
         triggered: Triggered { topic: "order".into(), trigger: "w".into(), event },

@@ -1,6 +1,7 @@
 //! A cell on rows in memory: activations of one run that overlap, and runs that are stopped and taken back.
 
 mod anew;
+mod callbacks;
 mod children;
 mod counts;
 mod delayed;
@@ -67,6 +68,7 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
         ticked: None,
         starts_at: None,
         triggered: None,
+        callback: None,
         flow: None,
         joins: None,
     }

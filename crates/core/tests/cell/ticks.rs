@@ -17,6 +17,7 @@ use super::{at, calls, children::place, memory::Memory, said};
 fn tick(tells: bool, at_ms: u64, input: u32) -> TickRun {
     let tells = tells.then(|| "0".to_owned());
     TickRun {
+        callback: None,
         flow: None,
         joins: None,
         ticked: Ticked { schedule: "nightly".into(), tick: TickId::At(Timestamp::from_millis(at_ms)), tells },

@@ -15,6 +15,7 @@ use super::{at, children::place, memory::Memory, said};
 
 fn triggered(event: u64, input: u32) -> TriggeredRun {
     TriggeredRun {
+        callback: None,
         flow: None,
         joins: None,
         triggered: Triggered { topic: "order".into(), trigger: "charge".into(), event },

@@ -286,6 +286,9 @@ pub struct Start {
     /// It does not begin before; at once, if that is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts_at: Option<Timestamp>,
+    /// The address that is called when it ends, if somebody has named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback: Option<String>,
     /// How many runs of its workflow are at work at once, if that is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Flow>>,

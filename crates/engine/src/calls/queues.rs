@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use stepwell_core::{
-    object::Address,
+    object::{Address, Message},
     queue::{Content, End, Post, Wanted},
 };
 use stepwell_protocol::{
@@ -73,6 +73,11 @@ pub enum Request {
         key: Option<String>,
         /// The jobs.
         posts: Vec<Post>,
+    },
+    /// Take what another object writes.
+    Receive {
+        /// It.
+        message: Message,
     },
     /// Hand out jobs.
     Claim(Wanted),

@@ -19,7 +19,7 @@ use super::{Host, session::BREATH_EVERY};
 use crate::{
     calls::{
         cell::{Call, Operation},
-        lanes, schedules, topics,
+        lanes, queues, schedules, topics,
     },
     object::{self, Answered, Fault},
     runtime,
@@ -101,7 +101,11 @@ impl Host {
                 object::ask(&self.env, to, &call).await
             }
             Kind::Lane => object::ask(&self.env, to, &lanes::Call::Receive { message }).await,
-            Kind::Catalog | Kind::Queue => Err(JsValue::from_str("nobody writes to this object")),
+            Kind::Queue => {
+                let call = queues::Call { settings: None, request: queues::Request::Receive { message } };
+                object::ask(&self.env, to, &call).await
+            }
+            Kind::Catalog => Err(JsValue::from_str("nobody writes to this object")),
         }
     }
 

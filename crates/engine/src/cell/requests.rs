@@ -86,6 +86,7 @@ impl Host {
                 retention_is_default,
                 tags,
                 starts_at,
+                callback,
                 flow,
                 joins,
                 is_strict,
@@ -116,6 +117,7 @@ impl Host {
                     ticked: None,
                     starts_at,
                     triggered: None,
+                    callback,
                     flow,
                     joins,
                 };

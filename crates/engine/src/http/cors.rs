@@ -11,7 +11,7 @@ use crate::settings::Deployment;
 
 /// The headers that a page may send, besides those that need no leave.
 const ALLOWED_HEADERS: &str =
-    "authorization, content-type, idempotency-key, last-event-id, prefer, stepwell-delay";
+    "authorization, content-type, idempotency-key, last-event-id, prefer, stepwell-callback, stepwell-delay";
 
 /// The headers of an answer that a page may read, besides those that need no leave.
 const EXPOSED_HEADERS: &str = "content-location, location, retry-after";

@@ -9,17 +9,18 @@ use stepwell_promises as promises;
 use stepwell_protocol::{
     Code,
     manifest::{Manifest, Outcome, Plan},
+    program::WorkflowDescription,
 };
 use wasm_bindgen::JsValue;
 
 use super::{
-    body::{is_empty, read},
+    body::{is_empty, read, shown},
     error::Refusal,
     front::Front,
     request::pairs,
     response::Response,
 };
-use crate::{calls::catalog::Request, runtime, settings::DEFAULT_NAMESPACE};
+use crate::{calls::catalog::Request, outbound, runtime, settings::DEFAULT_NAMESPACE};
 
 /// After how long a manifest is passed on again that was passed on before: an older one holds only when nothing newer
 /// was seen for ten minutes, so a newer one has to show itself more often than that.
@@ -66,7 +67,20 @@ pub async fn sync(front: &Front, query: &str, body: &str) -> Result<Response, Re
             return Err(Refusal::new(Code::InvalidRequest, detail));
         }
     };
+    check_callbacks(&manifest, front.deployment().is_dev)?;
     front.pass_on(Request::Sync { manifest: Box::new(manifest), is_explicit: true, dry_run: is_dry }).await
+}
+
+/// Refuses a manifest that names addresses which must not be called.
+fn check_callbacks(manifest: &Manifest, is_dev: bool) -> Result<(), Refusal> {
+    for WorkflowDescription { name, callback, .. } in &manifest.workflows {
+        let checked = callback.as_ref().map_or(Ok(()), |url| outbound::check("callback", url, is_dev));
+        if let Err(problem) = checked {
+            let detail = format!("Workflow '{}': {}", shown(name), problem.detail);
+            return Err(Refusal::new(Code::InvalidManifest, detail));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a sync stores nothing.

@@ -63,7 +63,12 @@ use self::{
     request::{Headers, Incoming, Names},
     response::Response,
 };
-pub use self::{front::Front, generations::has_cell, manifest::pull, request::DELAY};
+pub use self::{
+    front::Front,
+    generations::has_cell,
+    manifest::pull,
+    request::{CALLBACK, DELAY},
+};
 use crate::settings::Deployment;
 
 /// The longest address, without scheme and host, in bytes.

@@ -9,12 +9,16 @@ use stepwell_protocol::{
 };
 
 use super::{body, error::Refusal};
+use crate::outbound;
 
 /// The headers that the routes of runs look at.
-pub const HEADERS: [&str; 3] = ["idempotency-key", "prefer", DELAY];
+pub const HEADERS: [&str; 4] = ["idempotency-key", "prefer", DELAY, CALLBACK];
 
 /// The header that says when a run begins.
 pub const DELAY: &str = "stepwell-delay";
+
+/// The header that names the address which is called when a run ends.
+pub const CALLBACK: &str = "stepwell-callback";
 
 /// The longest that a caller may wait for the end of a run.
 const WAIT_SECONDS_MAX: u64 = 300;
@@ -169,6 +173,13 @@ pub fn starts_at(headers: &Headers, now: Timestamp) -> Result<Option<Timestamp>,
     let Some(delay) = headers.get(DELAY) else { return Ok(None) };
     let at = schedule::starts_at(delay, now);
     at.map(Some).map_err(|bad| Refusal::new(Code::InvalidRequest, format!("`Stepwell-Delay`: {bad}")))
+}
+
+/// The address that is called when a run ends, by its `Stepwell-Callback`.
+pub fn callback(headers: &Headers, is_dev: bool) -> Result<Option<String>, Refusal> {
+    let Some(url) = headers.get(CALLBACK) else { return Ok(None) };
+    outbound::check("Stepwell-Callback", url, is_dev).map_err(Refusal)?;
+    Ok(Some(url.to_owned()))
 }
 
 /// The tags of `?tag=a&tag=b`.

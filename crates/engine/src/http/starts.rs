@@ -23,7 +23,7 @@ use super::{
     error::Refusal,
     front::Front,
     generations, pauses,
-    request::{Headers, check_name, idempotency_key, payload, starts_at, tags, wait_ms},
+    request::{Headers, callback, check_name, idempotency_key, payload, starts_at, tags, wait_ms},
     response::Response,
     workflows,
 };
@@ -57,6 +57,7 @@ pub async fn run(
     let input = payload(body)?;
     let key = idempotency_key(headers)?;
     let starts_at = starts_at(headers, runtime::clock())?;
+    let callback = callback(headers, front.deployment().is_dev)?;
     let (terms, may_start) =
         futures::join!(workflows::terms(front, &workflow), pauses::check(front, &workflow));
     let terms = terms?;
@@ -66,7 +67,9 @@ pub async fn run(
         let detail = "The workflow waits for other starts before it begins a run, so a start of it has no delay of its own.";
         return Err(Refusal::new(Code::InvalidRequest, detail));
     }
-    let start = Start { tags, starts_at, wait_ms, ..new(workflow, input, key, terms) };
+    let start = new(workflow, input, key, terms);
+    let callback = callback.or_else(|| start.callback.clone());
+    let start = Start { tags, starts_at, callback, wait_ms, ..start };
     check_key(&start)?;
     let refusal = match may_start {
         Err(paused) => Some(paused),
@@ -137,7 +140,8 @@ pub fn nonce() -> String {
 
 /// What a cell is asked for, on these terms.
 fn new(workflow: String, input: Payload, key: Option<String>, terms: Terms) -> Start {
-    let Terms { dispatch, timeout_ms, retention_ms, retention_is_default, key_required, flow } = terms;
+    let Terms { dispatch, timeout_ms, retention_ms, retention_is_default, key_required, callback, flow } =
+        terms;
     Start {
         // As cells know it: it belongs to this workflow.
         key: key.map(|key| scoped_key(&workflow, &key)),
@@ -149,6 +153,7 @@ fn new(workflow: String, input: Payload, key: Option<String>, terms: Terms) -> S
         retention_ms,
         retention_is_default,
         is_strict: key_required,
+        callback,
         flow,
         joins: None,
         tags: Vec::new(),

@@ -26,6 +26,9 @@ use crate::{
 /// How much longer than its handler the app may take to say that it has ended it.
 const GRACE_MS: u64 = 2_000;
 
+/// The status of an address that is gone for good.
+const GONE: u64 = 410;
+
 /// What the app says of a handler that has panicked.
 const PANICKED: &str = "the code panicked";
 
@@ -149,7 +152,8 @@ fn read(answer: &Array) -> PushEnd {
         reason.clone_from(why);
     }
     let is_down = matches!(status, 429 | 500..);
-    PushEnd::Failed(PushFailure { reason, delay_ms: number(2), dead: rejected.is_some(), is_down })
+    let (dead, gone) = (rejected.is_some(), status == GONE);
+    PushEnd::Failed(PushFailure { reason, delay_ms: number(2), dead, is_down, gone })
 }
 
 fn failed(reason: String) -> PushEnd {

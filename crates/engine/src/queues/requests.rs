@@ -3,10 +3,15 @@
 use std::rc::Rc;
 
 use futures::future::join_all;
-use stepwell_core::queue::{Looked, Queue as Machine, no_queue};
+use stepwell_core::{
+    object::{Message, Receipt},
+    queue::{Content, Form, Looked, Post, Queue as Machine, no_queue},
+};
 use stepwell_protocol::{
-    Code, Problem, Timestamp, json,
-    queue::{ClaimedList, JobList, LeaseList, Push, QueuePatch, QueueSettings, QueueState, SentList},
+    Code, Problem, Timestamp,
+    callback::CALLBACK_QUEUE,
+    json,
+    queue::{ClaimedList, JSON, JobList, LeaseList, Push, QueuePatch, QueueSettings, QueueState, SentList},
 };
 
 use super::{Host, store::Store, waiting::until_woken};
@@ -31,6 +36,7 @@ impl Host {
             (Request::Configure { patch, state, create }, _) => self.configure(patch, state, create).await,
             (Request::Declare { revision, handler }, _) => self.declare(revision, handler).await,
             (Request::Delete { with_jobs }, _) => self.delete(with_jobs).await,
+            (Request::Receive { message }, _) => self.receive(message).await,
             (Request::Adopt, Some(settings)) => {
                 register(self, &self.address).await?;
                 self.store.prepare()?;
@@ -99,10 +105,28 @@ impl Host {
                 | Request::Configure { .. }
                 | Request::Declare { .. }
                 | Request::Delete { .. }
+                | Request::Receive { .. }
                 | Request::Adopt
                 | Request::Erase { .. }
                 | Request::Wait { .. } => Answered::from(Fault::from(no_queue())),
             })
+        })
+    }
+
+    /// Takes a callback that a cell writes: one job, however often it comes.
+    async fn receive(self: &Rc<Self>, message: Message) -> Result<Answered, Fault> {
+        let Message::Callback { id, url, body, .. } = message else {
+            return Ok(Answered::new(200, &Receipt::Gone));
+        };
+        let settings = match self.settings()? {
+            Some(settings) => settings,
+            None => self.make(1).await?,
+        };
+        let content = Content { content_type: JSON.into(), form: Form::Json, data: body.into_text() };
+        let mut post = Some(Post::to_address(content, url, id.clone()));
+        self.act(&mut |machine, store, now| {
+            machine.send(store, now, &settings, &id, None, post.take().into_iter().collect())?;
+            Ok(Answered::new(200, &Receipt::Taken))
         })
     }
 
@@ -172,7 +196,9 @@ impl Host {
     async fn make(self: &Rc<Self>, partitions: u32) -> Result<QueueSettings, Fault> {
         register(self, &self.address).await?;
         self.store.prepare()?;
-        let new = QueueSettings::new(runtime::clock());
+        let now = runtime::clock();
+        let is_of_callbacks = self.queue() == CALLBACK_QUEUE;
+        let new = if is_of_callbacks { QueueSettings::of_callbacks(now) } else { QueueSettings::new(now) };
         let settings = QueueSettings { partitions, keyed_partitions: partitions, ..new };
         self.tell(&settings, 1).await?;
         self.settle(&mut |machine, store, now| {

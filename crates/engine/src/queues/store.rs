@@ -4,7 +4,7 @@ use std::cell::Cell as Slot;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use js_sys::Uint8Array;
-use stepwell_core::queue::{Change, Content, Form, Found, Head, Hold, Key, Mark, Plain, Row, Rows};
+use stepwell_core::queue::{Change, Content, Form, Found, Head, Hold, Key, Mark, Plain, Row, Rows, Unwell};
 use stepwell_protocol::{Timestamp, json};
 use wasm_bindgen::JsValue;
 
@@ -15,12 +15,12 @@ use crate::{
 
 /// Created with the queue. Later versions only ever add. A body is a text or, if it was sent as bytes, a blob. The indexes
 /// have only what they are asked for: a plain job is in none of them.
-const SCHEMA: [&str; 10] = [
+const SCHEMA: [&str; 12] = [
     "CREATE TABLE head(one INTEGER PRIMARY KEY, state TEXT NOT NULL)",
     "CREATE TABLE plain(number INTEGER PRIMARY KEY, sent_at INTEGER NOT NULL, size INTEGER NOT NULL, mark TEXT NOT NULL,
        first INTEGER NOT NULL, type TEXT NOT NULL, form INTEGER NOT NULL, data NOT NULL)",
     "CREATE TABLE jobs(number INTEGER PRIMARY KEY, priority INTEGER NOT NULL, due INTEGER NOT NULL, place INTEGER NOT NULL,
-       line INTEGER NOT NULL, grp TEXT, died_at INTEGER, state TEXT NOT NULL)",
+       line INTEGER NOT NULL, grp TEXT, died_at INTEGER, back TEXT, state TEXT NOT NULL)",
     "CREATE TABLE bodies(number INTEGER PRIMARY KEY, mark TEXT NOT NULL, first INTEGER NOT NULL, type TEXT NOT NULL,
        form INTEGER NOT NULL, data NOT NULL)",
     "CREATE TABLE leases(nonce TEXT PRIMARY KEY, holds TEXT NOT NULL) WITHOUT ROWID",
@@ -29,6 +29,8 @@ const SCHEMA: [&str; 10] = [
     "CREATE INDEX jobs_in_line ON jobs(priority, due, place) WHERE line = 1",
     "CREATE INDEX jobs_of_group ON jobs(grp, place) WHERE grp IS NOT NULL AND died_at IS NULL",
     "CREATE INDEX dead_jobs ON jobs(died_at, number) WHERE died_at IS NOT NULL",
+    "CREATE INDEX jobs_back ON jobs(back, place) WHERE back IS NOT NULL",
+    "CREATE TABLE addresses(address TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID",
 ];
 
 /// The version of [`SCHEMA`].
@@ -50,9 +52,13 @@ const CONTENT: &str = "SELECT type, form, data FROM plain WHERE number = ?
    UNION ALL SELECT type, form, data FROM bodies WHERE number = ?";
 const MARKS: &str = "SELECT DISTINCT mark, first FROM plain WHERE number > ?
    UNION SELECT mark, first FROM bodies WHERE number > ?";
-const PUT_JOB: &str = "INSERT INTO jobs VALUES(?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+const BACK: &str = "SELECT number, state FROM jobs
+   WHERE back = ? AND back IS NOT NULL ORDER BY place LIMIT ?";
+const PUT_JOB: &str = "INSERT INTO jobs VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
    priority = excluded.priority, due = excluded.due, place = excluded.place, line = excluded.line,
-   grp = excluded.grp, died_at = excluded.died_at, state = excluded.state";
+   grp = excluded.grp, died_at = excluded.died_at, back = excluded.back, state = excluded.state";
+const PUT_ADDRESS: &str =
+    "INSERT INTO addresses VALUES(?, ?) ON CONFLICT DO UPDATE SET state = excluded.state";
 const PUT_LEASE: &str = "INSERT INTO leases VALUES(?, ?) ON CONFLICT DO UPDATE SET holds = excluded.holds";
 const PUT_KEY: &str = "INSERT OR REPLACE INTO keys VALUES(?, ?, ?, ?)";
 const PUT_HEAD: &str = "INSERT INTO head VALUES(0, ?) ON CONFLICT DO UPDATE SET state = excluded.state";
@@ -113,6 +119,7 @@ impl Store {
             number(row.is_in_line.into()),
             row.group.as_deref().map_or(JsValue::NULL, JsValue::from),
             time(row.death.as_ref().map(|death| death.at)),
+            row.to.as_deref().filter(|_| row.is_back).map_or(JsValue::NULL, JsValue::from),
             state.into(),
         ];
         self.tables.execute(PUT_JOB, &bindings)
@@ -170,6 +177,13 @@ impl Store {
                 execute(PUT_KEY, &[key.as_str().into(), number(*job), time(Some(*until)), told])
             }
             Change::RemoveKey(key) => execute("DELETE FROM keys WHERE key = ?", &[key.as_str().into()]),
+            Change::Address { address, unwell: Some(unwell) } => {
+                let state = serde_json::to_string(unwell).expect("it holds only what JSON can say");
+                execute(PUT_ADDRESS, &[address.as_str().into(), state.into()])
+            }
+            Change::Address { address, unwell: None } => {
+                execute("DELETE FROM addresses WHERE address = ?", &[address.as_str().into()])
+            }
         }
     }
 }
@@ -233,6 +247,19 @@ impl Rows for Store {
 
     fn group(&self, group: &str, after: u64, limit: usize) -> Result<Vec<(u64, Row)>, StoreError> {
         self.states(GROUP, &[group.into(), number(after), number(limit as u64)])
+    }
+
+    fn back(&self, address: &str, limit: usize) -> Result<Vec<(u64, Row)>, StoreError> {
+        self.states(BACK, &[address.into(), number(limit as u64)])
+    }
+
+    fn addresses(&self) -> Result<Vec<(String, Unwell)>, StoreError> {
+        let rows = self.tables.rows("SELECT address, state FROM addresses", &[])?;
+        let unwell = |row: &Columns| {
+            let state = json::from_str(&row.text(1, "address")?);
+            Ok((row.text(0, "address")?, state.map_err(|_| StoreError::Unreadable("address"))?))
+        };
+        rows.iter().map(unwell).collect()
     }
 
     fn job(&self, job: u64) -> Result<Option<Found>, StoreError> {

@@ -89,6 +89,7 @@ impl Host {
             | Message::Waits { .. }
             | Message::WaitOver { .. }
             | Message::TicketOver { .. }
+            | Message::Callback { .. }
             | Message::Unbind { .. } => Receipt::Gone,
         };
         Ok(Answered::new(200, &receipt))

@@ -72,6 +72,7 @@ impl Host {
             given_up: start.given_up,
             spare: start.spare.clone(),
             dispatch: terms.dispatch,
+            callback: terms.callback,
             flow: terms.flow,
             joins: None,
             timeout_ms: terms.timeout_ms,

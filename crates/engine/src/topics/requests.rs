@@ -91,6 +91,7 @@ impl Host {
             | Message::TickEnded { .. }
             | Message::Cancel { .. }
             | Message::TicketOver { .. }
+            | Message::Callback { .. }
             | Message::Unbind { .. } => Receipt::Gone,
         };
         Ok(Answered::new(200, &receipt))

@@ -82,6 +82,7 @@ impl Host {
             tags: start.tags.clone(),
             spare: start.spare.clone(),
             dispatch: terms.dispatch,
+            callback: terms.callback,
             flow: terms.flow,
             joins: None,
             timeout_ms: terms.timeout_ms,

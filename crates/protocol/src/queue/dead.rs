@@ -36,6 +36,9 @@ pub enum DeadCode {
     /// No consumer has claimed it within the queue's retention.
     #[serde(rename = "expired")]
     Expired,
+    /// Its address is disabled, because it has answered 410.
+    #[serde(rename = "disabled")]
+    Disabled,
 }
 
 /// How a job became a dead letter.
@@ -71,6 +74,9 @@ pub struct JobView {
     /// Its group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// The address that it is pushed to, if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// How it became a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death: Option<Death>,

@@ -141,4 +141,7 @@ pub struct PushFailure {
     /// Whether it is its consumer that is not well, and not the job: it did not answer, or says that it is overloaded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_down: bool,
+    /// Whether its consumer says that it is gone for good.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
 }

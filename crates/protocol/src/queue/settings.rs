@@ -2,8 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::push::{Push, left_out_or_null};
+use super::{
+    DEDUPE_MS_MAX,
+    push::{Push, left_out_or_null},
+};
 use crate::Timestamp;
+
+/// How long an address may take to answer a callback.
+const CALLBACK_TIMEOUT_MS: u64 = 15_000;
 
 /// What consumers and producers of a queue may do.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -54,6 +60,9 @@ pub struct QueueSettings {
     /// Whether the app's code declares how they are pushed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub declared: bool,
+    /// Whether each job is pushed to an address of its own. Only Stepwell's own queues do that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub addressed: bool,
 }
 
 impl QueueSettings {
@@ -72,6 +81,18 @@ impl QueueSettings {
             dedupe_ms: 86_400_000,
             push: None,
             declared: false,
+            addressed: false,
+        }
+    }
+
+    /// Those of the queue that callbacks go out by.
+    pub fn of_callbacks(made_at: Timestamp) -> Self {
+        Self {
+            max_attempts: 10,
+            dedupe_ms: DEDUPE_MS_MAX,
+            push: Some(Push { timeout_ms: CALLBACK_TIMEOUT_MS, ..Push::default() }),
+            addressed: true,
+            ..Self::new(made_at)
         }
     }
 }

@@ -325,6 +325,7 @@ impl World {
         };
         let EventStart { triggered, workflow, input, tags, spare, .. } = (*start).clone();
         let run = TriggeredRun {
+            callback: None,
             flow: None,
             joins: None,
             triggered,

@@ -138,6 +138,7 @@ impl World {
             | Message::TickEnded { .. }
             | Message::Cancel { .. }
             | Message::TicketOver { .. }
+            | Message::Callback { .. }
             | Message::Unbind { .. } => Ok(Receipt::Gone),
         };
         let delivery = host::delivery(received, self.topic.host.is_stale(id));

@@ -268,6 +268,7 @@ fn opens(
         | Message::WaitOver { .. }
         | Message::Cancel { .. }
         | Message::TicketOver { .. }
+        | Message::Callback { .. }
         | Message::Unbind { .. } => None,
     });
     let Some(epoch) = posted.next_back() else {

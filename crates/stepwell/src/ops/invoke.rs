@@ -62,6 +62,7 @@ impl<T> Invoke<T> {
                 timeout_ms: terms.timeout_ms,
                 retention_ms: terms.retention_ms,
                 dispatch: terms.dispatch,
+                callback: terms.callback.clone(),
                 flow: terms.flow.clone(),
             })
         });

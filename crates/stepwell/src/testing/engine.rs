@@ -1,5 +1,4 @@
-//! A cell in memory with one run: the real machine, a journal in a vector, virtual time, and deaths at chosen
-//! commits. What [`super::Test`] and Stepwell's own tests run on.
+//! A cell in memory with one run: the real machine, virtual time, and deaths at chosen commits. What tests run on.
 
 use std::{
     cell::RefCell,

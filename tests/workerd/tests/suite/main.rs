@@ -9,6 +9,7 @@ mod background;
 mod budget;
 mod bulk;
 mod by_key;
+mod callbacks;
 mod calls;
 mod children;
 mod cli;

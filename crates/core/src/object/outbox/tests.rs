@@ -193,6 +193,7 @@ fn of_sizes(sizes: &[usize]) -> Rows {
             timeout_ms: None,
             retention_ms: None,
             dispatch: Dispatch::Direct,
+            callback: None,
             flow: None,
         };
         let parent = Parent {

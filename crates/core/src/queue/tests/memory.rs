@@ -7,7 +7,7 @@ use std::{
 
 use stepwell_protocol::Timestamp;
 
-use crate::queue::{Change, Content, Found, Head, Hold, Key, Plain, Row, Rows};
+use crate::queue::{Change, Content, Found, Head, Hold, Key, Plain, Row, Rows, Unwell};
 
 /// What is planted, to see that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,7 @@ pub struct Memory {
     pub marks: RefCell<BTreeMap<u64, (String, u64)>>,
     pub leases: RefCell<BTreeMap<String, Vec<Hold>>>,
     pub keys: RefCell<BTreeMap<String, Key>>,
+    pub addresses: RefCell<BTreeMap<String, Unwell>>,
     /// How many rows were written and read.
     pub written: Cell<usize>,
     pub read: Cell<usize>,
@@ -177,6 +178,12 @@ impl Memory {
                     self.keys.borrow_mut().insert(key.clone(), value.clone());
                 }
             }
+            Change::Address { address, unwell } => {
+                match unwell {
+                    Some(unwell) => self.addresses.borrow_mut().insert(address.clone(), *unwell),
+                    None => self.addresses.borrow_mut().remove(address),
+                };
+            }
             Change::RemoveKey(key) => {
                 self.keys.borrow_mut().remove(key);
             }
@@ -254,6 +261,20 @@ impl Rows for Memory {
         let is_backwards = self.has(Bug::GroupBackwards);
         let order = |_, row: &Row| (if is_backwards { u64::MAX - row.place } else { row.place }, 0);
         Ok(self.select(is_meant, order, limit))
+    }
+
+    fn back(&self, address: &str, limit: usize) -> Result<Vec<(u64, Row)>, ()> {
+        let rows = self.rows.borrow();
+        let is_back = |row: &&Row| row.is_back && row.death.is_none() && row.to.as_deref() == Some(address);
+        let back = rows.iter().filter(|(_, row)| is_back(row));
+        let mut back: Vec<_> = back.map(|(number, row)| (*number, row.clone())).collect();
+        back.sort_by_key(|(_, row)| row.place);
+        back.truncate(limit);
+        Ok(back)
+    }
+
+    fn addresses(&self) -> Result<Vec<(String, Unwell)>, ()> {
+        Ok(self.addresses.borrow().iter().map(|(address, unwell)| (address.clone(), *unwell)).collect())
     }
 
     fn job(&self, number: u64) -> Result<Option<Found>, ()> {

@@ -1,5 +1,6 @@
 //! The machine by itself: every answer may be lost, every instance may die.
 
+mod addresses;
 mod chaos;
 mod dead;
 mod leases;
@@ -130,7 +131,7 @@ fn leases(claimed: &[Claimed]) -> Vec<Lease> {
 
 fn post(text: &str) -> Post {
     let content = Content { content_type: "text/plain".into(), form: Form::Text, data: text.into() };
-    Post { content, delay_ms: 0, priority: 0, group: None, dedupe_id: None }
+    Post { content, delay_ms: 0, priority: 0, group: None, dedupe_id: None, to: None }
 }
 
 fn of_group(text: &str, group: &str) -> Post {

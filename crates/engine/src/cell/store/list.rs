@@ -208,6 +208,7 @@ fn unreadable_view(row: &Row, id: RunId) -> RunView {
         head: row.seq(6),
         life: None,
         parent: None,
+        callback: None,
         children: 0,
         activations: 0,
         tags: Vec::new(),

@@ -19,7 +19,7 @@ use stepwell_protocol::{
     text::is_visible,
 };
 
-use super::{ask, check_queue, read_answer, with_settings};
+use super::{ask, check_own, check_queue, read_answer, with_settings};
 use crate::{
     calls::queues::{Request, Waited},
     http::{
@@ -61,7 +61,7 @@ struct Claiming<'a> {
 /// `POST /api/queues/{queue}/claim`
 pub async fn claim(front: &Front, queue: &str, body: &str) -> Result<Response, Refusal> {
     front.asker().await?;
-    check_queue(queue)?;
+    check_own(queue)?;
     let wanted: Claim = if is_empty(body) { Claim::default() } else { read(body)? };
     let bad = |detail: String| Err(Refusal::new(Code::InvalidRequest, detail));
     let limit = wanted.limit.unwrap_or(1);

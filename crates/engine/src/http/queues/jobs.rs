@@ -8,7 +8,7 @@ use stepwell_protocol::{
     queue::{EditJob, JobId, Purge, QueueSettings, Redrive},
 };
 
-use super::{ask, read_answer, settings::unknown, with_settings};
+use super::{ask, check_own, read_answer, settings::unknown, with_settings};
 use crate::{
     calls::queues::Request,
     http::{
@@ -30,6 +30,7 @@ pub async fn show(front: &Front, queue: &str, job: &str) -> Result<Response, Ref
 
 /// `PUT /api/queues/{queue}/jobs/{job}`
 pub async fn edit(front: &Front, queue: &str, job: &str, body: String) -> Result<Response, Refusal> {
+    check_own(queue)?;
     let EditJob { body, text, base64, content_type } = read(&body)?;
     let content = check_content(body, text, base64, content_type).map_err(Refusal)?;
     one(front, queue, job, &|id| Request::Edit { id, content: content.clone() }).await
@@ -136,6 +137,9 @@ fn read_cursor(text: &str) -> Option<(u32, Timestamp, u64)> {
 pub async fn purge(front: &Front, queue: &str, body: &str) -> Result<Response, Refusal> {
     front.asker().await?;
     let Purge { dead } = if is_empty(body) { Purge::default() } else { read(body)? };
+    if !dead {
+        check_own(queue)?;
+    }
     all(front, queue, &|| Request::Purge { dead }).await
 }
 

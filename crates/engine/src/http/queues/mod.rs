@@ -20,6 +20,7 @@ use stepwell_core::{
 };
 use stepwell_protocol::{
     Code, Timestamp, json,
+    program::{RESERVED_PREFIX, is_reserved},
     queue::{QueueSettings, is_queue},
 };
 
@@ -51,6 +52,19 @@ fn check_queue(queue: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let detail = "The name of a queue has 1 to 64 letters, digits, '-', '_' or '.', and begins with a letter or digit.";
+    Err(Refusal::new(Code::InvalidRequest, detail))
+}
+
+/// Refuses what only Stepwell itself does with a queue of its own.
+fn check_own(queue: &str) -> Result<(), Refusal> {
+    check_queue(queue)?;
+    if !is_reserved(queue) {
+        return Ok(());
+    }
+    let detail = format!(
+        "Queues that begin with '{RESERVED_PREFIX}' are Stepwell's own. You can show, pause and resume them, and redrive or \
+         delete their dead letters."
+    );
     Err(Refusal::new(Code::InvalidRequest, detail))
 }
 

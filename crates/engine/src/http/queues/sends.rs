@@ -13,7 +13,7 @@ use stepwell_protocol::{
     queue::{JOBS_MAX, NewJob, QueueSettings, SendJobs, Sent, SentList, SentStatus},
 };
 
-use super::{call, check_queue, remember, settings, settings::unknown};
+use super::{call, check_own, remember, settings, settings::unknown};
 use crate::{
     calls::queues::{Call, Request},
     http::{
@@ -39,7 +39,7 @@ pub async fn send(
     raw: Vec<(String, String)>,
     body: String,
 ) -> Result<Response, Refusal> {
-    check_queue(queue)?;
+    check_own(queue)?;
     let key = idempotency_key(headers)?;
     let (jobs, is_one) = match raw.into_iter().next() {
         Some((form, content_type)) => (vec![raw_job(query, &form, content_type, body)?], true),

@@ -4,10 +4,11 @@ use futures::future::{join_all, ready};
 use stepwell_core::queue::check_patch;
 use stepwell_protocol::{
     Code,
+    callback::CALLBACK_QUEUE,
     queue::{QueueCounts, QueueList, QueuePatch, QueueSecret, QueueSettings, QueueState, QueueView},
 };
 
-use super::{ask, check_queue, read_answer, remember, with_settings};
+use super::{ask, check_own, read_answer, remember, with_settings};
 use crate::{
     calls::{catalog, queues::Request},
     http::{
@@ -59,7 +60,7 @@ async fn counted(front: &Front, queue: &str, settings: QueueSettings) -> Result<
 /// `PATCH /api/queues/{queue}`
 pub async fn set(front: &Front, queue: &str, body: &str) -> Result<Response, Refusal> {
     front.asker().await?;
-    check_queue(queue)?;
+    check_own(queue)?;
     let patch: QueuePatch = read(body)?;
     check_patch(&patch).map_err(Refusal)?;
     let push = patch.push.as_ref().and_then(Option::as_ref);
@@ -72,7 +73,10 @@ pub async fn set(front: &Front, queue: &str, body: &str) -> Result<Response, Ref
 /// `GET /api/queues/{queue}/secret`
 pub async fn secret(front: &Front, queue: &str) -> Result<Response, Refusal> {
     front.asker().await?;
-    with_settings(front, queue, &|_| Box::pin(ready(Ok(String::new())))).await?;
+    // Whoever is called back wants to know it before the first callback.
+    if queue != CALLBACK_QUEUE {
+        with_settings(front, queue, &|_| Box::pin(ready(Ok(String::new())))).await?;
+    }
     let mut secrets = Keyring::of(front.env()).push_secrets(front.namespace(), queue).into_iter();
     let Some(secret) = secrets.next() else {
         let detail = "The deployment has no STEPWELL_KEY to make secrets of, so pushed jobs are not signed.";
@@ -84,6 +88,9 @@ pub async fn secret(front: &Front, queue: &str) -> Result<Response, Refusal> {
 /// `POST /api/queues/{queue}/pause`, and the like.
 pub async fn put_state(front: &Front, queue: &str, state: QueueState) -> Result<Response, Refusal> {
     front.asker().await?;
+    if state == QueueState::Draining {
+        check_own(queue)?;
+    }
     // So that no object is made for a queue that is not there.
     with_settings(front, queue, &|_| Box::pin(ready(Ok(String::new())))).await?;
     let patch = QueuePatch::default();
@@ -100,6 +107,7 @@ async fn configure(front: &Front, queue: &str, request: Request) -> Result<Respo
 /// `DELETE /api/queues/{queue}`
 pub async fn delete(front: &Front, queue: &str, query: &str) -> Result<Response, Refusal> {
     front.asker().await?;
+    check_own(queue)?;
     let mut with_jobs = false;
     for (name, value) in pairs(query) {
         match (name.as_str(), value.as_str()) {

@@ -129,14 +129,24 @@ kill-children KILLS PARENTS *ARGUMENTS: test-bundles
 kill-events KILLS EVENTS *ARGUMENTS: test-bundles
     scripts/on-workerd kill_events {{KILLS}} {{EVENTS}} {{ARGUMENTS}}
 
-# Kills workerd KILLS times while RUNS runs of fifty customers go through limits, in both forms; more arguments: `--help`.
-kill-lanes KILLS RUNS *ARGUMENTS: test-bundles
-    scripts/on-workerd kill_lanes {{KILLS}} {{RUNS}} {{ARGUMENTS}}
+# Kills workerd KILLS times while RUNS runs of fifty customers go through limits and JOBS jobs through queues, in both forms; more arguments: `--help`.
+kill-lanes KILLS RUNS JOBS *ARGUMENTS: test-bundles
+    scripts/on-workerd kill_lanes {{KILLS}} {{RUNS}} {{JOBS}} {{ARGUMENTS}}
 
 # Asks every route as every kind of caller, and lets one namespace do what it can to another; `--help`.
 access-matrix *ARGUMENTS:
     scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
     scripts/on-workerd access_matrix {{ARGUMENTS}}
+
+# Shows how soon a customer begins behind another one's backlog, and how much a namespace beyond its limit slows another; `--quick`, `--help`.
+fairness *ARGUMENTS:
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    scripts/on-workerd fairness {{ARGUMENTS}}
+
+# Tries addresses that must not be called on the real Worker, with a canary that must never be hit.
+ssrf:
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    scripts/on-workerd ssrf
 
 # Sends broken, strange and too large input to the real Worker, and checks what becomes of it; `--help`.
 bad-input *ARGUMENTS:
@@ -180,6 +190,10 @@ sim-schedules SEEDS *ARGUMENTS:
 # Runs SEEDS small worlds of lanes, in which everything breaks, and every bug that is planted there.
 sim-lanes SEEDS *ARGUMENTS:
     cargo run --quiet --locked --profile quick -p stepwell-sim -- lanes --seeds {{SEEDS}} {{ARGUMENTS}}
+
+# Runs SEEDS small worlds of queues, in which everything breaks, and every bug that is planted there.
+sim-queues SEEDS *ARGUMENTS:
+    cargo run --quiet --locked --profile quick -p stepwell-sim -- queues --seeds {{SEEDS}} {{ARGUMENTS}}
 
 # Runs SEEDS small worlds of topics, in which everything breaks, and every bug that is planted there; `1 --first S --trace` prints what happens in one.
 sim-topics SEEDS *ARGUMENTS:
@@ -232,6 +246,12 @@ bench-bundles:
 bench *ARGUMENTS: bench-bundles
     cargo run --quiet --locked --profile quick -p stepwell-bench -- speed {{ARGUMENTS}}
 
+# Jobs of queues beside hand-written Durable Objects, graphile-worker and pg-boss: speed, waiting times, rows; `--quick`, `--help`.
+bench-jobs *ARGUMENTS:
+    scripts/build-worker bench/app target/bundles/bench-all-in-one
+    npm ci --prefix bench/peers --ignore-scripts --no-audit --no-fund --silent
+    cargo run --quiet --locked --profile quick -p stepwell-bench -- jobs {{ARGUMENTS}}
+
 # Builds the bench's bundles as they were at COMMIT, to be measured beside today's as `stepwell-before`.
 bench-before COMMIT:
     scripts/bench-before {{COMMIT}}
@@ -246,10 +266,11 @@ soak:
     just sim-schedules 10000
     just sim-topics 10000
     just sim-lanes 10000
+    just sim-queues 10000
     just kill 100 2000
     just kill-children 100 1000
     just kill-events 100 5000
-    just kill-lanes 100 2000
+    just kill-lanes 100 2000 5000
     just plan 500
     just hardening --full
     just bench

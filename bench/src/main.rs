@@ -5,8 +5,10 @@
 mod chart;
 mod count;
 mod cpu;
+mod jobs;
 mod load;
 mod machine;
+mod postgres;
 mod report;
 mod size;
 mod speed;
@@ -30,6 +32,8 @@ enum Command {
     Speed(speed::Options),
     /// CPU time of a start, a commit, a run of ten steps, and of waking up after a thousand entries.
     Cpu(cpu::Options),
+    /// Jobs of queues beside hand-written objects, and beside libraries on Postgres: speed, waiting times, rows.
+    Jobs(jobs::Options),
     /// The size of the bundles, and how long a cold start takes.
     Size,
 }
@@ -56,6 +60,10 @@ async fn run(command: Command) -> Result<()> {
         Command::Cpu(options) => {
             machine::print()?;
             cpu::run(&options).await
+        }
+        Command::Jobs(options) => {
+            machine::print()?;
+            jobs::run(&options).await
         }
         Command::Size => size::print().await,
     }

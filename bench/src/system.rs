@@ -136,7 +136,8 @@ impl Workload {
     }
 }
 
-fn release(worker: &str, name: &str) -> Result<Worker> {
+/// A Worker of a release bundle.
+pub fn release(worker: &str, name: &str) -> Result<Worker> {
     let folder = bundle(name).context("the bench's bundles are built by `just bench-bundles`")?;
     Ok(Worker::bundle(worker, &folder))
 }

@@ -105,6 +105,8 @@ fn mistake(text: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -125,139 +127,16 @@ mod tests {
 
     #[test]
     fn whatever_else_is_refused_also_in_development() {
-        for bad in BAD {
+        let kinds: BTreeMap<String, Vec<String>> = serde_json::from_str(BAD).expect("it is JSON");
+        let bad: Vec<_> = kinds.into_values().flatten().collect();
+        assert!(bad.len() >= 80, "{}", bad.len());
+        for bad in &bad {
             assert!(check("url", bad, true).is_err() && check("url", bad, false).is_err(), "{bad}");
         }
     }
 
-    /// What people have tried against guards like this one.
-    const BAD: &[&str] = &[
-        "",
-        "https://",
-        "https:///",
-        "https:example.com",
-        "https:/example.com",
-        "//example.com",
-        "HTTPS://example.com",
-        "http://example.com/",
-        "http://10.0.0.1/",
-        "ftp://example.com/",
-        "file:///etc/passwd",
-        "javascript:alert(1)",
-        "data:text/plain,x",
-        "ws://example.com/",
-        "gopher://example.com/",
-        // By number, in every notation.
-        "https://127.0.0.1/",
-        "https://127.1/",
-        "https://127.0.1/",
-        "https://0/",
-        "https://0.0.0.0/",
-        "https://2130706433/",
-        "https://0x7f000001/",
-        "https://0x7f.0.0.1/",
-        "https://0177.0.0.1/",
-        "https://017700000001/",
-        "https://127.0.0.1./",
-        "https://10.0.0.1/",
-        "https://172.16.0.1/",
-        "https://192.168.1.1/",
-        "https://169.254.169.254/latest/meta-data/",
-        "https://100.64.0.1/",
-        "https://100.100.100.200/",
-        "https://192.0.0.192/",
-        "https://198.18.0.1/",
-        "https://224.0.0.1/",
-        "https://255.255.255.255/",
-        "https://8.8.8.8/",
-        "https://example.com.1/",
-        "https://example.0x1/",
-        "https://[::1]/",
-        "https://[::]/",
-        "https://[::ffff:127.0.0.1]/",
-        "https://[::ffff:7f00:1]/",
-        "https://[::127.0.0.1]/",
-        "https://[64:ff9b::7f00:1]/",
-        "https://[64:ff9b:1::a00:1]/",
-        "https://[2002:7f00:1::]/",
-        "https://[2001:0:7f00:1::]/",
-        "https://[fc00::1]/",
-        "https://[fd00:ec2::254]/",
-        "https://[fe80::1]/",
-        "https://[fe80::1%25eth0]/",
-        "https://[ff02::1]/",
-        "https://[2606:4700:4700::1111]/",
-        // Names that are not public.
-        "https://localhost/",
-        "https://localhost./",
-        "https://LOCALHOST/",
-        "https://a.localhost/",
-        "https://printer.local/",
-        "https://localhost.localdomain/",
-        "https://metadata.google.internal/",
-        "https://metadata/",
-        "https://instance-data/",
-        "https://kubernetes.default.svc.cluster.local/",
-        "https://kubernetes.default.svc/",
-        "https://host.docker.internal/",
-        "https://router.lan/",
-        "https://intranet/",
-        "https://wiki.corp/",
-        "https://nas.home/",
-        "https://1.0.0.127.in-addr.arpa/",
-        "https://router.home.arpa/",
-        "https://service.onion/",
-        // User names, and what parsers read differently.
-        "https://user@example.com/",
-        "https://user:word@example.com/",
-        "https://127.0.0.1@example.com/",
-        "https://example.com@127.0.0.1/",
-        "https://example.com#@127.0.0.1/",
-        "https://example.com/#x",
-        "https://example.com\\@127.0.0.1/",
-        "https:\\\\127.0.0.1/",
-        "https://example.com\\.evil.example/",
-        "https://exam ple.com/",
-        "https://example.com\t/",
-        "https://example.com/\r\nhost: evil",
-        "https://example.com\u{0}/",
-        "https://example.com/\u{202e}",
-        "https://ex\u{ad}ample.com/",
-        "https://\u{ff11}\u{ff12}\u{ff17}.0.0.1/",
-        "https://127\u{3002}0\u{3002}0\u{3002}1/",
-        "https://\u{2460}\u{2461}\u{2466}.0.0.1/",
-        "https://loc\u{e0}lhost/",
-        "https://%31%32%37.0.0.1/",
-        "https://example.com%2f@127.0.0.1/",
-        "https://example%2ecom/",
-        "https://.example.com/",
-        "https://example..com/",
-        "https://-example.com/",
-        "https://example-.com/",
-        "https://example_a.com/",
-        "https://example.com./",
-        // Ports that nothing is called on by HTTPS.
-        "https://example.com:22/",
-        "https://example.com:25/",
-        "https://example.com:80/",
-        "https://example.com:6379/",
-        "https://example.com:0/",
-        "https://example.com:65536/",
-        "https://example.com:443:80/",
-        "https://example.com:443@127.0.0.1/",
-        "https://example.com:/",
-        "https://example.com:+443/",
-        "https://example.com:0443/",
-        // Another machine over http, also in development.
-        "http://localhost:x@evil.example/",
-        "http://127.0.0.1:1@evil.example/",
-        "http://127.0.0.1.evil.example/",
-        "http://localhost.evil.example/",
-        "http://0.0.0.0:8080/",
-        "http://192.168.1.1/",
-        "http://[::ffff:127.0.0.1]/",
-        "http://169.254.169.254/",
-    ];
+    /// What people have tried against guards like this one, by kind. `just ssrf` tries it on the real Worker.
+    const BAD: &str = include_str!("outbound_cases.json");
 
     #[test]
     fn this_machine_may_be_called_in_development_only() {

@@ -217,6 +217,14 @@ fn check_cron(text: &LitStr) -> syn::Result<()> {
     Err(Error::new(text.span(), message))
 }
 
+/// What there is, for somebody who writes something else.
+const EXPECTED: &str = "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"`, `dispatch = \"…\"`, \
+     `idempotency = \"…\"`, `input_schema = \"…\"`, `cron = \"…\"`, `every = \"…\"`, `zone = \"…\"`, \
+     `on = \"…\"`, `when = \"…\"`, `cancel_on = \"…\"`, `cancel_when = \"…\"`, `callback = \"…\"`, `concurrency = 10`, \
+     `concurrency(max = 2, key = \"…\")`, `rate(max = 100, per = \"1m\")`, \
+     `throttle(max = 100, per = \"1m\")`, `priority = \"…\"`, `fair_by = \"…\"`, `hold = \"…\"`, `singleton`, \
+     `debounce(wait = \"30s\")` or `batch(max = 100, wait = \"10s\")`";
+
 fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
     let mut found = Attributes::default();
     let parser = syn::meta::parser(|meta| {
@@ -307,14 +315,7 @@ fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
             found.flow.push(call);
             Ok(())
         } else {
-            Err(meta.error(
-                "expected `name = \"…\"`, `timeout = \"…\"`, `retention = \"…\"`, `dispatch = \"…\"`, \
-                 `idempotency = \"…\"`, `input_schema = \"…\"`, `cron = \"…\"`, `every = \"…\"`, `zone = \"…\"`, \
-                 `on = \"…\"`, `when = \"…\"`, `cancel_on = \"…\"`, `cancel_when = \"…\"`, `callback = \"…\"`, `concurrency = 10`, \
-                 `concurrency(max = 2, key = \"…\")`, `rate(max = 100, per = \"1m\")`, \
-                 `throttle(max = 100, per = \"1m\")`, `priority = \"…\"`, `fair_by = \"…\"`, `hold = \"…\"`, `singleton`, \
-                 `debounce(wait = \"30s\")` or `batch(max = 100, wait = \"10s\")`",
-            ))
+            Err(meta.error(EXPECTED))
         }
     });
     parser.parse2(attributes)?;

@@ -6,7 +6,7 @@
 //! what breaks. Beside the world stands a model of what must be true of it, asked after every transition and
 //! once more when everything has come to rest.
 //!
-//! Schedules, topics and lanes have worlds of their own ([`schedules`], [`topics`], [`lanes`]).
+//! Schedules, topics, lanes and queues have worlds of their own ([`schedules`], [`topics`], [`lanes`], [`queues`]).
 //!
 //! Beside it stands the explorer ([`explore`]), which looks at every world of a small size.
 //!
@@ -24,6 +24,7 @@ pub mod lanes;
 pub mod namespaces;
 pub mod one;
 pub mod outside;
+pub mod queues;
 pub mod rng;
 pub mod sabotage;
 pub mod schedules;

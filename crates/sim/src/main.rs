@@ -9,7 +9,7 @@ use stepwell_sim::{
     explore::{Bounds, Family, OneRun, Report, Start, explore},
     lanes,
     one::Outcome,
-    schedules, shrink, simulate,
+    queues, schedules, shrink, simulate,
     sweep::{Seeds, Sweep, sweep},
     topics,
 };
@@ -71,6 +71,18 @@ enum Command {
     },
     /// Runs many seeds of lanes' own worlds, and plants each of their bugs.
     Lanes {
+        /// How many.
+        #[arg(long, default_value_t = 1_000)]
+        seeds: u64,
+        /// The first one.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+        /// Runs the first one alone, and prints what happened in it.
+        #[arg(long)]
+        trace: bool,
+    },
+    /// Runs many seeds of queues' own worlds, and plants each of their bugs.
+    Queues {
         /// How many.
         #[arg(long, default_value_t = 1_000)]
         seeds: u64,
@@ -171,6 +183,12 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Lanes { seeds, first, trace: false } => {
             worlds_of("lanes", first..first + seeds, &lanes::Planted::ALL, lanes::simulate)
+        }
+        Command::Queues { first, trace: true, .. } => {
+            world_of("queues", first, queues::simulate(first, None, true))
+        }
+        Command::Queues { seeds, first, trace: false } => {
+            worlds_of("queues", first..first + seeds, &queues::Planted::ALL, queues::simulate)
         }
         Command::Topics { first, trace: true, .. } => topics_world(first),
         Command::Topics { seeds, first, trace: false } => topics_worlds(first, seeds),

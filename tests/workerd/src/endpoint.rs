@@ -60,6 +60,9 @@ impl Reply {
     }
 }
 
+/// What is answered to a call, by how many there were before it, and what is dropped when that is over.
+type Replies = dyn Fn(&Pushed, usize) -> (Reply, Box<dyn Send>) + Send + Sync;
+
 #[derive(Debug, Default)]
 struct Seen {
     calls: Vec<Pushed>,
@@ -78,6 +81,13 @@ pub struct Endpoint {
 impl Endpoint {
     /// Starts one on a free port that answers as it is told, by the call and how many there were before it.
     pub async fn start(reply: impl Fn(&Pushed, usize) -> Reply + Send + Sync + 'static) -> Result<Self> {
+        Self::start_watched(move |pushed, before| (reply(pushed, before), Box::new(()))).await
+    }
+
+    /// The same, with something that is dropped when the call is over: answered, or its connection broken.
+    pub async fn start_watched(
+        reply: impl Fn(&Pushed, usize) -> (Reply, Box<dyn Send>) + Send + Sync + 'static,
+    ) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = format!("http://{}", listener.local_addr()?);
         let seen = Arc::<Mutex<Seen>>::default();
@@ -135,11 +145,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-async fn serve(
-    stream: TcpStream,
-    seen: &Mutex<Seen>,
-    reply: &(dyn Fn(&Pushed, usize) -> Reply + Send + Sync),
-) -> Result<()> {
+async fn serve(stream: TcpStream, seen: &Mutex<Seen>, reply: &Replies) -> Result<()> {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
     for _ in 0..LINES_MAX {
@@ -164,13 +170,13 @@ async fn serve(
         seen.calls.len() - 1
     };
     let under_way = UnderWay(seen);
-    let Reply { after, head, body } = reply(&pushed, before);
+    let (Reply { after, head, body }, watch) = reply(&pushed, before);
     tokio::select! {
         () = tokio::time::sleep(after) => {}
         // The caller has hung up.
         _ = stream.read_u8() => return Ok(()),
     }
-    drop(under_way);
+    drop((under_way, watch));
     let length = body.len();
     let text = format!("HTTP/1.1 {head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
     stream.write_all(text.as_bytes()).await?;

@@ -234,7 +234,7 @@ impl Queue {
         }
         let sent = sent.into_iter().map(|(status, number)| Sent {
             status,
-            id: Some(known.id(partition, number)),
+            id: (number > 0).then(|| known.id(partition, number)),
             problem: None,
         });
         let sent = sent.collect();
@@ -317,7 +317,10 @@ impl Sending {
         }
         if let Some(next) = &mut self.stored {
             *next += 1;
-            return Ok((SentStatus::Duplicate, *next - 1));
+            // Keys that were known then, or are known no more, put the count out: what is there says whose it is.
+            let stored = rows.content(*next - 1).map_err(Fault::Storage)?;
+            let is_it = stored.is_none_or(|stored| stored == post.content);
+            return Ok((SentStatus::Duplicate, if is_it { *next - 1 } else { 0 }));
         }
         let number = known.number();
         known.head.alive += 1;
@@ -405,7 +408,7 @@ fn repeated<E>(known: &Known, partition: u32, told: Told, fingerprint: &str) -> 
     }
     let sent = told.jobs.into_iter().map(|number| Sent {
         status: SentStatus::Duplicate,
-        id: Some(known.id(partition, number)),
+        id: (number > 0).then(|| known.id(partition, number)),
         problem: None,
     });
     Ok(sent.collect())

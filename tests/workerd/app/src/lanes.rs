@@ -15,8 +15,8 @@ pub struct Work {
     steps: u32,
 }
 
-/// At most 2 of a customer and 6 in all are at work at once.
-#[workflow(concurrency = 6, concurrency(max = 2, key = "input.customer"))]
+/// At most 2 of a customer and 10 in all are at work at once.
+#[workflow(concurrency = 10, concurrency(max = 2, key = "input.customer"))]
 pub async fn limited(ctx: Ctx, work: Work) -> Result<u32> {
     labour(ctx, work).await
 }
@@ -30,6 +30,12 @@ pub async fn limited_whole(ctx: Ctx, work: Work) -> Result<u32> {
 /// One at a time, and customers take turns.
 #[workflow(concurrency = 1, fair_by = "input.customer", priority = "input.steps > 5 ? 1 : 0")]
 pub async fn in_turn(ctx: Ctx, work: Work) -> Result<u32> {
+    labour(ctx, work).await
+}
+
+/// One at a time, and the first comes first.
+#[workflow(concurrency = 1)]
+pub async fn in_line(ctx: Ctx, work: Work) -> Result<u32> {
     labour(ctx, work).await
 }
 

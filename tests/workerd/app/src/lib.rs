@@ -377,6 +377,7 @@ pub fn app() -> App {
         .workflow(lanes::limited)
         .workflow(lanes::limited_whole)
         .workflow(lanes::in_turn)
+        .workflow(lanes::in_line)
         .workflow(lanes::rated)
         .workflow(joins::only_one)
         .workflow(joins::latest_only)

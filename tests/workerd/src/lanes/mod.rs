@@ -1,6 +1,7 @@
-//! Kills workerd again and again while runs go through limits, and checks from outside that no more of them were ever at work
-//! than the limits say, that all of them end, and that no place is left behind.
+//! Kills workerd again and again while runs go through limits and jobs through queues, and checks from outside that no more
+//! of them were ever at work than the limits say, that all of them end, and that no place is left behind.
 
+mod jobs;
 mod observer;
 
 use std::{
@@ -14,19 +15,27 @@ use serde_json::json;
 use tokio::{sync::Mutex, task::JoinSet, time::sleep};
 
 use crate::{
-    engine::{Build, Client, Form},
+    engine::{Client, Engine, Form},
     kill::{Plan, Transport, report::Kills, target::Target},
 };
+use jobs::Jobs;
 pub use observer::{Observer, Seen};
 
-/// The limits of `limited`: of a customer, and in all.
-const LIMITS: (u32, u32) = (2, 6);
+/// Half of the runs are `limited`, to so many of a customer and in all; the others are `limited_whole`, to one of a customer
+/// from its beginning to its end.
+const LIMITS: (u32, u32) = (2, 10);
+
+/// The workflows of the runs.
+const WORKFLOWS: [&str; 2] = ["limited", "limited_whole"];
 
 /// Whose runs they are.
 const CUSTOMERS: u32 = 50;
 
 /// How long a step is at work.
 const WORK: Duration = Duration::from_millis(15);
+
+/// How long one of a run that keeps its place is: so long that kills meet some.
+const WHOLE_WORK: Duration = Duration::from_millis(120);
 
 /// How long a slot may be missing after a kill.
 const SLOTS_BACK_WITHIN: Duration = Duration::from_secs(40);
@@ -37,36 +46,45 @@ pub struct Report {
     form: &'static str,
     runs: u32,
     kills: Kills,
-    seen: Seen,
+    /// What the observer of each workflow has seen.
+    seen: [Seen; 2],
     healed_ms: u128,
+    jobs: Option<jobs::Report>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { form, runs, kills, seen, healed_ms } = self;
+        let Self { form, runs, kills, seen: [limited, whole], healed_ms, jobs } = self;
         write!(
             f,
-            "{form}: {runs} runs of {CUSTOMERS} customers completed through {} kills (engine {}, app {}, both {}); at most {} steps of a customer at work \
-             at once (limit {}), {} in all (limit {}); {} steps seen; all ended {healed_ms} ms after the last kill, and no \
-             place was left behind",
+            "{form}: {runs} runs of {CUSTOMERS} customers completed through {} kills (engine {}, app {}, both {}); at most {} steps \
+             of a customer at work at once (limit {}), {} in all (limit {}), {} of a customer that has one place (limit 1); {} \
+             steps seen; {} holders of places were killed, and places were back at most {:.1} s later; all ended {healed_ms} ms after the last \
+             kill, and no place was left behind",
             kills.engine + kills.app + kills.both,
             kills.engine,
             kills.app,
             kills.both,
-            seen.most_of_one,
+            limited.most_of_one,
             LIMITS.0,
-            seen.most,
+            limited.most,
             LIMITS.1,
-            seen.asked
-        )
+            whole.most_of_one,
+            limited.asked + whole.asked,
+            whole.killed_steps,
+            whole.slowest_return.as_secs_f64(),
+        )?;
+        jobs.as_ref().map_or(Ok(()), |jobs| write!(f, "\n{form}: {jobs}"))
     }
 }
 
 /// Starts runs under kills, then the verdict; with the end of workerd's log if it is a bad one.
-pub async fn run(form: Form, kills: u32, runs: u32, cells: u32, seed: u64) -> Result<Report> {
+pub async fn run(form: Form, kills: u32, runs: u32, jobs: u32, cells: u32, seed: u64) -> Result<Report> {
     let plan = Plan { kills, runs, live: 0, cells, transport: Transport::Direct, pause_ms: 500..2_000, seed };
-    let engine = Mutex::new(Target::start(form, Build::Abort, &plan).await?);
-    match judge(form, &plan, &engine).await {
+    // Development may call this machine, where the endpoint of pushes is.
+    let variables = [("STEPWELL_CELLS", &*cells.to_string()), ("STEPWELL_DEV", "1")];
+    let engine = Mutex::new(Target::Workerd(Engine::start_with(form, &variables).await?));
+    match judge(form, &plan, jobs, &engine).await {
         Ok(report) => Ok(report),
         Err(error) => {
             let log = engine.lock().await.log();
@@ -76,47 +94,82 @@ pub async fn run(form: Form, kills: u32, runs: u32, cells: u32, seed: u64) -> Re
     }
 }
 
-async fn judge(form: Form, plan: &Plan, engine: &Mutex<Target>) -> Result<Report> {
+async fn judge(form: Form, plan: &Plan, jobs: u32, engine: &Mutex<Target>) -> Result<Report> {
     let client = engine.lock().await.client();
-    let observer = Observer::start(WORK).await?;
+    let observers = [Observer::start(WORK).await?, Observer::start(WHOLE_WORK).await?];
     let mut tasks = JoinSet::new();
     let mut random = StdRng::seed_from_u64(plan.seed);
     let span_ms = u64::from(plan.kills) * (plan.pause_ms.start + plan.pause_ms.end) / 2;
     for number in 0..plan.runs {
         let customer = format!("c{}", random.random_range(0..CUSTOMERS));
         let steps = random.random_range(1..4);
-        let input = json!({ "address": observer.url(&customer), "customer": customer, "steps": steps });
+        let which = number as usize % 2;
+        let (workflow, address) = (WORKFLOWS[which], observers[which].url(&customer));
+        let input = json!({ "address": address, "customer": customer, "steps": steps });
         let after = Duration::from_millis(random.random_range(0..=span_ms));
         let (client, patience) = (client.clone(), plan.patience());
         tasks.spawn(async move {
             sleep(after).await;
-            start(&client, &format!("lane-{number}"), &input, patience).await
+            start(&client, workflow, &format!("lane-{number}"), &input, patience).await
         });
     }
-    let kills = kill(engine, plan).await?;
+    let jobs = if jobs == 0 {
+        None
+    } else {
+        let span = Duration::from_millis(span_ms);
+        Some(Jobs::start(&client, jobs, span, plan.patience(), plan.seed).await?)
+    };
+    let kills = kill(engine, plan, &observers).await?;
     let last_kill = Instant::now();
     while let Some(started) = tasks.join_next().await {
         started??;
     }
-    // At the most six at once, and each step takes its time.
+    // At the most ten at once, and each step takes its time.
     let steps = plan.runs * 2 / LIMITS.1;
     let by = last_kill + SLOTS_BACK_WITHIN + Duration::from_millis(u64::from(steps) * 60) + plan.patience();
-    until_all_ended(&client, plan.runs, by).await?;
+    for (index, workflow) in WORKFLOWS.into_iter().enumerate() {
+        let runs = (plan.runs + 1 - u32::try_from(index)?) / 2;
+        until_all_ended(&client, workflow, runs, by).await?;
+    }
     let healed_ms = last_kill.elapsed().as_millis();
-    until_no_place_is_held(&client).await?;
-    let seen = observer.seen();
-    ensure!(seen.most_of_one <= LIMITS.0, "{} steps of a customer were at work at once", seen.most_of_one);
-    ensure!(seen.most <= LIMITS.1, "{} steps were at work at once", seen.most);
-    ensure!(seen.most >= LIMITS.1.min(plan.runs) / 2, "only {} were ever at work at once", seen.most);
+    for workflow in WORKFLOWS {
+        until_no_place_is_held(&client, workflow).await?;
+    }
+    let jobs = match jobs {
+        Some(jobs) => Some(jobs.verdict(SLOTS_BACK_WITHIN + plan.patience()).await?),
+        None => None,
+    };
+    let seen = observers.each_ref().map(Observer::seen);
+    let [limited, whole] = &seen;
+    ensure!(
+        limited.most_of_one <= LIMITS.0,
+        "{} steps of a customer were at work at once",
+        limited.most_of_one
+    );
+    ensure!(
+        whole.most_of_one <= 1,
+        "{} runs of a customer with one place were at work at once",
+        whole.most_of_one
+    );
+    ensure!(limited.most <= LIMITS.1, "{} steps were at work at once", limited.most);
+    ensure!(limited.most >= LIMITS.1.min(plan.runs) / 4, "only {} were ever at work at once", limited.most);
+    let slowest = whole.slowest_return;
+    ensure!(slowest <= SLOTS_BACK_WITHIN, "a place was back only {} s after a kill", slowest.as_secs());
     ensure!(engine.lock().await.is_running(), "workerd ended by itself");
-    Ok(Report { form: form.name(), runs: plan.runs, kills, seen, healed_ms })
+    Ok(Report { form: form.name(), runs: plan.runs, kills, seen, healed_ms, jobs })
 }
 
 /// Starts a run, again and again until somebody says that it is started.
-async fn start(client: &Client, key: &str, input: &serde_json::Value, patience: Duration) -> Result<()> {
+async fn start(
+    client: &Client,
+    workflow: &str,
+    key: &str,
+    input: &serde_json::Value,
+    patience: Duration,
+) -> Result<()> {
     let began = Instant::now();
     loop {
-        if let Ok(answer) = client.start("limited", input, Some(key), 0).await
+        if let Ok(answer) = client.start(workflow, input, Some(key), 0).await
             && (answer.status == 201 || answer.status == 200)
         {
             return Ok(());
@@ -126,24 +179,26 @@ async fn start(client: &Client, key: &str, input: &serde_json::Value, patience: 
     }
 }
 
-async fn kill(engine: &Mutex<Target>, plan: &Plan) -> Result<Kills> {
+async fn kill(engine: &Mutex<Target>, plan: &Plan, observers: &[Observer]) -> Result<Kills> {
     let mut random = StdRng::seed_from_u64(plan.seed ^ 1);
     let mut kills = Kills::default();
     for _ in 0..plan.kills {
         sleep(Duration::from_millis(random.random_range(plan.pause_ms.clone()))).await;
         let (whom, down) = (random.random_range(0..10), Duration::from_millis(random.random_range(0..150)));
-        engine.lock().await.kill(whom, down, &mut kills).await?;
+        let mut engine = engine.lock().await;
+        observers.iter().for_each(Observer::kill);
+        engine.kill(whom, down, &mut kills).await?;
     }
     Ok(kills)
 }
 
-async fn until_all_ended(client: &Client, runs: u32, by: Instant) -> Result<()> {
+async fn until_all_ended(client: &Client, workflow: &str, runs: u32, by: Instant) -> Result<()> {
     let mut last = String::new();
     while Instant::now() < by {
         if let Ok(answer) = client.get("/api/metrics").await
             && let Ok(counts) = answer.json()
         {
-            let of = &counts["workflows"]["limited"];
+            let of = &counts["workflows"][workflow];
             if of["completed"].as_u64() == Some(u64::from(runs)) && counts["complete"] == true {
                 return Ok(());
             }
@@ -151,14 +206,14 @@ async fn until_all_ended(client: &Client, runs: u32, by: Instant) -> Result<()> 
         }
         sleep(Duration::from_millis(200)).await;
     }
-    let lane = client.get("/api/workflows/limited/lane").await?.body;
-    bail!("some of {runs} runs do not end: {last}; the lane: {lane}")
+    let lane = client.get(&format!("/api/workflows/{workflow}/lane")).await?.body;
+    bail!("some of {runs} runs of {workflow} do not end: {last}; the lane: {lane}")
 }
 
-async fn until_no_place_is_held(client: &Client) -> Result<()> {
+async fn until_no_place_is_held(client: &Client, workflow: &str) -> Result<()> {
     let began = Instant::now();
     loop {
-        let lane = client.get("/api/workflows/limited/lane").await?.json()?;
+        let lane = client.get(&format!("/api/workflows/{workflow}/lane")).await?.json()?;
         if lane["runs"].as_array().is_some_and(Vec::is_empty) {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result};
@@ -29,6 +29,12 @@ pub struct Seen {
     pub asked: u64,
     /// Whose steps were asked for, in order.
     pub order: Vec<String>,
+    /// Whose steps a kill has ended, and when.
+    killed: BTreeMap<String, Instant>,
+    /// How many steps kills have ended.
+    pub killed_steps: u32,
+    /// The longest time from such a kill until a step of the same customer was at work.
+    pub slowest_return: Duration,
 }
 
 /// A server on loopback that steps ask. Ends when dropped.
@@ -61,6 +67,17 @@ impl Observer {
         format!("{}/{customer}", self.address)
     }
 
+    /// Whoever asks is about to be killed.
+    pub fn kill(&self) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let at_work: Vec<_> =
+            seen.now.iter().filter(|(_, count)| **count > 0).map(|(of, _)| of.clone()).collect();
+        for customer in at_work {
+            seen.killed_steps += 1;
+            seen.killed.insert(customer, Instant::now());
+        }
+    }
+
     /// What was seen so far.
     pub fn seen(&self) -> Seen {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -83,6 +100,9 @@ async fn serve(mut stream: TcpStream, seen: &Mutex<Seen>, work: Duration) -> Res
         seen.most_of_one = seen.most_of_one.max(*mine);
         seen.most = seen.most.max(seen.now.values().sum());
         seen.asked += 1;
+        if let Some(since) = seen.killed.remove(customer) {
+            seen.slowest_return = seen.slowest_return.max(since.elapsed());
+        }
         seen.order.push(customer.to_owned());
     });
     tokio::select! {

@@ -56,7 +56,7 @@ async fn no_more_steps_are_at_work_than_the_limits_say() -> TestResult {
         assert_eq!(seen.asked, 80);
         // How many of them meet depends on the machine.
         assert!((1..=2).contains(&seen.most_of_one), "{seen:?}");
-        assert!((2..=6).contains(&seen.most), "{seen:?}");
+        assert!((2..=10).contains(&seen.most), "{seen:?}");
         until_empty(&client, "limited").await?;
     }
     Ok(())

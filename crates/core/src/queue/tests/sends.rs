@@ -106,6 +106,25 @@ fn a_batch_without_a_key_that_the_platform_delivers_twice_is_stored_once() {
 }
 
 #[test]
+fn a_batch_that_is_delivered_again_after_its_ids_are_over_names_no_job_of_another() {
+    let mut world = World::new();
+    world.set(|settings| settings.dedupe_ms = 1_000);
+    world.send(vec![with_id("known", "1")]);
+    let deliver = |world: &mut World| {
+        let batch = vec![post("own"), with_id("known", "1")];
+        let sent = world.queue.send(&world.rows, super::at(world.now), &world.settings, "mark", None, batch);
+        let sent = sent.expect("it is stored").into_iter();
+        sent.map(|sent| sent.id.map(|id| id.number)).collect::<Vec<_>>()
+    };
+    assert_eq!(deliver(&mut world), [Some(2), Some(1)]);
+    world.send(posts(&["another's"]));
+    let claimed = world.claim("n", 1);
+    world.ack(&claimed);
+    world.now = 2_000;
+    assert_eq!(deliver(&mut world), [Some(2), None], "3 is the job of another");
+}
+
+#[test]
 fn a_batch_is_stored_as_a_whole_or_not_at_all() {
     let mut world = World::new();
     world.rows.refuses.set(true);

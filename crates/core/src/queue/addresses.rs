@@ -3,6 +3,7 @@
 //! Only an address that has failed is remembered, and of those no more than [`ADDRESSES_MAX`]: one that is forgotten is
 //! taken for well, and its jobs have their own back-off all the same. While an address is down, its jobs *stand back*:
 //! they are in no line, so that nobody has to pass over them, and one at a time is put in line to see whether it is back.
+//! So do jobs of an address that has many more than it gets at once, if others may be behind them.
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
@@ -25,9 +26,6 @@ const AT_ONCE: usize = 3;
 
 /// How many jobs go to addresses at once that are not well: the other places are for those that are.
 const UNWELL_AT_ONCE: usize = 3;
-
-/// How many jobs are put in line together when their address is well again.
-const TOGETHER: usize = 32;
 
 /// How many jobs that are too old are found while others are put in line.
 const OLD_TOGETHER: usize = 128;
@@ -166,6 +164,25 @@ impl Known {
         changes.push(Change::Update { number, row: Box::new(row) });
     }
 
+    /// Jobs that wait only for others of their address stand back, so that those behind them can pass. Says whether any of
+    /// them does.
+    pub fn let_pass(&mut self, now: Timestamp, waiting: Vec<(u64, Row)>, changes: &mut Vec<Change>) -> bool {
+        let mut any = false;
+        for (number, mut row) in waiting {
+            let Some(address) = row.to.clone() else { continue };
+            if !self.addresses.contains_key(&address) {
+                self.remember(address.clone(), Unwell { until: now, at: now, ..Unwell::default() }, changes);
+            }
+            // Where it is not known that jobs stand back, none may.
+            if self.addresses.contains_key(&address) {
+                self.stand_back(&mut row, changes);
+                changes.push(Change::Update { number, row: Box::new(row) });
+                any = true;
+            }
+        }
+        any
+    }
+
     /// Gives a new job its place: in line, behind, or among the dead letters.
     pub fn place_by_address(&mut self, now: Timestamp, row: &mut Row, changes: &mut Vec<Change>) {
         let unwell = row.to.as_ref().and_then(|to| self.addresses.get(to)).copied();
@@ -190,8 +207,7 @@ impl Known {
         }
     }
 
-    /// Puts jobs in line that stood back and may be tried: up to so many of addresses that are not well, and a few of one
-    /// that is well again.
+    /// Puts jobs in line that stood back and may go now: up to so many.
     pub fn bring_back<R: Rows>(
         &mut self,
         rows: &R,
@@ -201,21 +217,24 @@ impl Known {
     ) -> Result<(), Fault<R::Error>> {
         let waits = |(_, unwell): &(&String, &Unwell)| unwell.is_awaited && unwell.until <= now;
         let mut awaited: Vec<_> = self.addresses.iter().filter(waits).collect();
-        sort_by(&mut awaited, |(_, one), (_, other)| one.until.cmp(&other.until));
+        let served = |address: &String| self.pushing.served.get(address).copied().unwrap_or_default();
+        sort_by(&mut awaited, |(one, a), (other, b)| (served(one), a.until).cmp(&(served(other), b.until)));
         let awaited: Vec<_> =
             awaited.into_iter().map(|(address, unwell)| (address.clone(), *unwell)).collect();
-        let mut is_one_well = false;
         for (address, unwell) in awaited {
-            let is_well = unwell.is_well();
-            let may_go = !is_well && limit > 0 && self.may_try(now, &unwell, self.pushing.held_by(&address));
-            let wanted = match (is_well, may_go) {
-                (true, _) if !is_one_well => TOGETHER,
-                (false, true) => 1,
-                (false, false) if unwell.gone.is_some() => 0,
-                (_, _) => continue,
+            let held = self.pushing.held_by(&address);
+            let wanted = if unwell.is_well() {
+                AT_ONCE.saturating_sub(held).min(limit)
+            } else {
+                usize::from(limit > 0 && self.may_try(now, &unwell, held))
             };
-            is_one_well |= is_well;
-            limit = limit.saturating_sub(usize::from(may_go));
+            if wanted == 0 && unwell.gone.is_none() {
+                continue;
+            }
+            limit -= wanted;
+            if wanted > 0 {
+                self.pushing.serve(&address);
+            }
             self.bring_back_of(rows, now, &address, wanted, changes)?;
         }
         Ok(())
@@ -230,8 +249,18 @@ impl Known {
         changes: &mut Vec<Change>,
     ) -> Result<(), Fault<R::Error>> {
         let Some(unwell) = self.addresses.get(address).copied() else { return Ok(()) };
-        let back = rows.back(address, wanted + OLD_TOGETHER).map_err(Fault::Storage)?;
-        let is_last = back.len() < wanted + OLD_TOGETHER;
+        // If the first is not for the dead letters, neither are those behind it.
+        let some = wanted + if unwell.is_well() || wanted == 0 { 1 } else { OLD_TOGETHER };
+        let mut back = rows.back(address, some).map_err(Fault::Storage)?;
+        let mut is_last = back.len() < some;
+        let is_over = |row: &Row| {
+            row.due.plus_millis(self.head.settings.retention_ms) <= now
+                || unwell.gone.is_some_and(|gone| row.since <= gone)
+        };
+        if !is_last && back.first().is_some_and(|(_, row)| is_over(row)) {
+            back = rows.back(address, wanted + OLD_TOGETHER).map_err(Fault::Storage)?;
+            is_last = back.len() < wanted + OLD_TOGETHER;
+        }
         let mut left = back.len();
         for (number, mut row) in back {
             let is_old = row.due.plus_millis(self.head.settings.retention_ms) <= now;
@@ -265,7 +294,8 @@ impl Known {
     /// When a job that stands back may be tried.
     pub fn back_at(&self, now: Timestamp) -> Option<Timestamp> {
         let may_try = |address: &String, unwell: &Unwell| {
-            unwell.is_well() || self.may_try(unwell.until.max(now), unwell, self.pushing.held_by(address))
+            let held = self.pushing.held_by(address);
+            if unwell.is_well() { held < AT_ONCE } else { self.may_try(unwell.until.max(now), unwell, held) }
         };
         let awaited = self.addresses.iter().filter(|(address, it)| it.is_awaited && may_try(address, it));
         awaited.map(|(_, unwell)| unwell.until.max(now)).min()
@@ -285,6 +315,7 @@ impl Known {
     }
 
     fn forget_address(&mut self, address: &str, changes: &mut Vec<Change>) {
+        self.pushing.served.remove(&address.to_owned());
         if self.addresses.remove(address).is_some() {
             changes.push(Change::Address { address: address.to_owned(), unwell: None });
         }

@@ -217,6 +217,7 @@ impl Known {
             // Of jobs with addresses of their own, those in front may have to let others pass.
             let some = if self.head.settings.addressed { SLICE } else { room.jobs };
             let line = self.in_line(rows, now, priority, some)?;
+            let (is_long, mut waiting) = (line.len() == SLICE, Vec::new());
             let mut line = line.into_iter().peekable();
             let plain = if priority == 0 { self.next_plain(rows, room.jobs)? } else { Vec::new() };
             let mut plain = plain.into_iter().peekable();
@@ -245,7 +246,7 @@ impl Known {
                     match self.turn_of(now, &row) {
                         Turn::Now => {}
                         Turn::Waits => {
-                            self.pushing.is_held_up = true;
+                            waiting.push((number, row));
                             continue;
                         }
                         turn @ (Turn::Back | Turn::Never) => {
@@ -260,6 +261,17 @@ impl Known {
                     self.pushing.goes_to(number, row.to.clone());
                     picks.rows.push((number, row));
                 }
+            }
+            if waiting.is_empty() {
+                continue;
+            }
+            // Those behind a long line of others might go: who only waits stands back.
+            let makes_room = is_long && room.jobs > 0 && !room.is_full;
+            if makes_room && self.let_pass(now, waiting, changes) {
+                is_turned = true;
+                self.pushing.at_once = true;
+            } else {
+                self.pushing.is_held_up = true;
             }
         }
         if !gone.is_empty() || is_turned {

@@ -75,6 +75,11 @@ pub(super) struct Pushing {
     pub to: OrdMap<u64, String>,
     /// Whether a job that is next in line waits for another one.
     pub is_held_up: bool,
+    /// Whether others may be next in line now.
+    pub at_once: bool,
+    /// When addresses that jobs stand back for were last given some, as a count.
+    pub served: OrdMap<String, u64>,
+    last_served: u64,
     /// How many were pushed since the last request or alarm: one invocation may call only so many, and the end of a call is
     /// what begins the next.
     pub calls: u32,
@@ -101,6 +106,12 @@ impl Pushing {
     /// A job is on its way to an address of its own.
     pub fn goes_to(&mut self, job: u64, address: Option<String>) {
         self.to.extend(address.map(|address| (job, address)));
+    }
+
+    /// An address is given jobs that stood back for it: others come first the next time.
+    pub fn serve(&mut self, address: &str) {
+        self.last_served += 1;
+        self.served.insert(address.to_owned(), self.last_served);
     }
 
     /// How many jobs are on their way to an address.
@@ -170,7 +181,7 @@ impl Queue {
             at_least_one: pushed == 0,
             visibility_ms: Some(push.timeout_ms + MARGIN_MS),
         };
-        known.pushing.is_held_up = false;
+        (known.pushing.is_held_up, known.pushing.at_once) = (false, false);
         if known.head.settings.addressed {
             let mut changes = Vec::new();
             known.bring_back(rows, now, limit, &mut changes)?;
@@ -214,7 +225,8 @@ impl Queue {
             return Ok(());
         }
         // The end of another one lets it go; but there may be others that it does not keep waiting.
-        let held_up = if known.pushing.is_held_up { now.plus_millis(HELD_UP_MS) } else { now };
+        let waits = known.pushing.is_held_up && !known.pushing.at_once;
+        let held_up = if waits { now.plus_millis(HELD_UP_MS) } else { now };
         let ready = known.ready_at(rows, now)?.map(|at| at.max(held_up));
         if let Some(at) = [ready, known.back_at(now)].into_iter().flatten().min() {
             let at = at.max(known.pushing.paced).max(known.head.left_alone_until);
@@ -253,7 +265,11 @@ impl Queue {
                 Some(PushFailure { is_down, gone, ..failure })
             }
         };
-        let noted = self.note_address(rows, now, number, failure.as_ref());
+        // Nor does it of the address, unless that has taken the job.
+        let noted = match &failure {
+            Some(_) if !is_held => Ok(false),
+            failure => self.note_address(rows, now, number, failure.as_ref()),
+        };
         if self.settle(noted)?
             && let Some(failure) = &mut failure
         {
@@ -330,7 +346,9 @@ impl Known {
         } else {
             self.head.failures = 0;
         }
-        let delay_ms = delay_ms.unwrap_or_else(|| push_backoff_ms(attempt)).min(DELAY_MS_MAX);
+        // Anybody may be at an address of a job's own.
+        let most_ms = if self.head.settings.addressed { BACKOFF_MS_MAX } else { DELAY_MS_MAX };
+        let delay_ms = delay_ms.unwrap_or_else(|| push_backoff_ms(attempt)).min(most_ms);
         End::Nack { delay_ms: Some(delay_ms), reason: Some(cut(&reason)), dead }
     }
 }

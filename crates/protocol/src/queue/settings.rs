@@ -90,6 +90,7 @@ impl QueueSettings {
         Self {
             max_attempts: 10,
             dedupe_ms: DEDUPE_MS_MAX,
+            dead_retention_ms: 7 * 86_400_000,
             push: Some(Push { timeout_ms: CALLBACK_TIMEOUT_MS, ..Push::default() }),
             addressed: true,
             ..Self::new(made_at)

@@ -149,6 +149,79 @@ fn an_address_that_is_down_keeps_no_other_waiting() {
 }
 
 #[test]
+fn an_address_with_very_many_jobs_keeps_no_other_waiting() {
+    let mut world = callbacks();
+    world.send((0..2_000).map(|n| to("slow", &n.to_string())).collect());
+    let mut going = world.going();
+    assert_eq!(going.len(), 3);
+    for n in 0..10 {
+        world.send(vec![to("well", &format!("w{n}"))]);
+        let began = world.now;
+        let until = began + 3_000;
+        let mut taken = false;
+        for _ in 0..50 {
+            for one in world.wake(until) {
+                taken |= one.goes_to("well");
+                if one.goes_to("well") {
+                    world.ends(&one, PushEnd::Done);
+                } else {
+                    going.push(one);
+                }
+            }
+            if taken {
+                break;
+            }
+        }
+        assert!(taken && world.now <= until, "w{n} after {} ms", world.now - began);
+        // Meanwhile the slow one has taken one.
+        let one = going.remove(0);
+        world.ends(&one, PushEnd::Done);
+        going.append(&mut world.going());
+        assert!(going.len() <= 3, "{}", going.len());
+    }
+    for one in &going {
+        world.ends(one, PushEnd::Done);
+    }
+    let until = world.now + 3_600_000;
+    world.run_until(until, |_| PushEnd::Done);
+    assert_eq!(world.counts(), (0, 0, 0));
+    assert!(world.rows.addresses.borrow().is_empty(), "nothing is left of it");
+}
+
+#[test]
+fn an_address_that_is_well_again_keeps_no_other_waiting() {
+    let mut world = callbacks();
+    world.send((0..2_000).map(|n| to("dead", &n.to_string())).collect());
+    world.run_until(20_000, |_| down());
+    // It takes one, and the next ones take long.
+    let mut going = Vec::new();
+    for _ in 0..200 {
+        let until = world.now + 60_000;
+        for one in world.wake(until) {
+            if going.is_empty() && world.now < 200_000 {
+                world.ends(&one, PushEnd::Done);
+            }
+            going.push(one);
+        }
+        if going.len() > 3 {
+            break;
+        }
+    }
+    for n in 0..5 {
+        world.send(vec![to("well", &format!("w{n}"))]);
+        let until = world.now + 2_000;
+        let mut taken = world.going();
+        for _ in 0..50 {
+            if taken.iter().all(|one| !one.goes_to("well")) && world.now < until {
+                taken.append(&mut world.wake(until));
+            }
+        }
+        let one = taken.iter().find(|one| one.goes_to("well")).expect("it goes at once");
+        world.ends(one, PushEnd::Done);
+    }
+}
+
+#[test]
 fn all_that_stood_back_goes_out_when_the_address_is_well_again_whoever_died_meanwhile() {
     let mut world = callbacks();
     world.send((0..300).map(|n| to("dead", &n.to_string())).collect());

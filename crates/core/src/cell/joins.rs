@@ -12,7 +12,10 @@ use stepwell_protocol::{
     rest::{Act, Deed},
 };
 
-use super::{Cell, JoinedRun, KeyRow, NewRun, Rows, Started, StartedAs, StoredKey, drive::no_such_run};
+use super::{
+    Cell, JoinedRun, KeyRow, NewRun, Rows, Started, StartedAs, StoredKey, drive::no_such_run,
+    keys::reused_key,
+};
 use crate::{
     lane::key_of,
     object::{Fault, Receipt},
@@ -138,9 +141,7 @@ impl Cell {
         };
         let Some(run) = self.kept(rows, number)? else { return Ok(None) };
         if fingerprint != key.fingerprint {
-            let detail = "This Idempotency-Key has started a run of this workflow with another input. Use a new key \
-                          for a new request.";
-            return Err(Problem::new(Code::IdempotencyKeyReused, detail).into());
+            return Err(reused_key().into());
         }
         Ok(Some(run))
     }

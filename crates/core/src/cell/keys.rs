@@ -189,9 +189,7 @@ impl Cell {
         // A key is known for as long as its run is.
         let Some(run) = self.kept(rows, number)? else { return Ok(None) };
         if fingerprint != key.fingerprint {
-            let detail = "This Idempotency-Key has started a run of this workflow with another input. Use a new key \
-                          for a new request.";
-            return Err(Problem::new(Code::IdempotencyKeyReused, detail).into());
+            return Err(reused_key().into());
         }
         Ok(Some(run))
     }
@@ -204,4 +202,11 @@ impl Cell {
         };
         Ok(run.filter(|run| !run.deleting))
     }
+}
+
+/// What somebody is told whose key stands for another request.
+pub(super) fn reused_key() -> Problem {
+    let detail = "This Idempotency-Key has started a run of this workflow with another input. Use a new key for a new \
+                  request.";
+    Problem::new(Code::IdempotencyKeyReused, detail)
 }

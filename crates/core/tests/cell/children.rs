@@ -510,6 +510,17 @@ fn a_start_that_is_refused_for_good_fails_the_invocation() {
 }
 
 #[test]
+fn a_workflow_whose_starts_are_not_each_a_run_cannot_be_invoked() {
+    let rule = stepwell_protocol::lane::StartRule::Singleton { key: None, cancel: false };
+    let flow = stepwell_protocol::lane::Flow { starts: Some(rule), ..Default::default() };
+    let (mut two, _, sends) = waiting(Invocation { flow: Some(Box::new(flow)), ..invocation() });
+    let Err(Fault::Rejected(problem)) = two.hand_over(&sends[0]) else { panic!("it is refused") };
+    two.answer(0, &sends[0], Delivery::refused(problem));
+    let [(Seq(1), Outcome::Err(failure))] = &two.finished(1)[..] else { panic!("{:?}", two.finished(1)) };
+    assert_eq!((failure.code, two.runs()), (Some(Code::InvalidRequest), 1));
+}
+
+#[test]
 fn a_child_too_many_fails_at_once_and_the_others_are_started() {
     let mut two = Two::new();
     two.parent();

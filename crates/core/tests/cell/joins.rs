@@ -340,6 +340,7 @@ fn an_event_whose_start_is_skipped_is_refused_and_one_that_joins_is_known_for_a_
     assert_eq!(ask(&mut cell, &rows, late, &BATCH, 2).ok(), Some(Receipt::Joined { run }));
     let started = ask(&mut cell, &rows, late + 1, &SINGLETON, 3);
     let Ok(Receipt::Started { run }) = started else { panic!("{started:?}") };
+    drop(cell.take_orders());
     let Err(Fault::Rejected(problem)) = ask(&mut cell, &rows, late + 2, &SINGLETON, 4) else {
         panic!("it is skipped")
     };

@@ -153,7 +153,7 @@ async fn of_a_singleton_there_is_one_run_and_others_are_skipped_or_replace_it() 
 }
 
 #[tokio::test]
-async fn a_start_with_a_key_joins_once_and_a_child_cannot_join() -> TestResult {
+async fn a_start_with_a_key_joins_once() -> TestResult {
     let engine = Engine::start(Form::AllInOne, 4).await?;
     let client = engine.client();
     let mut ids = BTreeSet::new();

@@ -23,13 +23,14 @@ pub async fn check_rates(
     (flow, input): (Option<&Flow>, &Payload),
     key: &str,
 ) -> Result<(), Problem> {
-    let limits = flow.map(|flow| drops(flow, input)).unwrap_or_default();
+    let Some(flow) = flow else { return Ok(()) };
+    let limits = drops(flow, input);
     if limits.is_empty() {
         return Ok(());
     }
     let call = Call::Admit { start: start_id(key), limits: limits.clone() };
     let silent = || Problem::new(Code::Internal, "The lane of the workflow did not answer. Try again.");
-    let asked = object::ask(env, &Address::lane(namespace, workflow), &call).await;
+    let asked = object::ask(env, &Address::lane(namespace, &flow.lane_of(workflow)), &call).await;
     let (status, body) = asked.map_err(|thrown| {
         worker::console_error!("stepwell: a lane did not answer: {}", runtime::message(&thrown));
         silent()

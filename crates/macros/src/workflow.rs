@@ -222,7 +222,7 @@ const EXPECTED: &str = "expected `name = \"…\"`, `timeout = \"…\"`, `retenti
      `idempotency = \"…\"`, `input_schema = \"…\"`, `cron = \"…\"`, `every = \"…\"`, `zone = \"…\"`, \
      `on = \"…\"`, `when = \"…\"`, `cancel_on = \"…\"`, `cancel_when = \"…\"`, `callback = \"…\"`, `concurrency = 10`, \
      `concurrency(max = 2, key = \"…\")`, `rate(max = 100, per = \"1m\")`, \
-     `throttle(max = 100, per = \"1m\")`, `priority = \"…\"`, `fair_by = \"…\"`, `hold = \"…\"`, `singleton`, \
+     `throttle(max = 100, per = \"1m\")`, `priority = \"…\"`, `fair_by = \"…\"`, `hold = \"…\"`, `lane = \"…\"`, `singleton`, \
      `debounce(wait = \"30s\")` or `batch(max = 100, wait = \"10s\")`";
 
 fn attributes_of(attributes: TokenStream) -> syn::Result<Attributes> {
@@ -329,23 +329,8 @@ fn flow_of(meta: &ParseNestedMeta<'_>) -> syn::Result<Option<TokenStream>> {
             let max = max_of(&meta.value()?.parse()?)?;
             return Ok(Some(quote!(.concurrency(#max))));
         }
-        let (mut max, mut key) = (None, None::<LitStr>);
-        meta.parse_nested_meta(|part| {
-            if part.path.is_ident("max") {
-                max = Some(max_of(&part.value()?.parse()?)?);
-                Ok(())
-            } else if part.path.is_ident("key") {
-                key = Some(part.value()?.parse()?);
-                Ok(())
-            } else {
-                Err(part.error("expected `max = 2` or `key = \"…\"`"))
-            }
-        })?;
-        let max = max.ok_or_else(|| meta.error("a limit has a `max = …`"))?;
-        return Ok(Some(match key {
-            Some(key) => quote!(.concurrency_by(#key, #max)),
-            None => quote!(.concurrency(#max)),
-        }));
+        let parts = Parts::read(meta, &["max", "key"], "", "`max = 2` or `key = \"…\"`")?;
+        return parts.limit(&quote!(::core::option::Option::None), meta).map(Some);
     }
     if meta.path.is_ident("rate") {
         return rate_of(meta).map(Some);
@@ -356,7 +341,7 @@ fn flow_of(meta: &ParseNestedMeta<'_>) -> syn::Result<Option<TokenStream>> {
     if let Some(call) = starts_of(meta)? {
         return Ok(Some(call));
     }
-    if meta.path.is_ident("priority") || meta.path.is_ident("fair_by") {
+    if ["priority", "fair_by", "lane"].iter().any(|name| meta.path.is_ident(name)) {
         let name = meta.path.require_ident()?.clone();
         let text = meta.value()?.parse::<LitStr>()?;
         return Ok(Some(quote!(.#name(#text))));
@@ -378,6 +363,8 @@ fn flow_of(meta: &ParseNestedMeta<'_>) -> syn::Result<Option<TokenStream>> {
 #[derive(Default)]
 struct Parts {
     max: Option<u32>,
+    /// An expression in the place of that.
+    max_by: Option<LitStr>,
     burst: Option<u32>,
     per: Option<u64>,
     wait: Option<u64>,
@@ -408,7 +395,15 @@ impl Parts {
                 return Err(part.error(format!("expected {expected}")));
             }
             match name.as_str() {
-                "max" => found.max = Some(max_of(&part.value()?.parse()?)?),
+                // Those that need a number look for one.
+                "max" => {
+                    let value = part.value()?;
+                    if value.peek(syn::LitStr) {
+                        found.max_by = Some(value.parse()?);
+                    } else {
+                        found.max = Some(max_of(&value.parse()?)?);
+                    }
+                }
                 "burst" => found.burst = Some(max_of(&part.value()?.parse()?)?),
                 "per" => found.per = Some(time(&part)?),
                 "wait" => found.wait = Some(time(&part)?),
@@ -422,10 +417,26 @@ impl Parts {
 
     /// The key as an `Option<String>`.
     fn key(&self) -> TokenStream {
-        match &self.key {
-            Some(key) => quote!(::core::option::Option::Some(::std::string::String::from(#key))),
-            None => quote!(::core::option::Option::None),
-        }
+        owned(self.key.as_ref())
+    }
+
+    /// The call for a limit, within a time or not.
+    fn limit(&self, per_ms: &TokenStream, meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
+        // Where the expression says no number, the smallest one holds.
+        let max = self.max.or(self.max_by.as_ref().map(|_| 1));
+        let max = max.ok_or_else(|| meta.error("a limit has a `max = …`"))?;
+        let (key, drop, max_by) = (self.key(), self.flag, owned(self.max_by.as_ref()));
+        Ok(quote!(.limit(::stepwell::LimitSpec {
+            max: #max, max_by: #max_by, key: #key, per_ms: #per_ms, drop: #drop,
+        })))
+    }
+}
+
+/// A text as an `Option<String>`.
+fn owned(text: Option<&LitStr>) -> TokenStream {
+    match text {
+        Some(text) => quote!(::core::option::Option::Some(::std::string::String::from(#text))),
+        None => quote!(::core::option::Option::None),
     }
 }
 
@@ -444,13 +455,10 @@ fn rate_of(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
         "drop",
         "`max = 100`, `per = \"1m\"`, `key = \"…\"` or `drop = true`",
     )?;
-    let (Some(max), Some(per)) = (parts.max, parts.per) else {
+    let Some(per) = parts.per.filter(|_| parts.max.is_some() || parts.max_by.is_some()) else {
         return Err(meta.error("a rate has a `max = …` and a `per = \"…\"`"));
     };
-    let (key, drop) = (parts.key(), parts.flag);
-    Ok(quote!(.limit(::stepwell::LimitSpec {
-        max: #max, key: #key, per_ms: ::core::option::Option::Some(#per), drop: #drop,
-    })))
+    parts.limit(&quote!(::core::option::Option::Some(#per)), meta)
 }
 
 /// The call for a throttle.

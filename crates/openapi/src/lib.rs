@@ -18,7 +18,7 @@ use stepwell_protocol::{
         Limits, NamespaceDetails, NamespaceList, NewKey, NewNamespace, OpenedSession, Rotation, RunSettings,
         SessionList, SessionView, Settings,
     },
-    lane::LaneView,
+    lane::{LaneView, LimitChange, SetLimits},
     manifest::{Manifest, PausedWorkflow, Plan, WorkflowView},
     outbox::{DiscardedLetter, OutboxList, Redelivery},
     rest::{
@@ -392,6 +392,11 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 limit,
             ])
         }
+        Route::SetLimit => Parts::of(vec![ok::<SetLimits>(schemas, "All limits that are set now.")]).taking(
+            schema::<LimitChange>(schemas),
+            "Which limit, and its number. `max: null` returns to what the code declares.",
+            true,
+        ),
         Route::ShowLane => {
             let cursor = query("cursor", "The `next` of the previous page.", json!({ "type": "string" }));
             let limit =

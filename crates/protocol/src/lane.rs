@@ -10,6 +10,9 @@ pub const LIMITS_MAX: usize = 8;
 /// The most bytes of a key that a limit counts by. A longer one is cut off.
 pub const KEY_LENGTH_MAX: usize = 128;
 
+/// The longest name of a lane that workflows share.
+pub const LANE_LENGTH_MAX: usize = 64;
+
 /// The most runs that a rate lets begin within its time: each is remembered for that long.
 pub const RATE_MAX: u32 = 10_000;
 
@@ -27,6 +30,9 @@ pub const PRIORITY_MAX: i8 = 100;
 
 /// How far ahead of the line each point of priority puts a run. So one that waits long enough comes before any other.
 pub const PRIORITY_MS: u64 = 10_000;
+
+/// What the names of shared lanes begin with. It begins like the names that are Stepwell's own.
+const SHARED_PREFIX: &str = "stepwell.lane.";
 
 /// How the runs of a workflow are let in, as its app declares it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -49,6 +55,25 @@ pub struct Flow {
     /// How starts become runs, if not each of them a run of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts: Option<StartRule>,
+    /// The name of a lane that it shares with other workflows: their runs count together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<String>,
+}
+
+impl Flow {
+    /// The name of the lane of a workflow with these limits.
+    pub fn lane_of(&self, workflow: &str) -> String {
+        match &self.lane {
+            // No workflow has such a name.
+            Some(lane) => format!("{SHARED_PREFIX}{lane}"),
+            None => workflow.to_owned(),
+        }
+    }
+}
+
+/// What an app calls a shared lane of this name.
+pub fn shared_name(name: &str) -> &str {
+    name.strip_prefix(SHARED_PREFIX).unwrap_or(name)
 }
 
 /// How starts become runs, if not each of them a run of its own. Each of these has a `key`, an expression over `input`: it
@@ -109,6 +134,9 @@ impl StartRule {
 pub struct LimitSpec {
     /// How many runs may be at work at once or, with `per_ms`, begin within that time.
     pub max: u32,
+    /// An expression over `input` for that number. If it says none, `max` holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_by: Option<String>,
     /// An expression over `input`: the limit holds for each of its values alone. Without one it holds for all runs of the
     /// workflow together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,6 +184,9 @@ pub struct Limit {
     /// For a rate: within how many milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_ms: Option<u64>,
+    /// Whether the number is this key's own, by an expression over the run's input.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_own: bool,
 }
 
 /// What a run that wants to go to work is known by in its lane. Each time that it wants to, it has another number, and one
@@ -209,12 +240,66 @@ pub enum Standing {
     Full,
 }
 
+/// The most limits of a workflow that people have set to another number.
+pub const SET_LIMITS_MAX: usize = 1_000;
+
+/// Another number for a limit of a workflow, in the place of what its code declares.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitChange {
+    /// Which limit: the expression of its `key`, as the code has it. Without one, the limit of the whole workflow.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// For this value of the expression alone. Without one, for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// For a rate: its time in milliseconds, as the code has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_ms: Option<u64>,
+    /// The number; 0 lets in no run. Without one, what the code declares holds again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+}
+
+/// A limit that a person has set. It holds until it is reset; a deploy does not change it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetLimit {
+    /// Which limit: the expression of its key, or nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// For this key alone; absent if it is for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// For a rate: within how many milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_ms: Option<u64>,
+    /// The number.
+    pub max: u32,
+    /// Who has set it.
+    pub set_by: String,
+    /// When.
+    pub set_at: Timestamp,
+}
+
+/// The limits of a workflow that people have set.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetLimits {
+    /// The limits, the latest last.
+    pub set: Vec<SetLimit>,
+}
+
 /// The runs of a workflow that work, and those that wait to be let in, in the order in which they came.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneView {
     /// The runs.
     pub runs: Vec<LaneRun>,
+    /// The limits that people have set, on the first page.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<SetLimit>,
     /// Pass it as `cursor` to get the next page; absent on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -228,7 +313,7 @@ pub struct LaneRun {
     pub run: RunId,
     /// Since when it works or waits.
     pub since: Timestamp,
-    /// The limits that it is under.
+    /// The limits that it is under, with the numbers in effect.
     pub limits: Vec<Limit>,
     /// The limit that it waits for; absent if it works.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -165,6 +165,9 @@ routes! {
     ResumeWorkflow: Post "/api/workflows/{workflow}/resume" Admin Workflow [InvalidRequest],
     /// Lists the runs of a workflow with limits: those that work, and those that wait.
     ShowLane: Get "/api/workflows/{workflow}/lane" Read Workflow [InvalidRequest],
+    /// Sets a limit of a workflow to another number, for all its keys or for one; 0 lets in no run.
+    SetLimit: Put "/api/workflows/{workflow}/lane/limit" Admin Workflow
+        [InvalidRequest WorkflowNotFound TooMany],
     /// Reads and applies what the app declares, and returns the changes; with `dry_run`, only returns them.
     Sync: Post "/api/sync" Write Whole [InvalidRequest InvalidManifest AppUnreachable],
     /// Lists and finds runs, newest first.

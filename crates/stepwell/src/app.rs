@@ -93,26 +93,32 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
     /// How many of its runs are at work at once. A run that sleeps or waits is not at work: see [`Self::hold`].
     #[must_use]
     pub fn concurrency(self, max: u32) -> Self {
-        self.limit(LimitSpec { max, key: None, per_ms: None, drop: false })
+        self.limit(LimitSpec { max, key: None, per_ms: None, drop: false, max_by: None })
     }
 
     /// How many of its runs are at work at once for each value of an expression over `input`: `"input.customer"`.
     /// Several limits can be declared; a run goes to work when each of them has room.
     #[must_use]
     pub fn concurrency_by(self, key: &str, max: u32) -> Self {
-        self.limit(LimitSpec { max, key: Some(key.to_owned()), per_ms: None, drop: false })
+        self.limit(LimitSpec { max, key: Some(key.to_owned()), per_ms: None, drop: false, max_by: None })
     }
 
     /// How many of its runs begin within any such time. Those beyond it wait.
     #[must_use]
     pub fn rate(self, max: u32, per: Duration) -> Self {
-        self.limit(LimitSpec { max, key: None, per_ms: Some(millis(per)), drop: false })
+        self.limit(LimitSpec { max, key: None, per_ms: Some(millis(per)), drop: false, max_by: None })
     }
 
     /// How many of its runs begin within any such time, for each value of an expression over `input`.
     #[must_use]
     pub fn rate_by(self, key: &str, max: u32, per: Duration) -> Self {
-        self.limit(LimitSpec { max, key: Some(key.to_owned()), per_ms: Some(millis(per)), drop: false })
+        self.limit(LimitSpec {
+            max,
+            key: Some(key.to_owned()),
+            per_ms: Some(millis(per)),
+            drop: false,
+            max_by: None,
+        })
     }
 
     /// Spreads its runs evenly: at most `max` begin within `per`, and at most `burst` of them close together. Those beyond
@@ -159,6 +165,13 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
     #[must_use]
     pub fn fair_by(mut self, expression: &str) -> Self {
         self.flow().fair_by = Some(expression.to_owned());
+        self
+    }
+
+    /// The lane that it shares with other workflows of the app: their runs count together. They declare the same limits.
+    #[must_use]
+    pub fn lane(mut self, name: &str) -> Self {
+        self.flow().lane = Some(name.to_owned());
         self
     }
 
@@ -216,7 +229,7 @@ impl<I: DeserializeOwned + 'static, O> Workflow<I, O> {
 /// A rate that lets in `burst` runs in the time that they have on average.
 fn throttle(key: Option<String>, max: u32, per: Duration, burst: u32) -> LimitSpec {
     let per_ms = millis(per).saturating_mul(u64::from(burst)).div_ceil(u64::from(max.max(1)));
-    LimitSpec { max: burst, key, per_ms: Some(per_ms), drop: false }
+    LimitSpec { max: burst, key, per_ms: Some(per_ms), drop: false, max_by: None }
 }
 
 impl<O> Workflow<(), O> {

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use stepwell_protocol::{
-    lane::{LaneRun, LaneView, Limit},
+    lane::{LaneRun, LaneView, Limit, LimitChange, SetLimit, SetLimits},
     manifest::{PausedWorkflow, WorkflowStatus, WorkflowView},
     rest::WorkflowList,
     span,
@@ -31,6 +31,30 @@ pub enum Workflows {
     Resume(Named),
     /// List the runs of a workflow with limits: those that work, and those that wait.
     Lane(Named),
+    /// Set a limit to another number, for all its keys or for one; 0 lets in no run. A deploy does not change it back.
+    Limit(Limited),
+}
+
+/// A limit, and its number.
+#[derive(Debug, Args)]
+pub struct Limited {
+    /// The workflow.
+    name: String,
+    /// How many runs at once or, for a rate, within its time.
+    #[arg(required_unless_present = "reset")]
+    max: Option<u32>,
+    /// The expression of the limit's key, as the code has it. Without it, the limit of the whole workflow.
+    #[arg(long, value_name = "EXPRESSION")]
+    by: Option<String>,
+    /// Only for this key.
+    #[arg(long, requires = "by")]
+    key: Option<String>,
+    /// For a rate: its time, such as `1m`.
+    #[arg(long, value_name = "TIME", value_parser = words::parse_length)]
+    per: Option<u64>,
+    /// Return to what the code declares.
+    #[arg(long, conflicts_with = "max")]
+    reset: bool,
 }
 
 /// One of them.
@@ -49,6 +73,7 @@ impl Workflows {
             Self::Pause(Named { name }) => act(global, &name, "pause"),
             Self::Resume(Named { name }) => act(global, &name, "resume"),
             Self::Lane(Named { name }) => lane(global, &name),
+            Self::Limit(limited) => limit(global, limited),
         }
     }
 }
@@ -109,7 +134,7 @@ fn show(global: &Global, name: &str) -> Result {
 
 fn lane(global: &Global, name: &str) -> Result {
     let mut cursor: Option<String> = None;
-    let mut rows = Vec::new();
+    let (mut rows, mut set) = (Vec::new(), Vec::new());
     for _ in 0..PAGES_MAX {
         let query =
             [("limit", "100".to_owned())].into_iter().chain(cursor.take().map(|next| ("cursor", next)));
@@ -118,6 +143,7 @@ fn lane(global: &Global, name: &str) -> Result {
         if global.json {
             anstream::println!("{}", answer.text);
         }
+        set.extend(answer.value.set.iter().map(set_row));
         rows.extend(answer.value.runs.iter().map(lane_row));
         cursor = answer.value.next;
         if cursor.is_none() {
@@ -127,6 +153,7 @@ fn lane(global: &Global, name: &str) -> Result {
     if global.json {
         return Ok(());
     }
+    table::print(&set);
     if rows.is_empty() {
         anstream::println!("No runs of {} work or wait under its limits.", words::plain(name));
     }
@@ -140,18 +167,55 @@ fn lane(global: &Global, name: &str) -> Result {
 /// A run, what it does, and since when.
 fn lane_row(run: &LaneRun) -> Vec<String> {
     let state = match &run.waits_for {
-        Some(Limit { by, key, max, per_ms }) => {
-            let within = per_ms.map_or("at once".into(), |per_ms| format!("in {}", span::in_words(per_ms)));
-            let of = if by.is_empty() {
-                String::new()
-            } else {
-                format!(" with {} = '{}'", words::plain(by), words::plain(key))
-            };
-            format!("waits: {max} {within}{of}")
+        Some(Limit { by, key, max, per_ms, .. }) => {
+            format!("waits: {}", limit_words(by, Some(key), *per_ms, *max))
         }
         None => "works".into(),
     };
     vec![run.run.to_string(), words::date(run.since), state]
+}
+
+/// A limit that was set, by whom and when.
+fn set_row(set: &SetLimit) -> Vec<String> {
+    let SetLimit { by, key, per_ms, max, set_by, set_at } = set;
+    let limit = limit_words(by, key.as_deref(), *per_ms, *max);
+    vec!["set".into(), words::date(*set_at), format!("{limit}, by {}", words::plain(set_by))]
+}
+
+/// A limit in words: `2 at once with input.customer = 'acme'`.
+fn limit_words(by: &str, key: Option<&str>, per_ms: Option<u64>, max: u32) -> String {
+    let within = per_ms.map_or("at once".into(), |per_ms| format!("in {}", span::in_words(per_ms)));
+    let of = match key {
+        _ if by.is_empty() => String::new(),
+        Some(key) => format!(" with {} = '{}'", words::plain(by), words::plain(key)),
+        None => format!(" for each {}", words::plain(by)),
+    };
+    format!("{max} {within}{of}")
+}
+
+fn limit(global: &Global, Limited { name, max, by, key, per, .. }: Limited) -> Result {
+    let change = LimitChange { by: by.unwrap_or_default(), key, per_ms: per, max };
+    let body = serde_json::json!(change).to_string();
+    let doubt = Some("Nobody knows whether it was done. Repeat it: that is safe.");
+    let ask = Ask { body: Some(body), doubt, ..Ask::default() };
+    let answer: Answer<SetLimits> = global.client()?.put(&["workflows", &name, "lane", "limit"], &ask)?;
+    if global.json {
+        anstream::println!("{}", answer.text);
+        return Ok(());
+    }
+    let name = words::plain(&name);
+    match max {
+        Some(max) => {
+            let limit = limit_words(&change.by, change.key.as_deref(), per, max);
+            anstream::println!("{name}: {limit}");
+            anstream::eprintln!(
+                "Runs that work already finish their work. next: stepwell workflows lane {name}"
+            );
+        }
+        None => anstream::println!("{name}: as the code declares it"),
+    }
+    table::print(&answer.value.set.iter().map(set_row).collect::<Vec<_>>());
+    Ok(())
 }
 
 fn act(global: &Global, name: &str, verb: &str) -> Result {

@@ -28,7 +28,7 @@ use super::{
     schedules::check_schedules, triggers::check_triggers,
 };
 use crate::{
-    lane::check_flow,
+    lane::{check_flow, check_shared},
     ordered::{OrdMap, OrdSet},
     sorting::{sort, sort_by},
 };
@@ -482,6 +482,11 @@ fn check(manifest: &Manifest, unknown_zones: &[String]) -> Result<(), Rejection>
     let mut names = OrdSet::new();
     for workflow in &manifest.workflows {
         check_workflow(workflow, names.insert(&workflow.name), &mut mistakes);
+    }
+    let flows = manifest.workflows.iter().take(DECLARED_MAX);
+    let flows = flows.filter_map(|workflow| Some((workflow.name.as_str(), workflow.flow.as_deref()?)));
+    if let Err(problem) = check_shared(flows) {
+        mistakes.note(|| problem.detail);
     }
     check_schedules(manifest, unknown_zones, |mistake| mistakes.note(|| mistake));
     check_triggers(manifest, |mistake| mistakes.note(|| mistake));

@@ -5,7 +5,7 @@
 
 use stepwell_protocol::{
     Timestamp,
-    lane::{Ask, Standing, Ticket},
+    lane::{Ask, Standing, Ticket, shared_name},
     span::in_words,
 };
 
@@ -32,8 +32,8 @@ const ASK_AGAIN_MS_MAX: u64 = 5_000;
 /// What a lane is asked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaneQuestion {
-    /// The workflow whose lane it is.
-    pub workflow: String,
+    /// The name of the lane.
+    pub lane: String,
     /// Which question.
     pub flight: u64,
     /// Who wants to be let in.
@@ -56,7 +56,7 @@ pub(super) struct Lanes {
 /// A ticket, and all earlier ones of its run, that is over when the run's call is.
 #[derive(Clone, Debug)]
 struct Closing {
-    workflow: String,
+    lane: String,
     ticket: Ticket,
     /// When its end is waited for no longer, if a consumer has the call: it may be gone.
     until: Option<Timestamp>,
@@ -90,7 +90,7 @@ impl Lanes {
     /// A run that is due has to be let in.
     pub fn want(&mut self, run: &Run) {
         let number = run.id.number;
-        let words = self.words.get_or_default(run.workflow.clone());
+        let words = self.words.get_or_default(run.lane_name().to_owned());
         let is_asked = |flight: &Flight| {
             flight.asks.iter().any(|(asked, ticket)| *asked == number && run.ticket() == Some(*ticket))
         };
@@ -108,8 +108,8 @@ impl Lanes {
 
     /// A run's call is over.
     pub fn call_ended(&mut self, number: u64) {
-        if let Some(Closing { workflow, ticket, .. }) = self.closing.remove(&number) {
-            self.say_over(workflow, ticket);
+        if let Some(Closing { lane, ticket, .. }) = self.closing.remove(&number) {
+            self.say_over(lane, ticket);
         }
     }
 
@@ -122,8 +122,8 @@ impl Lanes {
         }
     }
 
-    fn say_over(&mut self, workflow: String, ticket: Ticket) {
-        let words = self.words.get_or_default(workflow);
+    fn say_over(&mut self, lane: String, ticket: Ticket) {
+        let words = self.words.get_or_default(lane);
         if words.over.len() < OVER_MAX {
             words.over.push(ticket);
         }
@@ -155,12 +155,12 @@ impl Cell {
         let ticket = Ticket { run: run.id.clone(), number };
         if self.window.is_called(run.id.number) || is_consumed {
             let until = is_consumed.then(|| now.plus_millis(SILENCE_MS));
-            let closing = Closing { workflow: run.workflow.clone(), ticket, until };
+            let closing = Closing { lane: run.lane_name().to_owned(), ticket, until };
             self.lanes.closing.insert(run.id.number, closing);
         } else if let Some(closing) = self.lanes.closing.get_mut(&run.id.number) {
             closing.ticket = ticket;
         } else {
-            self.lanes.say_over(run.workflow.clone(), ticket);
+            self.lanes.say_over(run.lane_name().to_owned(), ticket);
         }
     }
 
@@ -171,12 +171,12 @@ impl Cell {
             return;
         }
         let mut said_all = Vec::new();
-        for (workflow, words) in self.lanes.words.iter_mut() {
+        for (lane, words) in self.lanes.words.iter_mut() {
             if let Some(flight) = words.flight.take_if(|flight| flight.since.plus_millis(ANSWER_MS) <= now) {
                 words.unanswered(now, flight);
             }
             if words.flight.is_none() && words.asks.is_empty() && words.over.is_empty() {
-                said_all.push(workflow.clone());
+                said_all.push(lane.clone());
             }
             if words.flight.is_some() || words.again_at > now {
                 continue;
@@ -203,11 +203,11 @@ impl Cell {
             self.lanes.last_flight += 1;
             let id = self.lanes.last_flight;
             words.flight = Some(Flight { id, asks: about, over: over.clone(), since: now });
-            let workflow = workflow.clone();
-            self.object.order(Order::AskLane(Box::new(LaneQuestion { workflow, flight: id, asks, over })));
+            let lane = lane.clone();
+            self.object.order(Order::AskLane(Box::new(LaneQuestion { lane, flight: id, asks, over })));
         }
-        for workflow in said_all {
-            self.lanes.words.remove(&workflow);
+        for lane in said_all {
+            self.lanes.words.remove(&lane);
         }
         let next = self.lanes.words.values().filter_map(|words| words.next(now));
         let next = next.chain(self.lanes.closing.values().filter_map(|closing| closing.until)).min();
@@ -221,12 +221,12 @@ impl Cell {
         &mut self,
         rows: &R,
         clock: Timestamp,
-        workflow: &str,
+        lane: &str,
         flight: u64,
         standings: Option<&[Standing]>,
     ) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
-        let Some(words) = self.lanes.words.get_mut(workflow) else { return Ok(()) };
+        let Some(words) = self.lanes.words.get_mut(lane) else { return Ok(()) };
         let Some(flight) = words.flight.take_if(|known| known.id == flight) else { return Ok(()) };
         let mut heard = Ok(());
         match standings.filter(|standings| standings.len() == flight.asks.len()) {
@@ -268,7 +268,7 @@ impl Cell {
             // Nothing but a lane with rows of the future says that it is over. No row is written for either.
             Standing::Full | Standing::Over => {
                 self.lanes.want(&run);
-                let words = self.lanes.words.get_or_default(run.workflow);
+                let words = self.lanes.words.get_or_default(run.lane_name().to_owned());
                 words.again_at = now.plus_millis(LANE_FULL_MS);
                 Ok(())
             }
@@ -342,7 +342,10 @@ impl Cell {
         }
         let limit = |limit: &stepwell_protocol::lane::Limit| {
             let of = if limit.by.is_empty() {
-                format!("all runs of '{}'", run.workflow)
+                match &lane.shared {
+                    Some(shared) => format!("all runs of the lane '{}'", shared_name(shared)),
+                    None => format!("all runs of '{}'", run.workflow),
+                }
             } else {
                 format!("those with {} = '{}'", limit.by, limit.key)
             };

@@ -166,7 +166,7 @@ impl Cell {
         }
         if let Some(number) = kept {
             let ticket = Ticket { run: run.id.clone(), number };
-            let to = Address::lane(&namespace, &run.workflow);
+            let to = Address::lane(&namespace, run.lane_name());
             envelopes.push(Envelope { to, message: Message::TicketOver { ticket } });
         }
         envelopes.extend(callback(run, &namespace, entries));

@@ -2,11 +2,11 @@
 
 use stepwell_protocol::{
     Place, RunId, Timestamp,
-    lane::{Ask, Limit, Standing, Ticket},
+    lane::{Ask, Limit, LimitChange, SET_LIMITS_MAX, SetLimit, SetLimits, Standing, Ticket},
 };
 
 use super::{
-    Order, Rows, Shown, Telling,
+    Order, Page, Rows, Shown, Telling,
     known::{Changes, Entry, Known},
 };
 use crate::{
@@ -167,9 +167,44 @@ impl Lane {
         self.known.as_ref().map_or(0, |known| known.waiters.len())
     }
 
+    #[cfg(test)]
+    pub(super) fn own_numbers(&self) -> usize {
+        self.known.as_ref().map_or(0, |known| known.gates.own_numbers())
+    }
+
     /// Whether nobody does.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Somebody sets a limit, or has the code say it again. Gives all that are set then; nothing, if there are too many.
+    pub fn set_limit<R: Rows>(
+        &mut self,
+        rows: &R,
+        clock: Timestamp,
+        change: LimitChange,
+        who: String,
+    ) -> Result<Option<SetLimits>, Fault<R::Error>> {
+        let now = self.now(clock);
+        self.read(rows, now)?;
+        let Some(known) = &mut self.known else { return Ok(None) };
+        let LimitChange { by, key, per_ms, max } = change;
+        let mut set = known.set.clone();
+        set.retain(|known| (&known.by, &known.key, known.per_ms) != (&by, &key, per_ms));
+        if let Some(max) = max {
+            if set.len() >= SET_LIMITS_MAX {
+                return Ok(None);
+            }
+            set.push(SetLimit { by: by.clone(), key: key.clone(), per_ms, max, set_by: who, set_at: now });
+        }
+        rows.write_set_limits(&set).map_err(Fault::Storage)?;
+        known.set.clone_from(&set);
+        let mut changes = Changes::default();
+        for number in known.gates.set(&by, key.as_deref(), per_ms, max) {
+            known.passes(now, number, &mut changes);
+        }
+        self.store(rows, now, &changes)?;
+        Ok(Some(SetLimits { set }))
     }
 
     /// Those who hold slots or wait for them after a number, in the order in which they came.
@@ -179,17 +214,22 @@ impl Lane {
         clock: Timestamp,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Shown>, Fault<R::Error>> {
+    ) -> Result<Page, Fault<R::Error>> {
         let now = self.now(clock);
         self.read(rows, now)?;
-        let Some(known) = &self.known else { return Ok(Vec::new()) };
+        let Some(known) = &self.known else { return Ok(Page::default()) };
         let entries = known.waiters.range(after.saturating_add(1)..);
         let entries = entries.filter(|(_, entry)| !entry.waiter.is_over).take(limit);
         let shown = |(number, entry): (&u64, &Entry)| {
             let waits_at = (!entry.waiter.is_in).then_some(entry.passed);
-            Shown { number: *number, waiter: entry.waiter.clone(), waits_at }
+            let mut waiter = entry.waiter.clone();
+            for limit in &mut waiter.limits {
+                limit.max = known.gates.max(limit);
+            }
+            Shown { number: *number, waiter, waits_at }
         };
-        Ok(entries.map(shown).collect())
+        let set = if after == 0 { known.set.clone() } else { Vec::new() };
+        Ok(Page { shown: entries.map(shown).collect(), set })
     }
 
     /// Reads the rows, if that was not done yet.
@@ -200,6 +240,10 @@ impl Lane {
         let mut known = Known::default();
         let mut changes = Changes::default();
         let (mut lined, mut all) = (Vec::new(), Vec::new());
+        known.set = rows.set_limits().map_err(Fault::Storage)?;
+        for SetLimit { by, key, per_ms, max, .. } in &known.set {
+            drop(known.gates.set(by, key.as_deref(), *per_ms, Some(*max)));
+        }
         for (number, waiter) in rows.waiters().map_err(Fault::Storage)? {
             known.last = number;
             match waiter {

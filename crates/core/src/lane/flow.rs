@@ -4,8 +4,8 @@ use serde_json::Value as Json;
 use stepwell_protocol::{
     Code, Payload, Place, Problem, RunId,
     lane::{
-        BATCH_MAX, Flow, GATHER_MS, Hold, KEY_LENGTH_MAX, LIMITS_MAX, Limit, LimitSpec, PRIORITY_MAX,
-        RATE_MAX, RATE_MS, StartRule,
+        BATCH_MAX, Flow, GATHER_MS, Hold, KEY_LENGTH_MAX, LANE_LENGTH_MAX, LIMITS_MAX, Limit, LimitChange,
+        LimitSpec, PRIORITY_MAX, RATE_MAX, RATE_MS, StartRule,
     },
 };
 
@@ -47,6 +47,12 @@ pub fn check_flow(workflow: &str, flow: &Flow) -> Result<(), Problem> {
     if flow.limits.iter().any(|limit| limit.drop && limit.per_ms.is_none()) {
         return refused("only a rate drops starts; runs beyond a concurrency limit wait.".into());
     }
+    if flow.lane.as_ref().is_some_and(|lane| lane.is_empty() || lane.len() > LANE_LENGTH_MAX) {
+        return refused(format!("the name of a lane has 1 to {LANE_LENGTH_MAX} bytes."));
+    }
+    if flow.lane.is_some() && flow.limits.is_empty() {
+        return refused("a lane needs a limit.".into());
+    }
     let waits = |wait_ms: &u64| !GATHER_MS.contains(wait_ms);
     match &flow.starts {
         Some(StartRule::Batch { max, .. }) if !(2..=BATCH_MAX).contains(max) => {
@@ -73,13 +79,71 @@ pub fn check_flow(workflow: &str, flow: &Flow) -> Result<(), Problem> {
         }
     }
     let keys = kinds.filter_map(|(_, key)| key).chain(flow.starts.as_ref().and_then(StartRule::key));
-    let expressions = keys.chain(flow.priority.as_deref()).chain(flow.fair_by.as_deref());
+    let numbers = flow.limits.iter().filter_map(|limit| limit.max_by.as_deref());
+    let expressions = keys.chain(numbers).chain(flow.priority.as_deref()).chain(flow.fair_by.as_deref());
     for text in expressions {
         if let Err(bad) = Expression::parse(text, &NAMES) {
             return refused(format!("'{text}' is no expression over `input`: {bad}."));
         }
     }
     Ok(())
+}
+
+/// Refuses workflows that share a lane and do not agree on a limit of it: the run that was started last would decide.
+pub fn check_shared<'a>(flows: impl Iterator<Item = (&'a str, &'a Flow)> + Clone) -> Result<(), Problem> {
+    let shared = flows.filter(|(_, flow)| flow.lane.is_some());
+    for (place, (workflow, flow)) in shared.clone().enumerate() {
+        for (other, theirs) in shared.clone().take(place).filter(|(_, theirs)| theirs.lane == flow.lane) {
+            let differs = |limit: &&LimitSpec| {
+                let is_same = |same: &&LimitSpec| (same.per_ms, &same.key) == (limit.per_ms, &limit.key);
+                let same = theirs.limits.iter().find(is_same);
+                same.is_some_and(|same| (same.max, &same.max_by) != (limit.max, &limit.max_by))
+            };
+            if let Some(limit) = flow.limits.iter().find(differs) {
+                let (lane, key) = (flow.lane.as_deref().unwrap_or_default(), limit.key.as_deref());
+                let key = key.map_or("without a key".into(), |key| format!("with the key {key}"));
+                let detail = format!(
+                    "workflows '{other}' and '{workflow}' share the lane '{lane}' and declare different numbers for its limit {key}"
+                );
+                return Err(Problem::new(Code::InvalidRequest, detail));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A change of a limit as its lane knows that limit. Refuses one of a limit that the workflow does not have.
+pub fn check_change(
+    workflow: &str,
+    flow: Option<&Flow>,
+    change: LimitChange,
+) -> Result<LimitChange, Problem> {
+    let refused = |what: String| Err(Problem::new(Code::InvalidRequest, what));
+    let limits = flow.map(|flow| &flow.limits[..]).unwrap_or_default();
+    let LimitChange { by, key, per_ms, max } = change;
+    let is_it = |limit: &&LimitSpec| limit.key.as_deref().unwrap_or_default() == by && limit.per_ms == per_ms;
+    // What has left the code can still be reset.
+    if max.is_some() && !limits.iter().any(|limit| is_it(&limit)) {
+        let named = |limit: &LimitSpec| {
+            let by = limit.key.as_ref().map_or("without `by`".into(), |key| format!("`by` {key}"));
+            limit.per_ms.map_or(by.clone(), |per_ms| format!("{by} and `per_ms` {per_ms}"))
+        };
+        let known: Vec<_> = limits.iter().map(named).collect();
+        return refused(if known.is_empty() {
+            format!(
+                "The workflow '{workflow}' declares no limits, so there is none to set. To stop it, pause it."
+            )
+        } else {
+            format!("The workflow '{workflow}' has no such limit. It has: {}.", known.join("; "))
+        });
+    }
+    if by.is_empty() && key.is_some() {
+        return refused("A `key` needs `by`: the expression of the limit that it belongs to.".into());
+    }
+    if per_ms.is_some() && max.is_some_and(|max| max > RATE_MAX) {
+        return refused(format!("A rate lets in up to {RATE_MAX} runs."));
+    }
+    Ok(LimitChange { by: short(&by), key: key.as_deref().map(short), per_ms, max })
 }
 
 /// The limits that a run with this input is under; none, if its workflow declares none.
@@ -90,7 +154,7 @@ pub fn let_in(flow: &Flow, input: &Payload) -> Option<Let> {
     let mut waits = flow.limits.iter().filter(|limit| !limit.drop).peekable();
     waits.peek()?;
     let needs_input = flow.priority.is_some() || flow.fair_by.is_some();
-    let needs_input = needs_input || flow.limits.iter().any(|limit| limit.key.is_some());
+    let needs_input = needs_input || flow.limits.iter().any(depends_on_input);
     let input = if needs_input { read(input) } else { Json::Null };
     let find = |text: &str| find(text, &input);
     let mut limits = limits_of(waits, &input);
@@ -116,8 +180,12 @@ pub fn drops(flow: &Flow, input: &Payload) -> Vec<Limit> {
     if drops.peek().is_none() {
         return Vec::new();
     }
-    let needs_input = flow.limits.iter().any(|limit| limit.drop && limit.key.is_some());
+    let needs_input = flow.limits.iter().any(|limit| limit.drop && depends_on_input(limit));
     limits_of(drops, &if needs_input { read(input) } else { Json::Null })
+}
+
+fn depends_on_input(limit: &LimitSpec) -> bool {
+    limit.key.is_some() || limit.max_by.is_some()
 }
 
 /// What a start is known by in its lane: it has no run yet.
@@ -132,14 +200,25 @@ pub fn key_of(text: &str, input: &Payload) -> String {
 }
 
 fn limits_of<'a>(specs: impl Iterator<Item = &'a LimitSpec>, input: &Json) -> Vec<Limit> {
-    let limit = |LimitSpec { max, key, per_ms, .. }: &LimitSpec| Limit {
-        by: key.as_deref().map(short).unwrap_or_default(),
-        key: key.as_deref().and_then(|key| find(key, input)).unwrap_or_default(),
-        // None at all would keep everybody waiting for ever.
-        max: (*max).max(1),
-        per_ms: *per_ms,
+    let limit = |LimitSpec { max, max_by, key, per_ms, .. }: &LimitSpec| {
+        let most = if per_ms.is_some() { RATE_MAX } else { u32::MAX };
+        Limit {
+            by: key.as_deref().map(short).unwrap_or_default(),
+            key: key.as_deref().and_then(|key| find(key, input)).unwrap_or_default(),
+            // None at all would keep everybody waiting for ever.
+            max: max_by.as_deref().and_then(|text| number(text, input)).unwrap_or(*max).clamp(1, most),
+            per_ms: *per_ms,
+            is_own: max_by.is_some(),
+        }
     };
     specs.take(LIMITS_MAX).map(limit).collect()
+}
+
+/// The whole number that an expression says.
+fn number(text: &str, input: &Json) -> Option<u32> {
+    let number = find(text, input)?.parse::<f64>().ok().filter(|number| number.is_finite())?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped")]
+    Some(number.clamp(0.0, f64::from(u32::MAX)) as u32)
 }
 
 fn read(input: &Payload) -> Json {

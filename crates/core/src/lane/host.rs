@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Place, Timestamp,
-    lane::{Hold, Limit, Ticket},
+    lane::{Hold, Limit, SetLimit, Ticket},
 };
 
 /// What a lane needs of its storage.
@@ -16,6 +16,12 @@ pub trait Rows {
 
     /// Stores these in the place of those with the same numbers and deletes others, in one transaction. One row each.
     fn write(&self, put: &[(u64, &Waiter)], deleted: &[u64]) -> Result<(), Self::Error>;
+
+    /// The limits that people have set; none, if they cannot be read.
+    fn set_limits(&self) -> Result<Vec<SetLimit>, Self::Error>;
+
+    /// Stores these in the place of all others: one row.
+    fn write_set_limits(&self, set: &[SetLimit]) -> Result<(), Self::Error>;
 }
 
 /// Who holds a slot of each of its limits, or waits for one.
@@ -73,10 +79,19 @@ fn is_zero(round: &u64) -> bool {
 pub struct Shown {
     /// Its number in the lane.
     pub number: u64,
-    /// Who it is.
+    /// Who it is, under its limits as they are in effect.
     pub waiter: Waiter,
     /// The limit that it waits for; none, if it was let in.
     pub waits_at: Option<usize>,
+}
+
+/// A part of those who were let in or wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page {
+    /// Who, in the order in which they came.
+    pub shown: Vec<Shown>,
+    /// The limits that people have set, on the first page.
+    pub set: Vec<SetLimit>,
 }
 
 /// What the host has to do for a lane.

@@ -2,7 +2,7 @@
 
 use stepwell_protocol::{
     Place, RunId, Timestamp,
-    lane::{Ask, Hold, Limit, PRIORITY_MS, Standing, Ticket},
+    lane::{Ask, Hold, Limit, PRIORITY_MS, SetLimit, Standing, Ticket},
 };
 
 use super::{
@@ -25,6 +25,8 @@ pub(super) struct Known {
     pub waiters: OrdMap<u64, Entry>,
     pub by_run: OrdMap<RunId, u64>,
     pub gates: Gates,
+    /// The limits that people have set.
+    pub set: Vec<SetLimit>,
     pub last: u64,
     /// The latest round of each share, and that of whoever was let in last.
     pub rounds: OrdMap<String, u64>,

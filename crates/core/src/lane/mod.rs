@@ -19,5 +19,5 @@ mod known;
 mod tests;
 
 pub use drive::{CHECK_MS, CHECK_WHOLE_MS, Lane, PAGE_MAX, TELLS_MAX, TICKETS_MAX};
-pub use flow::{Let, check_flow, drops, key_of, let_in, start_id};
-pub use host::{Order, Rows, Shown, Telling, Waiter};
+pub use flow::{Let, check_change, check_flow, check_shared, drops, key_of, let_in, start_id};
+pub use host::{Order, Page, Rows, Shown, Telling, Waiter};

@@ -68,9 +68,9 @@ impl Address {
         Self { kind: Kind::Schedules, namespace: namespace.to_owned(), name: shard.to_owned() }
     }
 
-    /// The address of a workflow's lane.
-    pub fn lane(namespace: &str, workflow: &str) -> Self {
-        Self { kind: Kind::Lane, namespace: namespace.to_owned(), name: workflow.to_owned() }
+    /// The address of a lane: that of a workflow has its name.
+    pub fn lane(namespace: &str, lane: &str) -> Self {
+        Self { kind: Kind::Lane, namespace: namespace.to_owned(), name: lane.to_owned() }
     }
 
     /// The address of a partition of a queue. The partition comes first, so that the first partitions of all queues are

@@ -21,6 +21,9 @@ pub const IN_LINE_MS: u64 = 3_600_000;
 pub struct InLane {
     /// The limits, in the order in which they are passed.
     pub limits: Vec<Limit>,
+    /// The lane, if the workflow shares one with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<String>,
     /// Its priority.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i8,
@@ -49,7 +52,9 @@ impl InLane {
     /// Of a run with this input; nothing, if its workflow has no limits.
     pub fn new(flow: &Flow, input: &Payload) -> Option<Box<Self>> {
         let Let { limits, priority, share, hold } = let_in(flow, input)?;
-        Some(Box::new(Self { limits, priority, share, hold, ticket: 1, is_used: false, first: None }))
+        let shared = flow.lane.as_ref().map(|_| flow.lane_of(""));
+        let (ticket, is_used, first) = (1, false, None);
+        Some(Box::new(Self { limits, shared, priority, share, hold, ticket, is_used, first }))
     }
 
     /// The limits that its latest ticket is under.
@@ -65,6 +70,11 @@ impl InLane {
 }
 
 impl Run {
+    /// The name of its lane, if it is under limits.
+    pub fn lane_name(&self) -> &str {
+        self.lane.as_ref().and_then(|lane| lane.shared.as_deref()).unwrap_or(&self.workflow)
+    }
+
     /// The ticket that it holds or wants, if it is under limits.
     pub fn ticket(&self) -> Option<u32> {
         let lane = self.lane.as_ref()?;

@@ -13,7 +13,7 @@ use stepwell_core::{
 };
 use stepwell_protocol::{
     Epoch, Op, OpKind, Payload, Place, RunId, Timestamp,
-    lane::{Ask, Flow, Hold, LimitSpec, Standing, Ticket},
+    lane::{Ask, Flow, Hold, LimitSpec, SetLimit, Standing, Ticket},
     program::{Open, Then},
     rest::Status,
 };
@@ -29,6 +29,14 @@ impl lane::Rows for Table {
 
     fn waiters(&self) -> Result<Vec<(u64, Option<Waiter>)>, ()> {
         Ok(self.0.borrow().iter().map(|(number, waiter)| (*number, Some(waiter.clone()))).collect())
+    }
+
+    fn set_limits(&self) -> Result<Vec<SetLimit>, Self::Error> {
+        Ok(Vec::new())
+    }
+
+    fn write_set_limits(&self, _: &[SetLimit]) -> Result<(), Self::Error> {
+        Ok(())
     }
 
     fn write(&self, put: &[(u64, &Waiter)], deleted: &[u64]) -> Result<(), ()> {
@@ -298,8 +306,8 @@ impl House {
 fn flow(hold: Hold) -> Flow {
     Flow {
         limits: vec![
-            LimitSpec { max: 2, key: Some("input.customer".into()), per_ms: None, drop: false },
-            LimitSpec { max: 3, key: None, per_ms: None, drop: false },
+            LimitSpec { max: 2, key: Some("input.customer".into()), per_ms: None, drop: false, max_by: None },
+            LimitSpec { max: 3, key: None, per_ms: None, drop: false, max_by: None },
         ],
         hold,
         ..Flow::default()

@@ -16,10 +16,10 @@ use crate::{Memory, at, new_run, said};
 
 #[test]
 fn a_rate_counts_the_beginning_of_a_run_and_not_each_time_that_it_wakes() {
-    let per_minute = LimitSpec { max: 100, key: None, per_ms: Some(60_000), drop: false };
+    let per_minute = LimitSpec { max: 100, key: None, per_ms: Some(60_000), drop: false, max_by: None };
     for (limits, asks_again) in [
         (vec![per_minute.clone()], false),
-        (vec![per_minute, LimitSpec { max: 1, key: None, per_ms: None, drop: false }], true),
+        (vec![per_minute, LimitSpec { max: 1, key: None, per_ms: None, drop: false, max_by: None }], true),
     ] {
         let (rows, mut cell) = (Memory::default(), Cell::new(4));
         let flow = Flow { limits, ..Flow::default() };

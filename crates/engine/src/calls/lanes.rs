@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_core::object::Message;
 use stepwell_protocol::{
     RunId,
-    lane::{Ask, Limit, Ticket},
+    lane::{Ask, Limit, LimitChange, Ticket},
 };
 
 /// A request to a lane.
@@ -29,6 +29,13 @@ pub enum Call {
     Receive {
         /// What.
         message: Message,
+    },
+    /// Somebody sets a limit.
+    SetLimit {
+        /// Which, and to what.
+        change: LimitChange,
+        /// Who.
+        who: String,
     },
     /// Show who is let in and who waits.
     Page {

@@ -19,24 +19,24 @@ impl Host {
     pub(super) fn ask_lane(self: &Rc<Self>, question: LaneQuestion) {
         let host = self.clone();
         self.go_on_with(async move {
-            let LaneQuestion { workflow, flight, asks, over } = question;
+            let LaneQuestion { lane, flight, asks, over } = question;
             let time = Delay::from(Duration::from_millis(ANSWER_MS));
             let call = Call::Ask { asks, over };
-            let answer = match select(pin!(host.lane(&workflow, &call)), time).await {
+            let answer = match select(pin!(host.lane(&lane, &call)), time).await {
                 Either::Left((Ok((200, body)), _)) => json::from_str::<Vec<Standing>>(&body).ok(),
                 Either::Left((Ok((_, body)), _)) => {
-                    worker::console_warn!("stepwell: the lane of '{workflow}' refuses: {body}");
+                    worker::console_warn!("stepwell: the lane '{lane}' refuses: {body}");
                     None
                 }
                 Either::Left((Err(thrown), _)) => {
                     let why = runtime::message(&thrown);
-                    worker::console_warn!("stepwell: the lane of '{workflow}' did not answer: {why}");
+                    worker::console_warn!("stepwell: the lane '{lane}' did not answer: {why}");
                     None
                 }
                 Either::Right(_) => None,
             };
             let heard = host.turn(|machine, store, now| {
-                Ok(machine.lane_answered(store, now, &workflow, flight, answer.as_deref())?)
+                Ok(machine.lane_answered(store, now, &lane, flight, answer.as_deref())?)
             });
             if let Err(fault) = heard {
                 worker::console_error!("stepwell: {fault}");
@@ -44,8 +44,8 @@ impl Host {
         });
     }
 
-    async fn lane(&self, workflow: &str, call: &Call) -> Result<(u16, String), JsValue> {
+    async fn lane(&self, lane: &str, call: &Call) -> Result<(u16, String), JsValue> {
         let namespace = self.store.namespace().map_err(|error| JsValue::from_str(&error.to_string()))?;
-        object::ask(&self.env, &Address::lane(&namespace, workflow), call).await
+        object::ask(&self.env, &Address::lane(&namespace, lane), call).await
     }
 }

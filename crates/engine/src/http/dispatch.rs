@@ -22,6 +22,7 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::StartRun => starts::run(front, name("workflow"), &query, &headers, body).await,
         Route::PauseWorkflow => pauses::pause(front, name("workflow")).await,
         Route::ResumeWorkflow => pauses::resume(front, name("workflow")).await,
+        Route::SetLimit => lanes::set_limit(front, &name("workflow"), &body).await,
         Route::ShowLane => lanes::show(front, &name("workflow"), &query).await,
         Route::Sync => manifest::sync(front, &query, &body).await,
         Route::ListRuns => list::list(front, &query).await,

@@ -1,20 +1,22 @@
-//! The route of lanes: who works, and who waits to be let in.
+//! The routes of lanes: who works, who waits to be let in, and limits that people set.
 
 use stepwell_core::{
     catalog::Station,
-    lane::{PAGE_MAX, Shown},
+    lane::{PAGE_MAX, Page, Shown, check_change},
     object::Address,
 };
 use stepwell_protocol::{
     Code, json,
-    lane::{LaneRun, LaneView},
+    lane::{LaneRun, LaneView, SET_LIMITS_MAX, SetLimits},
 };
 
 use super::{
+    body::read,
     error::Refusal,
     front::Front,
     request::{check_name, pairs},
     response::Response,
+    workflows,
 };
 use crate::calls::{catalog, lanes::Call};
 
@@ -43,13 +45,16 @@ pub async fn show(front: &Front, workflow: &str, query: &str) -> Result<Response
     }
     front.asker().await?;
     // One that has stored nothing is not asked: that would make it.
-    let address = Address::lane(front.namespace(), workflow);
+    // One that has left the code may still have a lane of its own.
+    let flow = workflows::terms(front, workflow).await.ok().and_then(|terms| terms.flow);
+    let lane = flow.map_or_else(|| workflow.to_owned(), |flow| flow.lane_of(workflow));
+    let address = Address::lane(front.namespace(), &lane);
     let station = Station::at(&address).to_string();
     if !front.ask_catalog::<bool>(catalog::Request::HasStation { station }).await? {
         return Ok(Response::of(200, &LaneView::default()));
     }
     let (status, body) = front.call_lane(&address, &Call::Page { after, limit }).await?;
-    let Ok(shown) = json::from_str::<Vec<Shown>>(&body) else {
+    let Ok(Page { shown, set }) = json::from_str::<Page>(&body) else {
         return Ok(Response::of_object(status, body));
     };
     let last = shown.last().map(|shown| shown.number.to_string());
@@ -60,5 +65,28 @@ pub async fn show(front: &Front, workflow: &str, query: &str) -> Result<Response
         since: waiter.since,
         limits: waiter.limits,
     });
-    Ok(Response::of(200, &LaneView { runs: runs.collect(), next }))
+    Ok(Response::of(200, &LaneView { runs: runs.collect(), set, next }))
+}
+
+/// `PUT /api/workflows/{workflow}/lane/limit`
+pub async fn set_limit(front: &Front, workflow: &str, body: &str) -> Result<Response, Refusal> {
+    check_name("workflow", workflow)?;
+    let change = read(body)?;
+    let who = front.asker().await?;
+    let flow = workflows::terms(front, workflow).await?.flow;
+    let change = check_change(workflow, flow.as_deref(), change).map_err(Refusal)?;
+    let lane = flow.map_or_else(|| workflow.to_owned(), |flow| flow.lane_of(workflow));
+    let address = Address::lane(front.namespace(), &lane);
+    let (status, body) = front.call_lane(&address, &Call::SetLimit { change, who }).await?;
+    match json::from_str::<Option<SetLimits>>(&body) {
+        Ok(Some(set)) => Ok(Response::of(200, &set)),
+        Ok(None) => {
+            let detail = format!(
+                "{SET_LIMITS_MAX} limits of '{workflow}' are set to another number, which is as many as there can be. Reset \
+                 those that are no longer needed."
+            );
+            Err(Refusal::new(Code::TooMany, detail))
+        }
+        Err(_) => Ok(Response::of_object(status, body)),
+    }
 }

@@ -92,6 +92,14 @@ impl Host {
                 self.turn(|machine, store, now| Ok(machine.ask(store, now, Vec::new(), &[ticket])?))?;
                 Ok(Answered::new(200, &Receipt::Taken))
             }
+            Call::SetLimit { change, who } => {
+                register(self, &self.address).await?;
+                self.store.prepare()?;
+                self.turn(|machine, store, now| {
+                    let set = machine.set_limit(store, now, change, who)?;
+                    Ok(Answered::new(200, &set))
+                })
+            }
             Call::Page { after, limit } => self
                 .turn(|machine, store, now| Ok(Answered::new(200, &machine.page(store, now, after, limit)?))),
         }

@@ -3,7 +3,7 @@
 use std::cell::Cell as Slot;
 
 use stepwell_core::lane::{Rows, Waiter};
-use stepwell_protocol::json;
+use stepwell_protocol::{json, lane::SetLimit};
 
 use crate::{
     object::{StoreError, Tables, number},
@@ -77,6 +77,21 @@ impl Rows for Store {
                 return Ok(waiters);
             }
         }
+    }
+
+    fn set_limits(&self) -> Result<Vec<SetLimit>, StoreError> {
+        if !self.has_schema()? {
+            return Ok(Vec::new());
+        }
+        let rows = self.tables.rows("SELECT value FROM meta WHERE key = 'limits'", &[])?;
+        let text = rows.first().and_then(|row| row.text(0, "meta").ok());
+        Ok(text.and_then(|text| json::from_str(&text).ok()).unwrap_or_default())
+    }
+
+    fn write_set_limits(&self, set: &[SetLimit]) -> Result<(), StoreError> {
+        let text = serde_json::to_string(set).expect("a limit holds only what JSON can say");
+        let row = ["limits".into(), text.into()];
+        self.tables.transaction(|| self.tables.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", &row))
     }
 
     fn write(&self, put: &[(u64, &Waiter)], deleted: &[u64]) -> Result<(), StoreError> {

@@ -114,8 +114,13 @@ impl House {
         let mut runs = Vec::new();
         for number in 0..common.rng.between(15, 40) {
             let customer = ["ada", "bob", "eve"][usize::try_from(common.rng.below(3)).unwrap_or(0)];
-            let at_once =
-                |by: &str, key: &str, max| Limit { by: by.into(), key: key.into(), max, per_ms: None };
+            let at_once = |by: &str, key: &str, max| Limit {
+                by: by.into(),
+                key: key.into(),
+                max,
+                per_ms: None,
+                is_own: false,
+            };
             let mut limits = vec![at_once("input.customer", customer, per_key), at_once("", "", in_all)];
             limits.extend(rate.map(|max| Limit { per_ms: Some(20_000), ..at_once("", "", max) }));
             let by_key = rate.filter(|max| max % 2 == 0).map(|_| at_once("input.customer", customer, 2));

@@ -55,7 +55,7 @@ impl Model {
             if !waiter.is_in || !self.known.insert(waiter.ticket.clone()) {
                 continue;
             }
-            for Limit { by, key, max, per_ms } in limits {
+            for Limit { by, key, max, per_ms, .. } in limits {
                 let begun = self.begun.entry((by.clone(), key.clone())).or_default();
                 begun.push(waiter.since);
                 let is_within = |other: &&Timestamp| {

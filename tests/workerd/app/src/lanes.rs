@@ -27,6 +27,24 @@ pub async fn limited_whole(ctx: Ctx, work: Work) -> Result<u32> {
     labour(ctx, work).await
 }
 
+/// One of its lane, which it shares with `partner_refund`.
+#[workflow(concurrency = 1, lane = "partner")]
+pub async fn partner_charge(ctx: Ctx, work: Work) -> Result<u32> {
+    labour(ctx, work).await
+}
+
+/// One of its lane, and as many of a customer as there are steps.
+#[workflow(concurrency = 1, concurrency(max = "input.steps", key = "input.customer"), lane = "partner")]
+pub async fn partner_refund(ctx: Ctx, work: Work) -> Result<u32> {
+    labour(ctx, work).await
+}
+
+/// As many of a customer as its plan says.
+#[workflow(concurrency(max = "input.steps", key = "input.customer"))]
+pub async fn by_plan(ctx: Ctx, work: Work) -> Result<u32> {
+    labour(ctx, Work { steps: 1, ..work }).await
+}
+
 /// One at a time, and customers take turns.
 #[workflow(concurrency = 1, fair_by = "input.customer", priority = "input.steps > 5 ? 1 : 0")]
 pub async fn in_turn(ctx: Ctx, work: Work) -> Result<u32> {

@@ -185,6 +185,10 @@ async fn every_route_answers_as_it_is_described() -> Result<()> {
     api.post("/api/workflows/limited_whole/start", work, 201).await?;
     api.post("/api/workflows/limited_whole/start", work, 201).await?;
     api.post("/api/workflows/batched/start", r#"{"key":"a","number":1}"#, 202).await?;
+    let limit = "/api/workflows/limited_whole/lane/limit";
+    api.ask(Method::PUT, limit, &[], r#"{"by":"input.customer","key":"b","max":0}"#, 200).await?;
+    api.ask(Method::PUT, limit, &[], r#"{"max":1}"#, 400).await?;
+    api.ask(Method::PUT, "/api/workflows/nothing/lane/limit", &[], r#"{"max":1}"#, 404).await?;
     api.get("/api/workflows/limited_whole/lane", 200).await?;
     api.get("/api/workflows/limited_whole/lane?limit=0", 400).await?;
     declared(&mut api).await?;

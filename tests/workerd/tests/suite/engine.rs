@@ -222,7 +222,7 @@ async fn what_is_not_there_is_not_found() -> TestResult {
     assert_eq!(
         (
             answer.status,
-            answer.body.contains("It has: approve, ask, ask_again, ask_too, batched, call, careless")
+            answer.body.contains("It has: approve, ask, ask_again, ask_too, batched, by_plan, call")
         ),
         (404, true),
         "{}",

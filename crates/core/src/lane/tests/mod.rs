@@ -1,12 +1,14 @@
 //! The machine by itself: every answer may be lost, every instance may die.
 
+mod own_limits;
 mod rates;
+mod set_limits;
 
 use std::{cell::RefCell, collections::BTreeMap};
 
 use stepwell_protocol::{
     Payload, Place, RunId, Timestamp,
-    lane::{Ask, Flow, Hold, Limit, LimitSpec, Standing, Ticket},
+    lane::{Ask, Flow, Hold, Limit, LimitSpec, SetLimit, Standing, Ticket},
 };
 
 use super::{CHECK_MS, Lane, Order, Rows, Telling, Waiter, check_flow, let_in};
@@ -18,6 +20,7 @@ struct Table {
     rows: RefCell<BTreeMap<u64, String>>,
     refuses: RefCell<bool>,
     written: RefCell<usize>,
+    set: RefCell<Vec<SetLimit>>,
 }
 
 impl Rows for Table {
@@ -26,6 +29,18 @@ impl Rows for Table {
     fn waiters(&self) -> Result<Vec<(u64, Option<Waiter>)>, ()> {
         let rows = self.rows.borrow();
         Ok(rows.iter().map(|(number, text)| (*number, serde_json::from_str(text).ok())).collect())
+    }
+
+    fn set_limits(&self) -> Result<Vec<SetLimit>, ()> {
+        Ok(self.set.borrow().clone())
+    }
+
+    fn write_set_limits(&self, set: &[SetLimit]) -> Result<(), ()> {
+        if *self.refuses.borrow() {
+            return Err(());
+        }
+        *self.set.borrow_mut() = set.to_vec();
+        Ok(())
     }
 
     fn write(&self, put: &[(u64, &Waiter)], deleted: &[u64]) -> Result<(), ()> {
@@ -59,7 +74,7 @@ fn ticket(number: u64) -> Ticket {
 
 fn limit(key: &str, max: u32) -> Limit {
     let by = if key.is_empty() { "" } else { "input.customer" };
-    Limit { by: by.into(), key: key.into(), max, per_ms: None }
+    Limit { by: by.into(), key: key.into(), max, per_ms: None, is_own: false }
 }
 
 fn ask(number: u64, limits: &[Limit]) -> Ask {
@@ -399,13 +414,20 @@ fn no_limit_is_exceeded_and_nobody_is_forgotten_whatever_is_lost() {
 fn what_a_workflow_declares_becomes_the_limits_of_a_run() {
     let flow = Flow {
         limits: vec![
-            LimitSpec { max: 10, key: None, per_ms: None, drop: false },
-            LimitSpec { max: 2, key: Some("input.customer.id".into()), per_ms: None, drop: false },
+            LimitSpec { max: 10, key: None, per_ms: None, drop: false, max_by: None },
+            LimitSpec {
+                max: 2,
+                key: Some("input.customer.id".into()),
+                per_ms: None,
+                drop: false,
+                max_by: None,
+            },
         ],
         priority: Some("input.paid ? 50 : 0".into()),
         fair_by: Some("input.customer.id".into()),
         hold: Hold::Run,
         starts: None,
+        lane: None,
     };
     check_flow("orders", &flow).expect("it is well-formed");
     let input = Payload::encode(&serde_json::json!({"customer": {"id": 42}, "paid": true})).expect("JSON");
@@ -423,8 +445,13 @@ fn what_a_workflow_declares_becomes_the_limits_of_a_run() {
 
 #[test]
 fn what_no_workflow_can_declare_is_refused_with_the_reason() {
-    let one =
-        |max: u32, key: Option<&str>| LimitSpec { max, key: key.map(Into::into), per_ms: None, drop: false };
+    let one = |max: u32, key: Option<&str>| LimitSpec {
+        max,
+        key: key.map(Into::into),
+        per_ms: None,
+        drop: false,
+        max_by: None,
+    };
     for (limits, says) in [
         (vec![], "1 to 8"),
         (vec![one(0, None)], "is 0"),
@@ -440,7 +467,8 @@ fn what_no_workflow_can_declare_is_refused_with_the_reason() {
 #[test]
 fn keys_that_look_alike_are_counted_apart() {
     let (mut lane, rows) = (Lane::default(), Table::default());
-    let odd = |by: &str, key: &str| Limit { by: by.into(), key: key.into(), max: 1, per_ms: None };
+    let odd =
+        |by: &str, key: &str| Limit { by: by.into(), key: key.into(), max: 1, per_ms: None, is_own: false };
     let limits = [odd("a", "b\nc"), odd("a\nb", "c"), odd("a b", "c"), odd("a", " bc")];
     let all = limits.into_iter().zip(1..).map(|(limit, number)| ask(number, &[limit]));
     assert_eq!(asks(&mut lane, &rows, 10, all.collect()), [Standing::In; 4]);
@@ -507,7 +535,8 @@ fn owners_who_come_for_the_first_time_do_not_overtake_for_ever() {
 
 #[test]
 fn an_input_that_is_too_much_and_keys_that_are_too_long_do_no_harm() {
-    let by = |text: &str| LimitSpec { max: 1, key: Some(text.into()), per_ms: None, drop: false };
+    let by =
+        |text: &str| LimitSpec { max: 1, key: Some(text.into()), per_ms: None, drop: false, max_by: None };
     let long = format!("input.{}", "a".repeat(200));
     let flow = Flow {
         limits: vec![by(&format!("{long}.b")), by(&format!("{long}.c")), by("input.key")],

@@ -100,7 +100,7 @@ fn whoever_leaves_before_being_let_in_has_not_begun() {
     ends(&mut lane, &rows, 4, &[3]);
     assert_eq!(asks(&mut lane, &rows, 5, vec![ask(4, &both)]), [Standing::InLine]);
     assert_eq!(
-        lane.page(&rows, at(6), 0, 10).expect("the storage works").len(),
+        lane.page(&rows, at(6), 0, 10).expect("the storage works").shown.len(),
         1,
         "who is over is not shown"
     );
@@ -135,7 +135,7 @@ fn a_rate_and_a_limit_of_the_same_key_are_two() {
     let all = (1..=3).map(|number| ask(number, &both)).collect();
     assert_eq!(asks(&mut lane, &rows, 5, all), [Standing::In, Standing::In, Standing::InLine]);
     let flow = |limits| Flow { limits, ..Flow::default() };
-    let by = |per_ms| LimitSpec { max: 2, key: Some("input.a".into()), per_ms, drop: false };
+    let by = |per_ms| LimitSpec { max: 2, key: Some("input.a".into()), per_ms, drop: false, max_by: None };
     assert_eq!(check_flow("w", &flow(vec![by(None), by(Some(60_000))])), Ok(()));
     assert_eq!(
         check_flow("w", &flow(vec![by(Some(1_000)), by(Some(2_000))])),
@@ -145,12 +145,12 @@ fn a_rate_and_a_limit_of_the_same_key_are_two() {
     for wrong in [vec![by(Some(9))], vec![by(Some(86_400_001))], vec![by(Some(1_000)), by(Some(1_000))]] {
         assert!(check_flow("w", &flow(wrong)).is_err());
     }
-    let many = LimitSpec { max: 10_001, key: None, per_ms: Some(1_000), drop: false };
+    let many = LimitSpec { max: 10_001, key: None, per_ms: Some(1_000), drop: false, max_by: None };
     assert!(check_flow("w", &flow(vec![many])).is_err());
     let limits =
         let_in(&flow(vec![by(Some(1_000)), by(None)]), &Payload::null()).expect("it has limits").limits;
     assert!(limits[0].per_ms.is_none() && limits[1].per_ms.is_some(), "the same width");
-    let all = LimitSpec { max: 5, key: None, per_ms: None, drop: false };
+    let all = LimitSpec { max: 5, key: None, per_ms: None, drop: false, max_by: None };
     let limits = let_in(&flow(vec![all, by(Some(1_000))]), &Payload::null()).expect("it has limits").limits;
     assert!(limits[0].per_ms.is_some(), "who waits for one customer's rate holds no place of all");
 }
@@ -201,7 +201,11 @@ fn starts_beyond_a_rate_that_drops_them_are_refused_until_there_is_room() {
     assert_eq!([admit(&mut lane, 0, "a"), admit(&mut lane, 100, "b")], [None, None]);
     assert_eq!(admit(&mut lane, 200, "c"), Some(at(10_500)), "when the first one's time is over");
     assert_eq!(admit(&mut lane, 300, "a"), None, "it came before");
-    assert_eq!(lane.page(&rows, at(300), 0, 10).expect("the storage works").len(), 0, "they are no runs");
+    assert_eq!(
+        lane.page(&rows, at(300), 0, 10).expect("the storage works").shown.len(),
+        0,
+        "they are no runs"
+    );
     // Another instance knows as much.
     let mut lane = Lane::default();
     assert_eq!(admit(&mut lane, 400, "b"), None);
@@ -269,6 +273,6 @@ fn what_no_workflow_can_say_of_its_starts_is_refused() {
     ] {
         assert!(ok(wrong.clone()).is_err(), "{wrong:?}");
     }
-    let drop = LimitSpec { max: 1, key: None, per_ms: None, drop: true };
+    let drop = LimitSpec { max: 1, key: None, per_ms: None, drop: true, max_by: None };
     assert!(check_flow("w", &Flow { limits: vec![drop], ..Flow::default() }).is_err());
 }

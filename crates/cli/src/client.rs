@@ -358,7 +358,10 @@ impl Client {
             "webhook_not_found" => failure.next("`stepwell webhooks list TOPIC` lists the webhooks of a topic."),
             "step_not_found" => failure.next("`stepwell show RUN` lists its steps."),
             "internal" => failure.next("Try again. If it persists, read the Worker's log."),
-            _ => failure.next(format!("See docs/errors/{code}.md.")),
+            _ => match field("type") {
+                Some(page) => failure.next(format!("See {page}")),
+                None => failure,
+            },
         }
     }
 

@@ -143,4 +143,29 @@ mod tests {
     fn no_two_arguments_of_a_command_have_the_same_name() {
         CommandLine::command().debug_assert();
     }
+
+    /// Two arguments of one name are one to clap, even if they have different types.
+    #[test]
+    fn no_argument_of_a_command_has_the_name_of_one_that_every_command_takes() {
+        fn look(command: &clap::Command, global: &[String], path: &str) {
+            for sub in command.get_subcommands() {
+                let path = format!("{path} {}", sub.get_name());
+                for argument in sub.get_arguments().filter(|argument| !argument.is_global_set()) {
+                    // A profile of cargo; and `build` asks no deployment.
+                    let is_other = path == "stepwell build" && argument.get_id() == "profile";
+                    assert!(
+                        is_other || !global.contains(&argument.get_id().to_string()),
+                        "{path}: {}",
+                        argument.get_id()
+                    );
+                }
+                look(sub, global, &path);
+            }
+        }
+        let command = CommandLine::command();
+        let global = command.get_arguments().filter(|argument| argument.is_global_set());
+        let global: Vec<_> = global.map(|argument| argument.get_id().to_string()).collect();
+        assert!(global.contains(&"key".to_owned()), "{global:?}");
+        look(&command, &global, "stepwell");
+    }
 }

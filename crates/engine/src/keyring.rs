@@ -130,8 +130,8 @@ impl Keyring {
 
     /// The secrets that sign the jobs which a queue pushes to an address, the current one first. While the deployment's key
     /// is rotated there are two, and jobs are signed with both.
-    pub fn push_secrets(&self, namespace: &str, queue: &str) -> Vec<String> {
-        self.pushes.iter().map(|key| key.push_secret(namespace, queue)).collect()
+    pub fn push_secrets(&self, namespace: &str, life: u64, queue: &str) -> Vec<String> {
+        self.pushes.iter().map(|key| key.push_secret(namespace, life, queue)).collect()
     }
 
     /// Verifies a call of an own program, and gives the namespace of its run.

@@ -383,6 +383,9 @@ pub struct Why {
     /// Its current life, if it has continued as new; absent in the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<Life>,
+    /// The lane that it waits to be let in by, if it does: its workflow, or the lane that this shares with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<String>,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<WaitsFor>,

@@ -111,9 +111,10 @@ impl Key {
         self.of_parts(&[namespace, run])
     }
 
-    /// The secret of Standard Webhooks that signs the jobs of a queue.
-    pub fn push_secret(&self, namespace: &str, queue: &str) -> String {
-        format!("whsec_{}", STANDARD.encode(self.of_parts(&[namespace, queue])))
+    /// The secret of Standard Webhooks that signs the jobs of a queue. Who knew that of a namespace which was deleted does
+    /// not know that of the next one of its name, which has another life.
+    pub fn push_secret(&self, namespace: &str, life: u64, queue: &str) -> String {
+        format!("whsec_{}", STANDARD.encode(self.of_parts(&[namespace, &life.to_string(), queue])))
     }
 
     /// What this key makes of several texts, each with its length before it.

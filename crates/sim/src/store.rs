@@ -325,11 +325,11 @@ impl Rows for Store {
         Err(Refused)
     }
 
-    fn first_unbound(&self) -> Result<Option<Timestamp>, Refused> {
+    fn first_lapse(&self) -> Result<Option<Timestamp>, Refused> {
         Ok(None)
     }
 
-    fn forget_unbound(&self, _: Timestamp, _: usize) -> Result<(), Refused> {
+    fn forget_lapsed(&self, _: Timestamp, _: usize) -> Result<(), Refused> {
         Err(Refused)
     }
 

@@ -46,9 +46,9 @@ pub struct Limited {
     /// The expression of the limit's key, as the code has it. Without it, the limit of the whole workflow.
     #[arg(long, value_name = "EXPRESSION")]
     by: Option<String>,
-    /// Only for this key.
-    #[arg(long, requires = "by")]
-    key: Option<String>,
+    /// Only where the expression has this value.
+    #[arg(long = "for", value_name = "VALUE", requires = "by")]
+    only_for: Option<String>,
     /// For a rate: its time, such as `1m`.
     #[arg(long, value_name = "TIME", value_parser = words::parse_length)]
     per: Option<u64>,
@@ -193,8 +193,8 @@ fn limit_words(by: &str, key: Option<&str>, per_ms: Option<u64>, max: u32) -> St
     format!("{max} {within}{of}")
 }
 
-fn limit(global: &Global, Limited { name, max, by, key, per, .. }: Limited) -> Result {
-    let change = LimitChange { by: by.unwrap_or_default(), key, per_ms: per, max };
+fn limit(global: &Global, Limited { name, max, by, only_for, per, .. }: Limited) -> Result {
+    let change = LimitChange { by: by.unwrap_or_default(), key: only_for, per_ms: per, max };
     let body = serde_json::json!(change).to_string();
     let doubt = Some("Nobody knows whether it was done. Repeat it: that is safe.");
     let ask = Ask { body: Some(body), doubt, ..Ask::default() };

@@ -189,7 +189,7 @@ impl Declared {
         is_explicit: bool,
         unknown_zones: &[String],
     ) -> Result<Vec<Changed>, Rejection> {
-        check(&manifest, unknown_zones)?;
+        check_manifest(&manifest, unknown_zones)?;
         let older_since = match self.verdict(now, &manifest, is_explicit) {
             Verdict::Holds => {
                 let plan = self.plan(&manifest, Outcome::Applied);
@@ -219,7 +219,7 @@ impl Declared {
         dry_run: bool,
         unknown_zones: &[String],
     ) -> Result<Plan, Rejection> {
-        check(manifest, unknown_zones)?;
+        check_manifest(manifest, unknown_zones)?;
         let outcome = match self.verdict(now, manifest, is_explicit) {
             Verdict::Holds | Verdict::HeldBefore | Verdict::Waits { .. } if dry_run => Outcome::Planned,
             Verdict::Holds | Verdict::HeldBefore => Outcome::Applied,
@@ -461,7 +461,7 @@ impl Mistakes {
 }
 
 /// Refuses a manifest that has mistakes.
-fn check(manifest: &Manifest, unknown_zones: &[String]) -> Result<(), Rejection> {
+pub fn check_manifest(manifest: &Manifest, unknown_zones: &[String]) -> Result<(), Rejection> {
     let mut mistakes = Mistakes::default();
     if manifest.protocol != PROTOCOL {
         mistakes.note(|| {

@@ -22,6 +22,12 @@ use crate::{
 /// How long until cells that have not heard of a change are told again.
 pub const TELL_AGAIN_MS: u64 = 1_000;
 
+/// The longest pause, for those who have to forget a key: their answers are waited for as long.
+const TELL_URGENT_MS_MAX: u64 = 5_000;
+
+/// The longest pause for what the code declares.
+const TELL_AGAIN_MS_MAX: u64 = 60_000;
+
 /// How many namespaces are told of an issuer's end at once. The alarm tells the next ones.
 const DISTRUSTED_AT_ONCE: usize = 256;
 
@@ -52,6 +58,20 @@ pub struct Desk {
     /// Refusals that are not stored yet. They are lost with the instance: a count of about a minute.
     refused: Refusals,
     refusals_stored_at: Option<Timestamp>,
+    /// Who was behind when they were told last, and how often in a row that were the same.
+    told: (Behind, u32),
+    /// When those who are behind are told again.
+    tell_at: Timestamp,
+}
+
+/// How many have to be told of what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Behind {
+    words: usize,
+    over: usize,
+    schedules: Option<u64>,
+    topics: usize,
+    queues: usize,
 }
 
 /// What the host has to do for a catalog, in the same turn.
@@ -125,11 +145,11 @@ impl<R: Rows> Machine<R> for Desk {
     /// Whoever is behind is told again, and what is over is forgotten.
     fn due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
         if self.catalog(rows)?.deletion().is_some() {
-            self.tell(now);
+            self.tell_again(now);
             return self.empty_next(rows, now).map(|()| None);
         }
         let tidied = self.drive(rows, now, "", Input::Tidy);
-        self.tell(now);
+        self.tell_again(now);
         tidied.map(|()| None)
     }
 
@@ -420,8 +440,21 @@ impl Desk {
         let (topics, queues) = (catalog.declared().untold_topics(), catalog.declared().untold_queues());
         let is_declared = untold.is_none() && topics.is_empty() && queues.is_empty();
         if words.is_empty() && over.is_empty() && is_declared {
+            self.told = (Behind::default(), 0);
             return is_leaving;
         }
+        let behind = Behind {
+            words: words.len(),
+            over: over.len(),
+            schedules: catalog.declared().untold().map(|(revision, _)| revision),
+            topics: topics.len(),
+            queues: queues.len(),
+        };
+        self.told = if self.told.0 == behind { (behind, self.told.1.saturating_add(1)) } else { (behind, 0) };
+        // Whoever has to forget a key is asked often; what a station does not take, it will hardly take a second later.
+        let is_urgent = behind.words > 0 || behind.over > 0;
+        let most = if is_urgent { TELL_URGENT_MS_MAX } else { TELL_AGAIN_MS_MAX };
+        let pause_ms = (TELL_AGAIN_MS << self.told.1.min(16)).min(most);
         if !queues.is_empty() {
             self.object.order(Order::DeclareHandlers(queues));
         }
@@ -437,7 +470,18 @@ impl Desk {
         if !over.is_empty() {
             self.object.order(Order::Distrust(over));
         }
-        self.object.arm_by(now, now.plus_millis(TELL_AGAIN_MS));
+        self.tell_at = now.plus_millis(pause_ms);
+        self.object.arm_by(now, self.tell_at);
         true
+    }
+
+    /// The alarm is here, which may be for something else.
+    fn tell_again(&mut self, now: Timestamp) {
+        if self.tell_at <= now {
+            self.tell(now);
+        } else if self.told.0 != Behind::default() {
+            self.ask_leaving(now);
+            self.object.arm_by(now, self.tell_at);
+        }
     }
 }

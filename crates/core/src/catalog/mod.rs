@@ -40,7 +40,7 @@ use stepwell_protocol::{
 };
 
 use crate::{ordered::OrdMap, sorting::sort_by, token::Vouched};
-pub use declared::{Change, Changed, Declared, Layers};
+pub use declared::{Change, Changed, Declared, Layers, check_manifest};
 pub use deletion::{
     BEHIND_MAX, Batch, DELETE_AGAIN_MS, Deletion, EMPTIED_AT_ONCE, EMPTIED_MS_MAX, Emptied, Leaving,
     namespace_deleting, no_such_namespace,

@@ -190,8 +190,11 @@ impl Desk {
     pub fn touch<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<(), Fault<R::Error>> {
         self.now(clock);
         let before = self.catalog(rows)?.touched().cloned();
-        let page = self.stations(rows, before.as_ref(), TOUCHED_AT_ONCE)?;
-        let last = page.last().filter(|_| page.len() == TOUCHED_AT_ONCE).cloned();
+        let after = before.as_ref().map(ToString::to_string).unwrap_or_default();
+        let names = rows.stations(&after, TOUCHED_AT_ONCE).map_err(Fault::Storage)?;
+        let page: Vec<Station> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        // A name that cannot be read does not make a full page the last one.
+        let last = page.last().filter(|_| names.len() == TOUCHED_AT_ONCE).cloned();
         if last != before {
             self.drive(rows, clock, "", Input::Touch { last })?;
         }

@@ -8,6 +8,9 @@ use crate::{
     run::{Input, Phase, Run, Transport},
 };
 
+/// How long after keys could not be forgotten that is tried again.
+const FORGET_AGAIN_MS: u64 = 60_000;
+
 impl<R: Rows> Machine<R> for Cell {
     type Error = R::Error;
 
@@ -20,19 +23,19 @@ impl<R: Rows> Machine<R> for Cell {
         self.nudge_due(now);
         // After whatever has to go on.
         self.delete_slice(rows, now);
-        let unbound = Self::forget_unbound(rows, now);
+        // No run waits for that: what cannot be forgotten now is tried again later.
+        let lapse = Self::forget_lapsed(rows, now).unwrap_or(Some(now.plus_millis(FORGET_AGAIN_MS)));
         let next = taken.and_then(|()| self.next_due(rows, now));
-        let next = next.and_then(|next| Ok([next, unbound?].into_iter().flatten().min()));
         if next.is_err() {
             self.scanned = (Timestamp::default(), 0);
         }
-        next
+        Ok([next?, lapse].into_iter().flatten().min())
     }
 
     fn first_due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
         let first = rows.wake_after((Timestamp::default(), 0)).map_err(Fault::Storage)?;
         let letter = self.object.first_letter(rows, now).map_err(Fault::Storage)?;
-        let unbound = rows.first_unbound().map_err(Fault::Storage)?;
+        let unbound = rows.first_lapse().map_err(Fault::Storage)?;
         Ok([first, letter, unbound].into_iter().flatten().min())
     }
 }

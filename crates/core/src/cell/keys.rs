@@ -149,16 +149,16 @@ impl Cell {
     }
 
     /// Forgets keys whose time is over, a slice at a time. Says when the next one's is.
-    pub(super) fn forget_unbound<R: Rows>(
+    pub(super) fn forget_lapsed<R: Rows>(
         rows: &R,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, Fault<R::Error>> {
-        let first = rows.first_unbound().map_err(Fault::Storage)?;
+        let first = rows.first_lapse().map_err(Fault::Storage)?;
         if first.is_none_or(|at| at > now) {
             return Ok(first);
         }
-        rows.forget_unbound(now, DELETE_SLICE.rows).map_err(Fault::Storage)?;
-        rows.first_unbound().map_err(Fault::Storage)
+        rows.forget_lapsed(now, DELETE_SLICE.rows).map_err(Fault::Storage)?;
+        rows.first_lapse().map_err(Fault::Storage)
     }
 
     /// The number of the run that a key has started here, whatever the run was started with; nothing, if there is none.

@@ -5,12 +5,12 @@
 
 use stepwell_protocol::{
     Timestamp,
-    lane::{Ask, Standing, Ticket, shared_name},
-    span::in_words,
+    lane::{Ask, Standing, Ticket},
 };
 
 use super::{Cell, Order, Rows};
 use crate::{
+    lane::limit_in_words,
     object::{ANSWER_MS, Fault, Hosted as _, pause_ms},
     ordered::{OrdMap, OrdSet},
     run::{Entry, Input, Phase, Run},
@@ -340,21 +340,8 @@ impl Cell {
         if !waits || run.begins_at().is_some() || run.has_losses() {
             return None;
         }
-        let limit = |limit: &stepwell_protocol::lane::Limit| {
-            let of = if limit.by.is_empty() {
-                match &lane.shared {
-                    Some(shared) => format!("all runs of the lane '{}'", shared_name(shared)),
-                    None => format!("all runs of '{}'", run.workflow),
-                }
-            } else {
-                format!("those with {} = '{}'", limit.by, limit.key)
-            };
-            match limit.per_ms {
-                Some(per_ms) => format!("{} in {} for {of}", limit.max, in_words(per_ms)),
-                None => format!("{} at once for {of}", limit.max),
-            }
-        };
-        let limits: Vec<_> = lane.in_force().map(limit).collect();
+        // The lane knows which of them, and what people have set: see `Lane::why`.
+        let limits: Vec<_> = lane.in_force().map(|limit| limit_in_words(limit, run.lane_name())).collect();
         Some(format!("It waits to be let in: {}.", limits.join(", ")))
     }
 }

@@ -279,7 +279,13 @@ impl Cell {
                 let is_dead = self.object.outbox().failed(now, to, *letter, *index);
                 self.bury_if(rows, *letter, is_dead)
             }
-            Delivery::Declined | Delivery::Arrived(Receipt::Later) => {
+            Delivery::Postponed
+                if matches!(sent.message, Message::Start { .. })
+                    && self.object.outbox().is_old(now, *letter) =>
+            {
+                self.renew_start(rows, now, sent)
+            }
+            Delivery::Declined | Delivery::Postponed | Delivery::Arrived(Receipt::Later) => {
                 let is_dead = self.object.outbox().early(now, to, *letter, *index);
                 self.bury_if(rows, *letter, is_dead)
             }
@@ -289,7 +295,7 @@ impl Cell {
                 Ok(())
             }
             Delivery::Refused(_) if !matches!(sent.message, Message::Start { .. }) => {
-                self.bury_message(rows, sent)
+                self.bury_message(rows, sent).map(drop)
             }
             Delivery::Refused(problem) => {
                 let failure = Failure::coded(problem.code, problem.detail);
@@ -358,19 +364,21 @@ impl Cell {
     }
 
     /// Lays a message aside that would be refused again: a person has to look. The others of its letter go on, in a letter
-    /// of their own; those that are under way go out once more, since their answers are about the old one.
-    fn bury_message<R: Rows>(&mut self, rows: &R, sent: &Sending) -> Result<(), Fault<R::Error>> {
+    /// of their own; those that are under way go out once more, since their answers are about the old one. Gives the dead
+    /// letter's number; nothing, if the message was answered before.
+    fn bury_message<R: Rows>(&mut self, rows: &R, sent: &Sending) -> Result<Option<u64>, Fault<R::Error>> {
         let Sending { letter, index, to, .. } = sent;
         let arrival = self.object.outbox().would_arrive(to, *letter, *index);
         let found = match arrival {
             // It was answered before.
-            Arrival::Unknown => return Ok(()),
+            Arrival::Unknown => return Ok(None),
             Arrival::Whole | Arrival::Part => rows.letter(*letter).map_err(Fault::Storage)?,
         };
         let Some(Letter { posted_at, mut envelopes, .. }) =
             found.filter(|found| found.envelopes.len() > 1 && *index < found.envelopes.len())
         else {
-            return self.bury_if(rows, *letter, true);
+            self.bury_if(rows, *letter, true)?;
+            return Ok(Some(*letter));
         };
         let first = self.object.outbox().next_id(rows).map_err(Fault::Storage)?;
         let dead = Letter { id: first, posted_at, envelopes: vec![envelopes.remove(*index)] };
@@ -382,6 +390,22 @@ impl Cell {
         outbox.laid_aside(&dead);
         if let Some(rest) = &rest {
             outbox.posted(rest);
+        }
+        Ok(Some(dead.id))
+    }
+
+    /// A start that waits for a person for days does not get too old for that. From now on it goes out only while its
+    /// parent waits for it, in a letter of its own: what was written with it must not be heard twice.
+    fn renew_start<R: Rows>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        sent: &Sending,
+    ) -> Result<(), Fault<R::Error>> {
+        let Some(dead) = self.bury_message(rows, sent)? else { return Ok(()) };
+        rows.revive_letter(dead, now).map_err(Fault::Storage)?;
+        if let Some(renewed) = rows.letter(dead).map_err(Fault::Storage)? {
+            self.object.outbox().posted(&renewed);
         }
         Ok(())
     }

@@ -165,8 +165,13 @@ impl Cell {
             Err(fault @ (Fault::Storage(_) | Fault::Moved(_))) => return Err(fault),
         };
         if !self.publishing.batches.contains_key(&number) {
-            let batch = Batch::new(rows.told_last(number).map_err(Fault::Storage)?);
-            self.publishing.batches.insert(number, batch);
+            let last = match rows.told_last(number) {
+                Ok(last) => last,
+                // A result must not wait for a line of a log.
+                Err(error) if R::is_unreadable(&error) => return Ok(()),
+                Err(error) => return Err(Fault::Storage(error)),
+            };
+            self.publishing.batches.insert(number, Batch::new(last));
         }
         let Some(batch) = self.publishing.batches.get_mut(&number) else { return Ok(()) };
         batch.take(now, epoch, published, has_room);

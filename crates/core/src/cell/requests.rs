@@ -178,7 +178,7 @@ impl Cell {
             why.because = because;
         }
         if let Some(because) = self.waits_for_its_lane(&run) {
-            why.because = because;
+            (why.because, why.lane) = (because, Some(run.lane_name().to_owned()));
         }
         if let Some(step) = self.current_step(&run) {
             why.because = step.because(now);

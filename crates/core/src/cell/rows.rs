@@ -66,10 +66,10 @@ pub trait Rows: Letters {
     fn unbind(&self, key: &str, until: Timestamp) -> Result<(), Self::Error>;
 
     /// When the first of those keys is forgotten, or the first of those by which parts of runs are known.
-    fn first_unbound(&self) -> Result<Option<Timestamp>, Self::Error>;
+    fn first_lapse(&self) -> Result<Option<Timestamp>, Self::Error>;
 
     /// Deletes those keys whose time is over, the oldest first and at most so many.
-    fn forget_unbound(&self, now: Timestamp, limit: usize) -> Result<(), Self::Error>;
+    fn forget_lapsed(&self, now: Timestamp, limit: usize) -> Result<(), Self::Error>;
 
     /// How many bytes the events of a run have, without what it has published.
     fn weight(&self, number: u64) -> Result<u64, Self::Error>;

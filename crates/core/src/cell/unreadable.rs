@@ -96,5 +96,14 @@ pub(crate) fn unreadable_journal() -> Problem {
 pub(super) fn why_unreadable(problem: Problem) -> Why {
     let (waits_for, next_wake, trouble) = (Vec::new(), None, None);
     let because = problem.detail;
-    Why { status: Status::Paused, because, life: None, waits_for, next_wake, trouble, current_step: None }
+    Why {
+        status: Status::Paused,
+        because,
+        life: None,
+        lane: None,
+        waits_for,
+        next_wake,
+        trouble,
+        current_step: None,
+    }
 }

@@ -30,8 +30,17 @@ pub const PAGE_MAX: usize = 100;
 /// How many cells are asked at once.
 const FLIGHTS_MAX: usize = 24;
 
-/// How many hold slots of a lane or wait for them at the most: each takes about 500 bytes of memory.
+/// How many hold slots of a lane or wait for them at the most.
 pub const TICKETS_MAX: usize = 100_000;
+
+/// How much memory they take at the most, about. An object has 128 MB, and reading its rows takes some, too.
+pub const TICKET_BYTES_MAX: usize = 48 << 20;
+
+/// How many wait for a slot of one key at the most. The others ask again: one key leaves room for the others.
+pub const LINE_MAX: usize = 25_000;
+
+/// The same for a key that lets in nobody.
+pub const STOPPED_LINE_MAX: usize = 1_000;
 
 /// The longest pause between two questions to a cell that does not answer.
 const ASK_AGAIN_MS_MAX: u64 = 15_000;
@@ -232,6 +241,13 @@ impl Lane {
         Ok(Page { shown: entries.map(shown).collect(), set })
     }
 
+    /// What the rows say.
+    pub(super) fn known<R: Rows>(&mut self, rows: &R, clock: Timestamp) -> Result<&Known, Fault<R::Error>> {
+        let now = self.now(clock);
+        self.read(rows, now)?;
+        Ok(self.known.get_or_insert_default())
+    }
+
     /// Reads the rows, if that was not done yet.
     fn read<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
         if self.known.is_some() {
@@ -290,7 +306,7 @@ impl Lane {
             } else {
                 lined.push(turn);
             }
-            known.waiters.insert(number, Entry { waiter, passed, check: None });
+            known.insert(number, Entry { waiter, passed, check: None });
         }
         sort(&mut lined);
         for turn in lined {

@@ -9,7 +9,7 @@ use stepwell_protocol::{
     },
 };
 
-use crate::{expression::Expression, topic::is_too_much};
+use crate::{expression::Expression, ordered::OrdMap, topic::is_too_much};
 
 /// What expressions are over.
 const NAMES: [&str; 1] = ["input"];
@@ -90,18 +90,20 @@ pub fn check_flow(workflow: &str, flow: &Flow) -> Result<(), Problem> {
 }
 
 /// Refuses workflows that share a lane and do not agree on a limit of it: the run that was started last would decide.
-pub fn check_shared<'a>(flows: impl Iterator<Item = (&'a str, &'a Flow)> + Clone) -> Result<(), Problem> {
-    let shared = flows.filter(|(_, flow)| flow.lane.is_some());
-    for (place, (workflow, flow)) in shared.clone().enumerate() {
-        for (other, theirs) in shared.clone().take(place).filter(|(_, theirs)| theirs.lane == flow.lane) {
-            let differs = |limit: &&LimitSpec| {
-                let is_same = |same: &&LimitSpec| (same.per_ms, &same.key) == (limit.per_ms, &limit.key);
-                let same = theirs.limits.iter().find(is_same);
-                same.is_some_and(|same| (same.max, &same.max_by) != (limit.max, &limit.max_by))
+pub fn check_shared<'a>(flows: impl Iterator<Item = (&'a str, &'a Flow)>) -> Result<(), Problem> {
+    let mut known = OrdMap::new();
+    for (workflow, flow) in flows {
+        let Some(lane) = flow.lane.as_deref() else { continue };
+        // One with more of them is refused for that.
+        for limit in flow.limits.iter().take(LIMITS_MAX) {
+            let says = (limit.max, limit.max_by.as_deref());
+            let limit = (lane, limit.per_ms, limit.key.as_deref());
+            let Some((other, theirs)) = known.get(&limit).copied() else {
+                known.insert(limit, (workflow, says));
+                continue;
             };
-            if let Some(limit) = flow.limits.iter().find(differs) {
-                let (lane, key) = (flow.lane.as_deref().unwrap_or_default(), limit.key.as_deref());
-                let key = key.map_or("without a key".into(), |key| format!("with the key {key}"));
+            if theirs != says {
+                let key = limit.2.map_or("without a key".into(), |key| format!("with the key {key}"));
                 let detail = format!(
                     "workflows '{other}' and '{workflow}' share the lane '{lane}' and declare different numbers for its limit {key}"
                 );

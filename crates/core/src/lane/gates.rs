@@ -133,6 +133,18 @@ impl Gates {
         self.declared_for_one.len()
     }
 
+    /// How many wait for a slot of a limit.
+    pub fn line(&self, limit: &Limit) -> usize {
+        self.by_name.get(&name(limit)).map_or(0, |gate| gate.line.len())
+    }
+
+    /// How many wait for a slot of a limit before somebody.
+    pub fn before(&self, limit: &Limit, turn: Turn) -> usize {
+        self.by_name
+            .get(&name(limit))
+            .map_or(0, |gate| gate.line.iter().take_while(|other| **other < turn).count())
+    }
+
     /// Whether anybody waits in a line.
     pub fn has_line(&self) -> bool {
         self.waiting > 0

@@ -6,7 +6,7 @@ use stepwell_protocol::{
 };
 
 use super::{
-    CHECK_MS, CHECK_WHOLE_MS, TELLS_MAX, TICKETS_MAX, Waiter,
+    CHECK_MS, CHECK_WHOLE_MS, LINE_MAX, STOPPED_LINE_MAX, TELLS_MAX, TICKET_BYTES_MAX, TICKETS_MAX, Waiter,
     gates::{Gates, Turn},
 };
 use crate::ordered::{OrdMap, OrdSet};
@@ -23,6 +23,8 @@ const FREES_LOOKED_AT: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     pub waiters: OrdMap<u64, Entry>,
+    /// How much memory those take, about.
+    pub bytes: usize,
     pub by_run: OrdMap<RunId, u64>,
     pub gates: Gates,
     /// The limits that people have set.
@@ -53,6 +55,12 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// How much memory it takes, about.
+    fn bytes(&self) -> usize {
+        let limits = self.waiter.limits.iter().map(|limit| 100 + limit.by.len() + limit.key.len());
+        300 + limits.sum::<usize>() + self.waiter.share.as_ref().map_or(0, String::len)
+    }
+
     pub fn turn(&self, number: u64) -> Turn {
         (self.waiter.round, self.waiter.order, number)
     }
@@ -87,7 +95,7 @@ impl Known {
         // Who is under no rate is not shut out by those who have begun.
         let is_rated = ask.limits.iter().any(|limit| limit.per_ms.is_some());
         let taken = if is_rated { self.waiters.len() } else { self.waiters.len() - self.over };
-        if taken >= TICKETS_MAX {
+        if taken >= TICKETS_MAX || self.bytes >= TICKET_BYTES_MAX || self.has_long_line(&ask.limits) {
             return Standing::Full;
         }
         for number in self.gates.declare(ask.started, &ask.limits) {
@@ -103,7 +111,7 @@ impl Known {
         let (is_in, is_over) = (false, false);
         let waiter =
             Waiter { ticket, limits, round, order, share, started, hold, since: now, is_in, is_over };
-        self.waiters.insert(number, Entry { waiter, passed: 0, check: None });
+        self.insert(number, Entry { waiter, passed: 0, check: None });
         changes.put.insert(number);
         let is_in = self.go_on(now, number, 0, changes);
         if is_in {
@@ -111,6 +119,26 @@ impl Known {
             self.heard(now, number, false);
         }
         if is_in { Standing::In } else { Standing::InLine }
+    }
+
+    pub fn insert(&mut self, number: u64, entry: Entry) {
+        self.bytes += entry.bytes();
+        self.waiters.insert(number, entry);
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Entry> {
+        let entry = self.waiters.remove(&number)?;
+        self.bytes -= entry.bytes();
+        Some(entry)
+    }
+
+    /// Whether so many of the same key wait already that there might be no room for others. Those of a key that is stopped
+    /// are not waited for by a slot, so only few are known here: the others ask again.
+    fn has_long_line(&self, limits: &[Limit]) -> bool {
+        limits.iter().filter(|limit| !limit.by.is_empty()).any(|limit| {
+            let most = if self.gates.max(limit) == 0 { STOPPED_LINE_MAX } else { LINE_MAX };
+            self.gates.line(limit) >= most
+        })
     }
 
     /// A start takes its slots of rates, if there is one of each.
@@ -130,7 +158,7 @@ impl Known {
         if let Some(full) = limits.iter().find(|limit| !self.gates.has_room(limit)) {
             return Some(self.frees_at(now, full));
         }
-        if self.waiters.len() >= TICKETS_MAX {
+        if self.waiters.len() >= TICKETS_MAX || self.bytes >= TICKET_BYTES_MAX {
             return Some(now.plus_millis(1_000));
         }
         self.last += 1;
@@ -153,7 +181,7 @@ impl Known {
             self.rated.extend(waiter.holds_until(limit).map(|until| (until, number, place)));
         }
         self.over += 1;
-        self.waiters.insert(number, Entry { passed: waiter.limits.len(), waiter, check: None });
+        self.insert(number, Entry { passed: waiter.limits.len(), waiter, check: None });
         changes.put.insert(number);
         None
     }
@@ -229,7 +257,7 @@ impl Known {
 
     /// Somebody goes. Slots of rates stay with one who was let in, until their time is over.
     pub fn leave(&mut self, now: Timestamp, number: u64, changes: &mut Changes) {
-        let Some(entry) = self.waiters.remove(&number) else { return };
+        let Some(entry) = self.remove(number) else { return };
         let turn = entry.turn(number);
         let Entry { mut waiter, passed, check } = entry;
         if self.by_run.get(&waiter.ticket.run) == Some(&number) {
@@ -250,7 +278,7 @@ impl Known {
         if self.is_rated(number, &waiter) {
             waiter.is_over = true;
             self.over += 1;
-            self.waiters.insert(number, Entry { waiter, passed, check: None });
+            self.insert(number, Entry { waiter, passed, check: None });
             changes.put.insert(number);
         } else {
             changes.put.remove(&number);
@@ -280,7 +308,7 @@ impl Known {
                 if entry.waiter.is_start() {
                     self.by_run.remove(&entry.waiter.ticket.run);
                 }
-                self.waiters.remove(&number);
+                drop(self.remove(number));
                 self.over = self.over.saturating_sub(1);
                 changes.put.remove(&number);
                 changes.deleted.insert(number);

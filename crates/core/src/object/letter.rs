@@ -245,6 +245,8 @@ pub enum Delivery {
     Refused(stepwell_protocol::Problem),
     /// It was answered with no, for now: it is sent again after a while, and holds up no other.
     Declined,
+    /// The same, by a rule that a person has set or can lift: it waits for that as long as it takes.
+    Postponed,
     /// Nobody knows: it is sent again, and whoever has not answered is spared for a while.
     Failed,
 }
@@ -262,6 +264,8 @@ impl Delivery {
                 | Code::StartDropped
         ) {
             Self::Refused(problem)
+        } else if matches!(problem.code, Code::WorkflowPaused | Code::LimitReached | Code::CellFull) {
+            Self::Postponed
         } else {
             Self::Declined
         }

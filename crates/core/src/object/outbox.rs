@@ -10,9 +10,12 @@
 //!
 //! Invariant: while there is a letter that is not dead, the alarm is at most [`DEAD_MAN_MS`] away.
 
+mod rows;
+
 use std::{collections::VecDeque, ops::Bound};
 
-use stepwell_protocol::{Timestamp, outbox::MessageHead};
+pub use rows::{Discarded, Letters, Slip};
+use stepwell_protocol::Timestamp;
 
 use super::{Address, DEAD_MAN_MS, Letter, Message};
 use crate::ordered::OrdMap;
@@ -52,65 +55,6 @@ const SENT_ON_MAX: u32 = 128;
 
 /// How many letters are read at once.
 const READ_SLICE: usize = 64;
-
-/// The letters of one object. Every method that writes is one transaction.
-pub trait Letters {
-    /// Why the storage failed.
-    type Error;
-
-    /// The largest number of any letter that there is; 0 if there is none.
-    fn last_letter(&self) -> Result<u64, Self::Error>;
-
-    /// The letters after a number that are not dead, in order, without what they say; at most so many.
-    fn letters(&self, after: u64, limit: usize) -> Result<Vec<Slip>, Self::Error>;
-
-    /// A letter, if it is there and not dead. One that cannot be read has no envelopes.
-    fn letter(&self, id: u64) -> Result<Option<Letter>, Self::Error>;
-
-    /// Deletes a letter: all of it has arrived.
-    fn forget_letter(&self, id: u64) -> Result<(), Self::Error>;
-
-    /// Lays a letter aside: nobody sends it any more before a person says so.
-    fn bury_letter(&self, id: u64) -> Result<(), Self::Error>;
-
-    /// Puts two letters in the place of one: what nobody sends any more, and what is left of it to be sent.
-    fn split_letter(&self, id: u64, dead: &Letter, rest: Option<&Letter>) -> Result<(), Self::Error>;
-
-    /// Lets a dead letter be sent again: see [`Letter::revive`]. Says whether there is one of this number that was dead;
-    /// nothing if there is none at all.
-    fn revive_letter(&self, id: u64, now: Timestamp) -> Result<Option<bool>, Self::Error>;
-
-    /// Deletes a letter if it is dead. Gives what it said; nothing, if there is none of this number. One that is still
-    /// sent stays, and says nothing.
-    fn discard_letter(&self, id: u64) -> Result<Option<Discarded>, Self::Error>;
-}
-
-/// What became of a letter that somebody wants to be deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Discarded {
-    /// It was dead, and is deleted. It said this, as far as that can be read.
-    Dead(Vec<MessageHead>),
-    /// It is still being sent.
-    Alive,
-}
-
-/// A letter without what it says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slip {
-    /// Its number.
-    pub id: u64,
-    /// When it was written.
-    pub posted_at: Timestamp,
-    /// Where its messages go, in their order; nothing if that cannot be read.
-    pub to: Vec<Address>,
-}
-
-impl From<&Letter> for Slip {
-    fn from(letter: &Letter) -> Self {
-        let to = letter.envelopes.iter().map(|envelope| envelope.to.clone()).collect();
-        Self { id: letter.id, posted_at: letter.posted_at, to }
-    }
-}
 
 /// A message that has to go out now.
 #[derive(Clone, Debug, PartialEq)]
@@ -496,8 +440,14 @@ impl Outbox {
         peer.failures = peer.failures.saturating_add(1);
         peer.not_before = now.plus_millis(pause_ms(peer.failures));
         let not_before = Timestamp::default();
-        peer.waiting.push_front(Waiting { letter, index, early, not_before, bytes });
+        // It may be this very message that its receiver does not survive: the next try is for another one.
+        peer.waiting.push_back(Waiting { letter, index, early, not_before, bytes });
         self.letters.get(&letter).is_some_and(|known| is_dead(known.posted_at, now))
+    }
+
+    /// Whether half of the time is over after which a letter is dead.
+    pub fn is_old(&self, now: Timestamp, letter: u64) -> bool {
+        self.letters.get(&letter).is_some_and(|known| known.posted_at.plus_millis(DEAD_AFTER_MS / 2) <= now)
     }
 
     /// A message came too early, or its receiver cannot take it now. Says whether its letter is dead by now.

@@ -117,7 +117,16 @@ impl Run {
         let trouble =
             (strikes + suspicion + losses > 0).then_some(TroubleView { strikes, suspicion, losses });
         let (status, because) = (self.status(), self.because(now));
-        Why { status, because, life: self.life, waits_for, next_wake, trouble, current_step: None }
+        Why {
+            status,
+            because,
+            life: self.life,
+            lane: None,
+            waits_for,
+            next_wake,
+            trouble,
+            current_step: None,
+        }
     }
 
     /// What to tell whoever sends a signal that it does not wait for.

@@ -57,7 +57,7 @@ pub(super) fn invoke(occurrence: u32, invocation: Invocation) -> Command {
     Command::ChildInvoked { op: op(occurrence), invocation: Box::new(invocation) }
 }
 
-fn waits(occurrence: u32, invoked: u32) -> Open {
+pub(super) fn waits(occurrence: u32, invoked: u32) -> Open {
     Open::Child { op: op(occurrence), invoked: Seq(invoked), awaits: Awaits::Finished, timeout_ms: None }
 }
 

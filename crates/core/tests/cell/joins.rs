@@ -4,20 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_core::{
     cell::{
-        Action, Cell, Chance, Joins, KeyRow, NewRun, Rows as _, Started, StartedAs, TriggeredRun, joins_by,
+        ALARM_SLICE, Action, Cell, Chance, Joins, KeyRow, NewRun, Rows as _, Started, StartedAs,
+        TriggeredRun, joins_by,
     },
     object::{Fault, Hosted as _, Machine as _, Receipt},
     run::{CallEnd, INVOCATION_KEPT_MS, Run},
 };
 use stepwell_protocol::{
-    Code, Epoch, Payload, Place, RunId,
+    Code, Epoch, Payload, Place, RunId, Seq,
     lane::{Flow, StartRule},
     program::{Dispatch, Then},
     rest::Status,
     topic::Triggered,
 };
 
-use crate::{Memory, at, calls, children::place, memory::Failed, new_run, said};
+use crate::{Memory, at, calls, children::place, memory::Failed, new_run, said, unreadable::asleep};
 
 const BATCH: StartRule = StartRule::Batch { key: None, max: 3, wait_ms: 1_000 };
 const DEBOUNCE: StartRule =
@@ -420,4 +421,24 @@ fn each_event_is_in_exactly_one_run_however_often_it_comes_and_the_cell_dies() {
             assert!(answers.keys().all(|event| seen.contains(event)), "seed {seed}: one is lost");
         }
     }
+}
+
+#[test]
+fn keys_that_cannot_be_forgotten_hold_up_no_run() {
+    let count = 2 * ALARM_SLICE;
+    let (rows, _) = asleep(count);
+    rows.unbound.borrow_mut().insert("a".into(), at(10));
+    rows.keeps_keys.set(true);
+    let mut cell = Cell::new(count);
+    for ms in 0..4 {
+        cell.alarm(&rows, at(5_000 + ms)).expect("a key is not the storage");
+    }
+    let late = (1..=count as u64).filter(|number| rows.get(*number).head == Seq(0)).count();
+    assert_eq!(late, 0, "their timers have not fired");
+    // It is tried again after a while, not at once.
+    let next = cell.take_orders().arm.expect("it has much to do");
+    assert!(next > at(5_003), "{next:?}");
+    rows.keeps_keys.set(false);
+    cell.alarm(&rows, at(20_000)).expect("the rows can be read");
+    assert!(rows.unbound.borrow().is_empty());
 }

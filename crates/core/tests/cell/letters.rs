@@ -5,9 +5,12 @@ use stepwell_core::{
     object::{DEAD_AFTER_MS, Delivery, Fault, Letters as _, Receipt, SEND_AGAIN_MS_MAX, Sending},
     run::{End, INVOCATION_KEPT_MS, Phase, Run},
 };
-use stepwell_protocol::{Code, Event, Invocation, Place, Problem, Seq, program::Then};
+use stepwell_protocol::{
+    Code, Event, Invocation, Op, OpKind, Place, Problem, Seq,
+    program::{Open, Then},
+};
 
-use super::children::{Two, done, invocation, invoke, place, waiting};
+use super::children::{Two, done, invocation, invoke, place, waiting, waits};
 
 #[test]
 fn a_message_that_its_receiver_cannot_take_holds_up_no_other_to_the_same_cell() {
@@ -379,4 +382,33 @@ fn a_hung_cell_holds_up_nobody_else() {
     assert_eq!(hung, 4, "only so many are under way to one cell");
     assert!(arrived > 60, "{arrived}");
     assert_eq!(two.rows[0].runs() - 1, arrived);
+}
+
+#[test]
+fn what_went_with_the_start_of_a_paused_workflow_is_not_said_twice_years_later() {
+    let mut two = Two::new();
+    let parent = two.parent();
+    let commands = vec![invoke(0, invocation()), invoke(1, invocation())];
+    let mut sends = two.report(0, 1, commands, Then::Continue { open: None });
+    let open = vec![waits(0, 1), waits(1, 2)];
+    assert!(two.report(0, 1, vec![], Then::Suspend { open }).is_empty());
+    let first = sends.remove(0);
+    let receipt = two.arrive(&first);
+    two.answer(0, &first, Delivery::Arrived(receipt));
+    let started = [1, 2].into_iter().find_map(|invoked| two.child(&parent.id, invoked));
+    let (cell, child) = started.expect("it is started");
+    let op = Op { kind: OpKind::Sleep, name: "nap".into(), occurrence: 0 };
+    let open = vec![Open::Sleep { op, ms: 10 * DEAD_AFTER_MS }];
+    assert!(two.report(cell, child.id.number, vec![], Then::Suspend { open }).is_empty());
+    while two.now < 2 * DEAD_AFTER_MS {
+        for sending in std::mem::take(&mut sends) {
+            two.answer(0, &sending, Delivery::Postponed);
+        }
+        sends = two.alarm(0, 3_600_000);
+    }
+    two.crash(0);
+    let sends = two.alarm(0, SEND_AGAIN_MS_MAX);
+    assert_eq!(sends.len(), 1, "only the one that is left: {sends:?}");
+    two.post(sends, 0);
+    assert_eq!((two.letters(), two.runs()), (0, 3));
 }

@@ -65,6 +65,10 @@ pub struct Memory {
     pub refuses_letters: Slot<bool>,
     /// Whether no run is stored or changed.
     pub fails: Slot<bool>,
+    /// Whether it forgets no key.
+    pub keeps_keys: Slot<bool>,
+    /// Runs of which it cannot be read what they have published last.
+    pub untold: RefCell<BTreeSet<u64>>,
     /// Keys that have gone to another cell, and when they are forgotten.
     pub unbound: RefCell<BTreeMap<String, Timestamp>>,
     /// The runs that starts with these keys have become part of, and when that is forgotten.
@@ -351,12 +355,15 @@ impl Rows for Memory {
         Ok(())
     }
 
-    fn first_unbound(&self) -> Result<Option<Timestamp>, Failed> {
+    fn first_lapse(&self) -> Result<Option<Timestamp>, Failed> {
         let joined = self.joined.borrow().values().map(|(_, until)| *until).min();
         Ok(self.unbound.borrow().values().min().copied().into_iter().chain(joined).min())
     }
 
-    fn forget_unbound(&self, now: Timestamp, limit: usize) -> Result<(), Failed> {
+    fn forget_lapsed(&self, now: Timestamp, limit: usize) -> Result<(), Failed> {
+        if self.keeps_keys.get() {
+            return Err(Failed::Refused);
+        }
         self.joined.borrow_mut().retain(|_, (_, until)| *until > now);
         let mut unbound = self.unbound.borrow_mut();
         let over: Vec<_> = unbound.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
@@ -517,6 +524,9 @@ impl Rows for Memory {
     }
 
     fn told_last(&self, number: u64) -> Result<Option<(u32, PublishedMark)>, Failed> {
+        if self.untold.borrow().contains(&number) {
+            return Err(Failed::Unreadable);
+        }
         let rows = self.rows.borrow();
         Ok(rows.get(&number).and_then(|stored| stored.told.last()).map(|row| (row.last, row.mark)))
     }

@@ -446,3 +446,15 @@ fn a_reader_from_the_start_walks_through_the_runs_in_bounded_parts() {
     assert_eq!(of(count as u64), [Status::Cancelled], "what was overtaken is left out");
     assert_eq!(views.len(), count + 1, "nothing comes twice");
 }
+
+#[test]
+fn a_run_goes_on_without_its_logs_if_the_last_of_them_cannot_be_read() {
+    let (rows, mut cell, id) = begun();
+    rows.untold.borrow_mut().insert(id.number);
+    let commit = Commit {
+        published: published(0, &["a"]),
+        ..said(Seq(0), vec![], Then::Complete { output: Payload::null() })
+    };
+    cell.commit(&rows, at(1), id.number, Epoch(1), commit, 1).expect("the result is recorded");
+    assert_eq!(rows.get(id.number).status(), Status::Completed);
+}

@@ -17,7 +17,7 @@ use crate::{Memory, at, calls, memory::Failed, new_run, said};
 const NAP_MS: u64 = 1_000;
 
 /// A cell's rows with so many sleeping runs; gives their ids too.
-fn asleep(count: usize) -> (Memory, Vec<RunId>) {
+pub(super) fn asleep(count: usize) -> (Memory, Vec<RunId>) {
     let (rows, mut cell) = (Memory::default(), Cell::new(count));
     let mut ids = Vec::new();
     for _ in 0..count {

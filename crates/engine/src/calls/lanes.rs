@@ -37,6 +37,11 @@ pub enum Call {
         /// Who.
         who: String,
     },
+    /// Say why a run waits.
+    Why {
+        /// Which.
+        run: RunId,
+    },
     /// Show who is let in and who waits.
     Page {
         /// After this number.

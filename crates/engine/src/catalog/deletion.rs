@@ -9,10 +9,10 @@ use stepwell_core::{
     object::Address,
 };
 
-use super::{Host, TOLD_AT_ONCE, in_time};
+use super::{Host, TOLD_AT_ONCE};
 use crate::{
     calls::catalog::{Call, Request, ask},
-    object::{self, Fault, StoreError, Word},
+    object::{self, Fault, StoreError, Word, in_time},
     runtime,
     settings::{DEFAULT_NAMESPACE, DEFAULT_POOL, Deployment},
 };

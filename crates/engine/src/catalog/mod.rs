@@ -9,7 +9,6 @@ mod store;
 
 use std::{
     cell::{Cell as Slot, RefCell},
-    pin::pin,
     rc::Rc,
     time::Duration,
 };
@@ -35,7 +34,7 @@ use crate::{
         queues, schedules, topics,
     },
     keyring::Keyring,
-    object::{self, Answering, Kind, Loaded},
+    object::{self, Answering, Kind, Loaded, in_time},
     runtime,
     settings::DEFAULT_NAMESPACE,
 };
@@ -46,18 +45,6 @@ const TOLD_AT_ONCE: usize = 5;
 
 /// How long whoever has changed something waits until the cells have heard of it. Those that have not are told again.
 const TELL_WAIT_MS: u64 = 800;
-
-/// How long one of them may take to answer. The alarm tells it again.
-const ANSWER_MS_MAX: u64 = 5_000;
-
-/// What somebody answers, unless it takes too long.
-async fn in_time<T>(answer: impl Future<Output = Result<T, JsValue>>) -> Result<T, JsValue> {
-    let time = Delay::from(Duration::from_millis(ANSWER_MS_MAX));
-    match select(pin!(answer), time).await {
-        Either::Left((answer, _)) => answer,
-        Either::Right(_) => Err(JsValue::from_str("no answer in time")),
-    }
-}
 
 /// A catalog that was just loaded.
 pub fn load(loaded: Loaded) -> Rc<Host> {

@@ -15,7 +15,7 @@ use super::Host;
 use crate::{
     access::Access,
     calls::{catalog, cell::Call},
-    object::{Fault, StoreError},
+    object::{Fault, StoreError, in_time},
     runtime,
     settings::{DEFAULT_NAMESPACE, STATION_BINDING},
 };
@@ -130,7 +130,7 @@ impl Host {
         request: catalog::Request,
     ) -> Result<T, Fault> {
         let call = catalog::Call::new(namespace, request);
-        let (status, body) = catalog::ask(&self.env, &call).await.map_err(|thrown| {
+        let (status, body) = in_time(catalog::ask(&self.env, &call)).await.map_err(|thrown| {
             worker::console_error!("stepwell: the catalog did not answer: {}", runtime::message(&thrown));
             unreachable_catalog()
         })?;

@@ -421,11 +421,11 @@ impl Rows for Store {
         self.unbind_key(key, until)
     }
 
-    fn first_unbound(&self) -> Result<Option<Timestamp>, StoreError> {
+    fn first_lapse(&self) -> Result<Option<Timestamp>, StoreError> {
         Ok(self.first_unbound_key()?.into_iter().chain(self.first_join()?).min())
     }
 
-    fn forget_unbound(&self, now: Timestamp, limit: usize) -> Result<(), StoreError> {
+    fn forget_lapsed(&self, now: Timestamp, limit: usize) -> Result<(), StoreError> {
         self.forget_unbound_keys(now, limit)?;
         self.forget_joins(now, limit)
     }

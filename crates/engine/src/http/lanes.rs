@@ -47,6 +47,10 @@ pub async fn show(front: &Front, workflow: &str, query: &str) -> Result<Response
     // One that has stored nothing is not asked: that would make it.
     // One that has left the code may still have a lane of its own.
     let flow = workflows::terms(front, workflow).await.ok().and_then(|terms| terms.flow);
+    if flow.as_ref().is_some_and(|flow| flow.lane.is_some()) {
+        // Runs of other workflows are in it.
+        front.about_all().asker().await?;
+    }
     let lane = flow.map_or_else(|| workflow.to_owned(), |flow| flow.lane_of(workflow));
     let address = Address::lane(front.namespace(), &lane);
     let station = Station::at(&address).to_string();

@@ -1,7 +1,10 @@
 //! The routes of runs that are there.
 
-use stepwell_core::{cell::Action, run::check_signal_name};
-use stepwell_protocol::{Code, Op, RunId, rest::Restart};
+use stepwell_core::{cell::Action, object::Address, run::check_signal_name};
+use stepwell_protocol::{
+    Code, Op, RunId, json,
+    rest::{Restart, Why},
+};
 
 use super::{
     body,
@@ -12,7 +15,10 @@ use super::{
     response::Response,
     starts::nonce,
 };
-use crate::calls::cell::Operation;
+use crate::{
+    calls::{cell::Operation, lanes::Call},
+    object::{self, in_time},
+};
 
 /// `GET /api/executions/{id}`
 pub async fn show(front: &Front, id: &str, headers: &Headers) -> Result<Response, Refusal> {
@@ -24,7 +30,18 @@ pub async fn show(front: &Front, id: &str, headers: &Headers) -> Result<Response
 /// `GET /api/executions/{id}/why`
 pub async fn why(front: &Front, id: &str) -> Result<Response, Refusal> {
     let id = locate(front, id).await?;
-    front.ask(&id.place, Operation::Why { number: id.number, suffix: id.suffix }).await
+    let operation = Operation::Why { number: id.number, suffix: id.suffix.clone() };
+    let mut why: Why = front.ask_json(&id.place, operation).await?;
+    if let Some(lane) = &why.lane {
+        let (lane, call) = (Address::lane(front.namespace(), lane), Call::Why { run: id });
+        // It knows which limit it is. What the cell knows is good enough if the lane does not answer.
+        if let Ok((200, body)) = in_time(object::ask(front.env(), &lane, &call)).await
+            && let Ok(Some(because)) = json::from_str::<Option<String>>(&body)
+        {
+            why.because = because;
+        }
+    }
+    Ok(Response::of(200, &why))
 }
 
 /// `GET /api/executions/{id}/history`

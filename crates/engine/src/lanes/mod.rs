@@ -100,6 +100,9 @@ impl Host {
                     Ok(Answered::new(200, &set))
                 })
             }
+            Call::Why { run } => self.turn(|machine, store, now| {
+                Ok(Answered::new(200, &machine.why(store, now, &run, &self.address.name)?))
+            }),
             Call::Page { after, limit } => self
                 .turn(|machine, store, now| Ok(Answered::new(200, &machine.page(store, now, after, limit)?))),
         }

@@ -1,11 +1,14 @@
 //! How Workers and objects ask an object: a text in, a status and a text out.
 
+use std::{pin::pin, time::Duration};
+
+use futures::future::{Either, select};
 use js_sys::Array;
 use serde::Serialize;
 use stepwell_core::object::{Address, Kind};
 use stepwell_protocol::{Code, Place, Problem};
 use wasm_bindgen::{JsCast as _, JsValue};
-use worker::Env;
+use worker::{Delay, Env};
 
 use super::Fault;
 use crate::{
@@ -50,6 +53,18 @@ impl From<Fault> for Answered {
     fn from(fault: Fault) -> Self {
         let problem = fault.into_problem();
         Self::new(problem.status, &problem)
+    }
+}
+
+/// How long another object may take to answer. It might hang, and whoever waits for it would hang too.
+const ANSWER_MS_MAX: u64 = 5_000;
+
+/// What another object answers, unless it takes too long.
+pub async fn in_time<T>(answer: impl Future<Output = Result<T, JsValue>>) -> Result<T, JsValue> {
+    let time = Delay::from(Duration::from_millis(ANSWER_MS_MAX));
+    match select(pin!(answer), time).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => Err(JsValue::from_str("no answer in time")),
     }
 }
 

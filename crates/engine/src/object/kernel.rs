@@ -64,7 +64,12 @@ impl<K: Kind> Host<K> {
     /// Deletes everything. This instance does nothing any more, and ends after its answer: whatever it has in memory or
     /// under way, the sessions of programs above all, must not meet the next life of the namespace.
     pub async fn empty(self: &Rc<Self>, life: u64) -> Result<(), Fault> {
-        let own = Tables::new(self.storage.clone(), false).life()?;
+        let own = match Tables::new(self.storage.clone(), false).life() {
+            Ok(own) => own,
+            // The catalog of the life that ends takes nothing for another one: what cannot be read goes with the rest.
+            Err(StoreError::Unreadable(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
         if own.is_some_and(|own| own > life) {
             // The word comes late.
             return Ok(());

@@ -13,7 +13,7 @@ use stepwell_protocol::{Code, Problem, json, queue::QueueSettings};
 use super::Host;
 use crate::{
     calls::{catalog, queues::Request},
-    object::{Answered, Fault},
+    object::{Answered, Fault, in_time},
 };
 
 impl Host {
@@ -68,7 +68,7 @@ impl Host {
             let address = Address::queue(&self.address.namespace, self.queue(), partition);
             let request = catalog::Request::Forget { station: Station::at(&address).to_string() };
             let call = catalog::Call::new(&self.address.namespace, request);
-            let (status, _) = catalog::ask(&self.env, &call).await?;
+            let (status, _) = in_time(catalog::ask(&self.env, &call)).await?;
             if status != 200 {
                 return Err(unfinished().into());
             }

@@ -96,7 +96,11 @@ impl Host {
         let text = body.map(stepwell_protocol::Payload::into_text).or(text);
         let sent = bytes.as_deref().or(text.as_deref().map(str::as_bytes)).unwrap_or_default();
         let (now, id) = (runtime::clock(), id.to_string());
-        let secrets = Keyring::of(&self.env).push_secrets(&self.address.namespace, self.queue());
+        let life = match self.life() {
+            Ok(life) => life.unwrap_or_default(),
+            Err(fault) => return down(fault.to_string()),
+        };
+        let secrets = Keyring::of(&self.env).push_secrets(&self.address.namespace, life, self.queue());
         let signatures = secrets.iter().map(|secret| standard_signature(secret, &id, now, sent));
         let mut headers = vec![
             ("content-type", content_type),

@@ -145,6 +145,8 @@ impl Host {
 fn refused(problem: Problem) -> StartEnd {
     match Delivery::refused(problem.clone()) {
         Delivery::Refused(problem) => StartEnd::Refused(problem),
-        Delivery::Arrived(_) | Delivery::Declined | Delivery::Failed => StartEnd::Declined(problem),
+        Delivery::Arrived(_) | Delivery::Declined | Delivery::Postponed | Delivery::Failed => {
+            StartEnd::Declined(problem)
+        }
     }
 }

@@ -109,7 +109,16 @@ pub struct Test {
 
 impl Test {
     /// A test of this app.
+    ///
+    /// # Panics
+    ///
+    /// If a deploy would refuse what the app declares: a limit with a key that is no expression, a schedule that cannot be
+    /// read, two workflows of one lane that disagree.
+    #[track_caller]
     pub fn new(app: App) -> Self {
+        if let Err(problem) = stepwell_core::catalog::check_manifest(&app.manifest(), &[]) {
+            panic!("a deploy of this app would be refused: {}", problem.detail);
+        }
         Self {
             app: Rc::new(app),
             mocks: Mocks::new(),

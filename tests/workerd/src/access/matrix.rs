@@ -467,6 +467,8 @@ fn body(route: Route) -> String {
     } else if route == Route::BackfillSchedule {
         let now_ms = now_ms();
         json!({ "from": now_ms - 86_400_000, "to": now_ms }).to_string()
+    } else if route == Route::SetLimit {
+        "{}".to_owned()
     } else if route == Route::SetLimits {
         json!({ "live_runs": 1_000_000 }).to_string()
     } else if route == Route::SetIssuer {

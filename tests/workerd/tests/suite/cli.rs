@@ -181,3 +181,33 @@ async fn scripts_get_a_bare_id_the_error_of_a_failed_run_and_lists_by_attribute(
     assert_eq!(terminal.quietly(&["list", "--attribute", "customer"]).await?.code, Some(2));
     Ok(())
 }
+
+#[tokio::test]
+async fn an_operator_stops_a_customer_and_lets_it_in_again() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let mut terminal = Terminal::open(&engine.engine.address())?;
+    let by = ["--by", "input.customer", "--for", "acme"];
+    let stop = [&["workflows", "limit", "limited_whole", "0"], &by[..]].concat();
+    let ran = terminal.run(&stop).await?;
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let said = "limited_whole: 0 at once with input.customer = 'acme'";
+    assert!(ran.stdout.starts_with(said), "{}", ran.stdout);
+    let input = r#"{"address": "http://127.0.0.1:9", "customer": "acme", "steps": 0}"#;
+    let started = terminal.run(&["start", "limited_whole", input]).await?;
+    let run = started.stdout.split_whitespace().next().unwrap_or_default().to_owned();
+    let client = engine.client();
+    for _ in 0..100 {
+        let why = client.get(&format!("/api/executions/{run}/why")).await?.json()?;
+        if why["because"].as_str().is_some_and(|because| because.contains("as root has set it")) {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let why = terminal.run(&["why", &run]).await?;
+    let because = "0 at once for those with input.customer = 'acme', as root has set it at ";
+    assert!(why.stdout.contains(because), "{}{}", why.stdout, why.stderr);
+    let ran = terminal.run(&[&["workflows", "limit", "limited_whole", "--reset"], &by[..]].concat()).await?;
+    assert_eq!(ran.stdout, "limited_whole: as the code declares it\n", "{}", ran.stderr);
+    client.until(&run, "completed").await?;
+    Ok(())
+}

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use stepwell_workerd_tests::{
     TestResult,
     engine::{Client, Engine, Form},
+    sqlite::{change, databases, sql},
 };
 use tokio::time::{Duration, Instant, sleep};
 
@@ -236,5 +237,42 @@ async fn ticks_that_join_a_run_do_not_hold_up_their_schedule() -> TestResult {
         taken += output(&client, id).await?.as_array().context("a list")?.len();
     }
     assert!(taken >= 5, "{taken} ticks in six seconds");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_start_that_joined_is_forgotten_after_its_time_and_the_alarm_is_fine() -> TestResult {
+    let mut engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    let mut runs = Vec::new();
+    for number in 0..2 {
+        let input = json!({ "key": "a", "number": number });
+        let answer = client.start("debounced", &input, Some(&format!("key-{number}")), 0).await?;
+        runs.push(answer.json()?["id"].clone());
+    }
+    assert_eq!(runs[0], runs[1]);
+    output(&client, runs[0].as_str().context("an id")?).await?;
+    engine.engine.kill();
+    let mut joins = 0;
+    for path in databases(&engine.engine)? {
+        if sql(&path, "SELECT count(*) FROM sqlite_master WHERE name = 'joins'")? == "1" {
+            joins += sql(&path, "SELECT count(*) FROM joins")?.parse::<u32>()?;
+            change(&path, "UPDATE joins SET until = 1")?;
+        }
+    }
+    assert!(joins > 0, "none has joined");
+    engine.engine.restart().await?;
+    let client = engine.client();
+    // Somebody comes by, and the cell looks after its alarm.
+    output(&client, &start(&client, "debounced", "b", 7).await?.1).await?;
+    sleep(Duration::from_secs(1)).await;
+    let said = engine.engine.log();
+    assert!(!said.contains("an alarm could not read the rows"), "{said}");
+    engine.engine.kill();
+    for path in databases(&engine.engine)? {
+        if sql(&path, "SELECT count(*) FROM sqlite_master WHERE name = 'joins'")? == "1" {
+            assert_eq!(sql(&path, "SELECT count(*) FROM joins WHERE until = 1")?, "0");
+        }
+    }
     Ok(())
 }

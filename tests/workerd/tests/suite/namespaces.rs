@@ -211,3 +211,46 @@ async fn the_command_line_deletes_a_namespace_and_waits_for_its_end() -> Result<
     ensure!(root.get("/api/namespaces/acme").await?.status == 404, "it is gone");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_namespace_is_deleted_though_a_cell_does_not_know_its_life_any_more() -> Result<()> {
+    let mut engine = Engine::start_with(Form::AllInOne, &[("STEPWELL_CELLS", CELLS)]).await?;
+    let root = engine.client();
+    let acme = namespace(&root, "acme").await?;
+    fill(&acme, 20).await?;
+    engine.engine.kill();
+    let mut damaged = 0;
+    for path in sqlite::databases(&engine.engine)? {
+        if sqlite::sql(&path, "SELECT count(*) FROM sqlite_master WHERE name = 'meta'")? == "1"
+            && sqlite::sql(&path, "SELECT count(*) FROM meta WHERE key = 'life'")? == "1"
+        {
+            sqlite::change(&path, "UPDATE meta SET value = 'x' WHERE key = 'life'")?;
+            damaged += 1;
+        }
+    }
+    ensure!(damaged > 0, "no cell knows its life");
+    engine.engine.restart().await?;
+    let root = engine.client();
+    let deleted = root.request("DELETE", "/api/namespaces/acme", "").await?;
+    ensure!(deleted.status == 202, "{} {}", deleted.status, deleted.body);
+    until_it_is_gone(&root, "acme").await?;
+    engine.engine.kill();
+    ensure!(left_of(&engine.engine, "acme")?.is_empty(), "{:?}", left_of(&engine.engine, "acme")?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_knew_a_secret_of_a_namespace_does_not_know_that_of_the_next_one_of_its_name() -> Result<()> {
+    let engine = Engine::start(Form::AllInOne, 2).await?;
+    let root = engine.client();
+    let mut known = Vec::new();
+    for _ in 0..2 {
+        let acme = namespace(&root, "acme").await?;
+        let secret = acme.get("/api/queues/stepwell.webhooks/secret").await?.json()?["secret"].clone();
+        ensure!(secret.is_string() && !known.contains(&secret), "{secret} of {known:?}");
+        known.push(secret);
+        root.request("DELETE", "/api/namespaces/acme", "").await?;
+        until_it_is_gone(&root, "acme").await?;
+    }
+    Ok(())
+}

@@ -149,3 +149,18 @@ fn a_namespace_has_only_so_many_queues_however_many_partitions_they_have() {
     world.desk.forget(&world.rows, at(3), partition(7, 0)).expect("it can be written");
     world.register(4, &partition(QUEUES_MAX, 0)).expect("it may");
 }
+
+#[test]
+fn a_name_that_cannot_be_read_keeps_no_station_from_being_touched() {
+    let mut world = World::default();
+    for number in 0..100 {
+        world.register(0, &station(number)).expect("it may");
+    }
+    world.rows.rows.borrow_mut().insert(("station".into(), "aa".into()), "{}".into());
+    world.lose_memory();
+    let mut seen = BTreeSet::new();
+    for sweep in 0..4 {
+        seen.extend(world.touched(sweep));
+    }
+    assert!(seen.contains(&station(99)), "{} were touched", seen.len());
+}

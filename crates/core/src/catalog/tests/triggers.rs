@@ -136,3 +136,24 @@ fn topics_are_told_again_if_the_manifest_cannot_be_read() {
     assert_eq!(next.iter().map(names).collect::<Vec<_>>(), [("order", vec![])]);
     assert!(next[0].revision > told[0].revision);
 }
+
+#[test]
+fn a_topic_that_takes_no_triggers_is_not_told_every_second_for_ever() {
+    let mut world = World::default();
+    world.must(0, sync(with(1, &[("x", "order/paid")]), false));
+    let mut told = world.told_to_topics().len();
+    let mut now = 0;
+    while now < 3_600_000 {
+        now += 1_000;
+        // The host fires what is armed.
+        world.desk.repair(&world.rows, at(now)).expect("the rows can be read");
+        if world.desk.take_orders().arm.is_some() || now % 1_000 == 0 {
+            world.desk.alarm(&world.rows, at(now)).expect("it can be written");
+            told += world.told_to_topics().len();
+        }
+    }
+    assert!((60..100).contains(&told), "{told} times in an hour");
+    // Whatever is new is told at once.
+    world.must(now + 1, sync(with(2, &[("x", "order/paid"), ("y", "invoice/paid")]), false));
+    assert_eq!(world.told_to_topics().len(), 2);
+}

@@ -102,3 +102,21 @@ fn workflows_that_share_a_lane_agree_on_its_limits() {
     assert_eq!(one.lane_of("charge"), same.lane_of("refund"));
     assert_ne!(one.lane_of("charge"), elsewhere.lane_of("partner"));
 }
+
+#[test]
+fn a_thousand_workflows_of_one_lane_are_looked_at_once() {
+    let limits = |of: usize| {
+        (0..8).map(move |number| LimitSpec {
+            max: 1,
+            max_by: None,
+            key: Some(format!("input.of{of}.key{number}")),
+            per_ms: None,
+            drop: false,
+        })
+    };
+    let flow = |of: usize| Flow { lane: Some("all".into()), limits: limits(of).collect(), ..Flow::default() };
+    let flows: Vec<_> = (0..1_000).map(|of| (format!("w{of}"), flow(of))).collect();
+    let began = std::time::Instant::now();
+    check_shared(flows.iter().map(|(name, flow)| (name.as_str(), flow))).expect("they agree");
+    assert!(began.elapsed().as_millis() < 500, "{:?}", began.elapsed());
+}

@@ -2,7 +2,10 @@
 
 use stepwell_protocol::lane::{LimitChange, SET_LIMITS_MAX};
 
-use super::{super::check_change, *};
+use super::{
+    super::{LINE_MAX, check_change},
+    *,
+};
 
 fn change(key: Option<&str>, max: Option<u32>) -> LimitChange {
     LimitChange { by: "input.customer".into(), key: key.map(Into::into), per_ms: None, max }
@@ -106,4 +109,78 @@ fn only_limits_that_the_workflow_has_are_set_and_their_keys_are_short() {
     check(key).expect_err("a key of no limit");
     let rate = LimitChange { per_ms: Some(1_000), max: Some(10_001), ..change(None, None) };
     check(rate).expect_err("too many to be remembered");
+}
+
+#[test]
+fn runs_of_a_customer_who_is_stopped_do_not_fill_the_lane() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    set(&mut lane, &rows, 0, change(Some("bad"), Some(0)));
+    let mut full = 0;
+    for number in 1..=2_000 {
+        full += usize::from(
+            asks(&mut lane, &rows, number, vec![ask(number, &[limit("bad", 1)])]) == [Standing::Full],
+        );
+    }
+    assert_eq!(full, 1_000, "the others wait in their cells");
+    assert_eq!(asks(&mut lane, &rows, 3_000, vec![ask(3_000, &[limit("good", 1)])]), [Standing::In]);
+    // They come as soon as they may.
+    set(&mut lane, &rows, 4_000, change(Some("bad"), None));
+    assert_ne!(asks(&mut lane, &rows, 5_000, vec![ask(2_000, &[limit("bad", 1)])]), [Standing::Full]);
+}
+
+#[test]
+fn no_customer_fills_more_than_a_part_of_the_lane() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    let most = LINE_MAX as u64;
+    for number in 0..=most {
+        let all = vec![ask(number + 1, &[limit("many", 1)])];
+        assert_ne!(asks(&mut lane, &rows, number, all), [Standing::Full], "{number}");
+    }
+    assert_eq!(asks(&mut lane, &rows, most, vec![ask(most + 2, &[limit("many", 1)])]), [Standing::Full]);
+    assert_eq!(asks(&mut lane, &rows, most, vec![ask(most + 3, &[limit("other", 1)])]), [Standing::In]);
+}
+
+#[test]
+fn a_lane_takes_fewer_tickets_if_their_keys_are_long() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    let mut taken = 0;
+    for number in 1..=40_000_u64 {
+        let limits: Vec<_> = (0..8)
+            .map(|place| Limit {
+                by: format!("{place}{}", "b".repeat(120)),
+                key: format!("{number}{}", "k".repeat(110)),
+                ..limit("", 1)
+            })
+            .collect();
+        taken += usize::from(asks(&mut lane, &rows, 1, vec![ask(number, &limits)]) != [Standing::Full]);
+    }
+    assert!((10_000..25_000).contains(&taken), "{taken}");
+    // Another instance knows as much, and whoever leaves makes room.
+    let mut lane = Lane::default();
+    let one = |number: u64| vec![ask(number, &[limit("x", 1)])];
+    assert_eq!(asks(&mut lane, &rows, 2, one(50_000)), [Standing::Full]);
+    let gone: Vec<_> = (1..=10).map(ticket).collect();
+    lane.ask(&rows, at(3), Vec::new(), &gone).expect("the storage works");
+    assert_eq!(asks(&mut lane, &rows, 4, one(50_000)), [Standing::In]);
+}
+
+#[test]
+fn why_names_the_limit_in_effect_who_has_set_it_and_how_many_wait_before() {
+    let (mut lane, rows) = (Lane::default(), Table::default());
+    let why = |lane: &mut Lane, number| lane.why(&rows, at(9), &run(number), "import").expect("readable");
+    for number in 1..=3 {
+        asks(&mut lane, &rows, number, vec![ask(number, &[limit("acme", 1), limit("", 4)])]);
+    }
+    assert_eq!(why(&mut lane, 1), None, "it works");
+    let waits = "It waits to be let in: 1 at once for those with input.customer = 'acme'.";
+    assert_eq!(why(&mut lane, 2), Some(format!("{waits} It is the next one.")));
+    assert_eq!(why(&mut lane, 3), Some(format!("{waits} One waits before it.")));
+    set(&mut lane, &rows, 4, change(None, Some(7)));
+    set(&mut lane, &rows, 4, change(Some("acme"), Some(0)));
+    let stopped = "It waits to be let in: 0 at once for those with input.customer = 'acme', as key:ops has set it at \
+                   2023-11-14T22:13:20Z. It is the next one.";
+    asks(&mut lane, &rows, 5, vec![ask(4, &[limit("acme", 1), limit("", 4)])]);
+    assert_eq!(why(&mut lane, 4).as_deref(), Some(stopped));
+    let unknown = why(&mut lane, 99).expect("it asks again");
+    assert!(unknown.contains("is not in line yet"), "{unknown}");
 }

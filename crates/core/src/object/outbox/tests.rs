@@ -259,3 +259,25 @@ fn what_is_under_way_is_bounded_by_its_bytes_and_what_is_larger_goes_alone() {
     }
     assert_eq!((outbox.in_flight, outbox.in_flight_bytes, outbox.known), (0, 0, 0));
 }
+
+#[test]
+fn a_message_that_is_never_answered_holds_up_no_other_to_the_same_object() {
+    let (rows, mut outbox) = (Rows::with_one_behind(2), Outbox::default());
+    let (mut now, mut sent) = (0, Vec::new());
+    let mut arrived = false;
+    while !arrived {
+        assert!(now < 600_000, "it waits for ever");
+        outbox.begin();
+        let Ok(()) = outbox.send(&rows, at(now), &mut sent);
+        for Sending { letter, index, to, .. } in sent.drain(..).rev() {
+            if letter == 2 && now > 0 {
+                outbox.arrived(&to, letter, index);
+                arrived = true;
+            } else {
+                // Both at first, then the first one always.
+                outbox.failed(at(now), &to, letter, index);
+            }
+        }
+        now += 1_000;
+    }
+}

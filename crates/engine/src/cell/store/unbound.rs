@@ -47,6 +47,9 @@ impl Store {
     }
 
     pub(super) fn forget_unbound_keys(&self, now: Timestamp, limit: usize) -> Result<(), StoreError> {
+        if !self.has_unbound()? {
+            return Ok(());
+        }
         let query = "SELECT key FROM unbound WHERE until <= ? ORDER BY until LIMIT ?";
         let rows = self.tables.rows(query, &[time(Some(now)), number(limit as u64)])?;
         self.tables.transaction(|| {

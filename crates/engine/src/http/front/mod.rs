@@ -13,6 +13,7 @@ mod vouching;
 
 use std::{cell::Cell, rc::Rc};
 
+use stepwell_core::access::{About, Need};
 use stepwell_protocol::{Code, Place};
 use worker::Env;
 
@@ -89,6 +90,15 @@ impl Front {
     /// On behalf of whoever holds an address that was verified: a wait token's, or a webhook's, in its namespace.
     pub fn holding(&self, namespace: &str) -> Self {
         Self { namespace: namespace.into(), life: None, is_nobody: false, ..self.itself() }
+    }
+
+    /// On behalf of the same caller, who has to be allowed this for all of the namespace.
+    pub fn about_all(&self) -> Self {
+        let whole = |access: &Rc<Access>| {
+            let Access { credential, vouched, need } = (**access).clone();
+            Rc::new(Access { credential, vouched, need: Need { about: About::Whole, ..need } })
+        };
+        Self { access: self.access.as_ref().map(whole), ..self.clone() }
     }
 
     /// Stepwell itself, in the same namespace.

@@ -77,7 +77,8 @@ pub async fn secret(front: &Front, queue: &str) -> Result<Response, Refusal> {
     if queue != CALLBACK_QUEUE {
         with_settings(front, queue, &|_| Box::pin(ready(Ok(String::new())))).await?;
     }
-    let mut secrets = Keyring::of(front.env()).push_secrets(front.namespace(), queue).into_iter();
+    let life = front.ask_catalog(catalog::Request::ShowLife).await?;
+    let mut secrets = Keyring::of(front.env()).push_secrets(front.namespace(), life, queue).into_iter();
     let Some(secret) = secrets.next() else {
         let detail = "The deployment has no STEPWELL_KEY to make secrets of, so pushed jobs are not signed.";
         return Err(Refusal::new(Code::WrongStatus, detail));

@@ -23,7 +23,7 @@ use crate::{
 pub const TELL_AGAIN_MS: u64 = 1_000;
 
 /// The longest pause, for those who have to forget a key: their answers are waited for as long.
-const TELL_URGENT_MS_MAX: u64 = 5_000;
+pub const TELL_URGENT_MS_MAX: u64 = 5_000;
 
 /// The longest pause for what the code declares.
 const TELL_AGAIN_MS_MAX: u64 = 60_000;
@@ -430,26 +430,35 @@ impl Desk {
 
     /// Tells whoever is behind. Says whether anybody is.
     fn tell(&mut self, now: Timestamp) -> bool {
+        self.tell_at = Timestamp::default();
+        self.tell_again(now)
+    }
+
+    /// The same for the alarm, which may be here for something else: whoever was told a moment ago is told later.
+    fn tell_again(&mut self, now: Timestamp) -> bool {
         let is_leaving = self.ask_leaving(now);
         let Some(catalog) = &self.catalog else { return false };
         let (words, over) =
             (catalog.words(), catalog.over().take(DISTRUSTED_AT_ONCE).cloned().collect::<Vec<_>>());
         let untold = catalog.declared().untold();
-        let untold = untold
-            .map(|(revision, schedules)| Order::DeclareSchedules { revision, schedules: schedules.to_vec() });
         let (topics, queues) = (catalog.declared().untold_topics(), catalog.declared().untold_queues());
-        let is_declared = untold.is_none() && topics.is_empty() && queues.is_empty();
-        if words.is_empty() && over.is_empty() && is_declared {
-            self.told = (Behind::default(), 0);
-            return is_leaving;
-        }
         let behind = Behind {
             words: words.len(),
             over: over.len(),
-            schedules: catalog.declared().untold().map(|(revision, _)| revision),
+            schedules: untold.map(|(revision, _)| revision),
             topics: topics.len(),
             queues: queues.len(),
         };
+        if behind == Behind::default() {
+            (self.told, self.tell_at) = ((behind, 0), Timestamp::default());
+            return is_leaving;
+        }
+        if self.tell_at > now {
+            self.object.arm_by(now, self.tell_at);
+            return true;
+        }
+        let untold = untold
+            .map(|(revision, schedules)| Order::DeclareSchedules { revision, schedules: schedules.to_vec() });
         self.told = if self.told.0 == behind { (behind, self.told.1.saturating_add(1)) } else { (behind, 0) };
         // Whoever has to forget a key is asked often; what a station does not take, it will hardly take a second later.
         let is_urgent = behind.words > 0 || behind.over > 0;
@@ -473,15 +482,5 @@ impl Desk {
         self.tell_at = now.plus_millis(pause_ms);
         self.object.arm_by(now, self.tell_at);
         true
-    }
-
-    /// The alarm is here, which may be for something else.
-    fn tell_again(&mut self, now: Timestamp) {
-        if self.tell_at <= now {
-            self.tell(now);
-        } else if self.told.0 != Behind::default() {
-            self.ask_leaving(now);
-            self.object.arm_by(now, self.tell_at);
-        }
     }
 }

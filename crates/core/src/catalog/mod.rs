@@ -45,7 +45,7 @@ pub use deletion::{
     BEHIND_MAX, Batch, DELETE_AGAIN_MS, Deletion, EMPTIED_AT_ONCE, EMPTIED_MS_MAX, Emptied, Leaving,
     namespace_deleting, no_such_namespace,
 };
-pub use drive::{Confirmation, Desk, Order, TELL_AGAIN_MS, Word};
+pub use drive::{Confirmation, Desk, Order, TELL_AGAIN_MS, TELL_URGENT_MS_MAX, Word};
 pub use handlers::QueueWord;
 pub use input::{Entry, Input, LetterDeed, LetterNote};
 pub use rows::{Corrupt, Row, Rows, STATION, Trim};

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use stepwell_core::{
     access::{About, Credential, Need, ROOT},
-    catalog::{ApiKey, Catalog, Confirmation, Desk, Input, Order, TELL_AGAIN_MS, Word},
+    catalog::{ApiKey, Catalog, Confirmation, Desk, Input, Order, TELL_URGENT_MS_MAX, Word},
     cell::Admission,
     object::Fault,
 };
@@ -170,7 +170,7 @@ impl At for TheCatalog {
 
     fn check_alarm(self, world: &World, latest: Timestamp) -> Checked {
         let (catalog, alarm) = (world.catalog.disk.catalog(), world.catalog.alarm);
-        let by = latest.plus_millis(TELL_AGAIN_MS + 1);
+        let by = latest.plus_millis(TELL_URGENT_MS_MAX + 1);
         match catalog.behind().next() {
             Some(cell) if alarm.is_none_or(|alarm| alarm > by) => {
                 let alarm = alarm.map(Timestamp::as_millis);

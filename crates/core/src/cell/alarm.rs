@@ -35,8 +35,8 @@ impl<R: Rows> Machine<R> for Cell {
     fn first_due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {
         let first = rows.wake_after((Timestamp::default(), 0)).map_err(Fault::Storage)?;
         let letter = self.object.first_letter(rows, now).map_err(Fault::Storage)?;
-        let unbound = rows.first_lapse().map_err(Fault::Storage)?;
-        Ok([first, letter, unbound].into_iter().flatten().min())
+        let lapse = rows.first_lapse().map_err(Fault::Storage)?;
+        Ok([first, letter, lapse].into_iter().flatten().min())
     }
 }
 

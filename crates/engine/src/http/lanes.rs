@@ -7,7 +7,7 @@ use stepwell_core::{
 };
 use stepwell_protocol::{
     Code, json,
-    lane::{LaneRun, LaneView, SET_LIMITS_MAX, SetLimits},
+    lane::{Flow, LaneRun, LaneView, SET_LIMITS_MAX, SetLimits},
 };
 
 use super::{
@@ -51,8 +51,7 @@ pub async fn show(front: &Front, workflow: &str, query: &str) -> Result<Response
         // Runs of other workflows are in it.
         front.about_all().asker().await?;
     }
-    let lane = flow.map_or_else(|| workflow.to_owned(), |flow| flow.lane_of(workflow));
-    let address = Address::lane(front.namespace(), &lane);
+    let address = address(front, workflow, flow.as_deref());
     let station = Station::at(&address).to_string();
     if !front.ask_catalog::<bool>(catalog::Request::HasStation { station }).await? {
         return Ok(Response::of(200, &LaneView::default()));
@@ -79,8 +78,7 @@ pub async fn set_limit(front: &Front, workflow: &str, body: &str) -> Result<Resp
     let who = front.asker().await?;
     let flow = workflows::terms(front, workflow).await?.flow;
     let change = check_change(workflow, flow.as_deref(), change).map_err(Refusal)?;
-    let lane = flow.map_or_else(|| workflow.to_owned(), |flow| flow.lane_of(workflow));
-    let address = Address::lane(front.namespace(), &lane);
+    let address = address(front, workflow, flow.as_deref());
     let (status, body) = front.call_lane(&address, &Call::SetLimit { change, who }).await?;
     match json::from_str::<Option<SetLimits>>(&body) {
         Ok(Some(set)) => Ok(Response::of(200, &set)),
@@ -93,4 +91,10 @@ pub async fn set_limit(front: &Front, workflow: &str, body: &str) -> Result<Resp
         }
         Err(_) => Ok(Response::of_object(status, body)),
     }
+}
+
+/// The lane of a workflow that declares this.
+fn address(front: &Front, workflow: &str, flow: Option<&Flow>) -> Address {
+    let lane = flow.map_or_else(|| workflow.to_owned(), |flow| flow.lane_of(workflow));
+    Address::lane(front.namespace(), &lane)
 }

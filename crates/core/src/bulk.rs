@@ -259,7 +259,8 @@ impl Progressing {
             | Command::StepBegun { .. }
             | Command::StepFailed { .. }
             | Command::ChildInvoked { .. }
-            | Command::Emitted { .. } => 0.0,
+            | Command::Emitted { .. }
+            | Command::JobSent { .. } => 0.0,
         };
         let cells = u32::try_from(self.places.len().max(1)).unwrap_or(u32::MAX);
         let done = u32::try_from(then.cell).unwrap_or(u32::MAX);

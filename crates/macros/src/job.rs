@@ -6,10 +6,21 @@ use syn::{Error, FnArg, ItemFn, LitInt, LitStr, ReturnType, parse::Parser as _, 
 
 use crate::workflow::duration_ms;
 
+/// What makes jobs of events.
+fn trigger(on: Option<LitStr>, when: Option<LitStr>) -> syn::Result<TokenStream> {
+    let Some(on) = on else {
+        let Some(when) = when else { return Ok(TokenStream::new()) };
+        return Err(Error::new(when.span(), "`when` is a condition on events: name them with `on`"));
+    };
+    let when = when.map(|when| quote!(.when(#when)));
+    Ok(quote!(.trigger(::stepwell::Trigger::on(#on) #when)))
+}
+
 pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let function: ItemFn = syn::parse2(item)?;
     let mut queue = function.sig.ident.to_string();
     let mut terms = TokenStream::new();
+    let (mut on, mut when) = (None, None);
     let parser = syn::meta::parser(|meta| {
         if meta.path.is_ident("queue") {
             queue = meta.value()?.parse::<LitStr>()?.value();
@@ -22,12 +33,21 @@ pub fn expand(attributes: TokenStream, item: TokenStream) -> syn::Result<TokenSt
                 Error::new(text.span(), "a timeout is a number with ms, s, m, h or d: \"90s\"")
             })?;
             terms.extend(quote!(.timeout(::std::time::Duration::from_millis(#ms))));
+        } else if meta.path.is_ident("on") {
+            if on.replace(meta.value()?.parse::<LitStr>()?).is_some() {
+                return Err(meta.error("one trigger stands here: add others with `JobHandler::trigger`"));
+            }
+        } else if meta.path.is_ident("when") {
+            when = Some(meta.value()?.parse::<LitStr>()?);
         } else {
-            return Err(meta.error("a job has `queue`, `concurrency`, `per_second` and `timeout`"));
+            return Err(
+                meta.error("a job has `queue`, `concurrency`, `per_second`, `timeout`, `on` and `when`")
+            );
         }
         Ok(())
     });
     parser.parse2(attributes)?;
+    terms.extend(trigger(on, when)?);
     let signature = &function.sig;
     if signature.asyncness.is_none() {
         let here = signature.fn_token.span();

@@ -13,6 +13,7 @@
 pub mod access;
 pub mod callback;
 pub mod child;
+pub mod command;
 pub mod export;
 pub mod ids;
 pub mod journal;

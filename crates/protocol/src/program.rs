@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Awaits, Epoch, Failure, Invocation, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
+    Awaits, Epoch, Failure, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
     lane::Flow,
     signature::Signature,
     stream::Published,
-    topic::{EventWait, NewEvent},
+    topic::EventWait,
     wait_token::{Asked, Issuer},
 };
 
+pub use crate::command::Command;
 pub use crate::progress::{Attributes, Progress, Since, Units};
 
 /// How much journal goes into one page, in bytes of JSON.
@@ -319,64 +320,6 @@ fn is_uncounted(count: &u32) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_nothing(bytes: &u64) -> bool {
     *bytes == 0
-}
-
-/// Something that a program did.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Command {
-    /// An at-most-once step is about to run.
-    #[serde(rename = "step_begun")]
-    StepBegun {
-        /// The step.
-        op: Op,
-    },
-    /// A step gave a value.
-    #[serde(rename = "step_succeeded")]
-    StepSucceeded {
-        /// The step.
-        op: Op,
-        /// The attempt, from 1.
-        attempt: u32,
-        /// The value.
-        output: Payload,
-        /// How long the attempt took, by the program's clock.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        took_ms: Option<u64>,
-    },
-    /// An attempt of a step failed. The engine decides whether another follows.
-    #[serde(rename = "step_failed")]
-    StepFailed {
-        /// The step.
-        op: Op,
-        /// The attempt, from 1.
-        attempt: u32,
-        /// Why.
-        failure: Failure,
-        /// The step's policy.
-        retry: Retry,
-        /// When to retry, if the error says so itself: after this long, instead of after the policy's delay.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        retry_after_ms: Option<u64>,
-        /// How long the attempt took, by the program's clock.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        took_ms: Option<u64>,
-    },
-    /// The run invokes a child.
-    #[serde(rename = "child_invoked")]
-    ChildInvoked {
-        /// The invocation.
-        op: Op,
-        /// What is invoked.
-        invocation: Box<Invocation>,
-    },
-    /// The run emits an event. On record, it is a step whose result is the event's id.
-    #[serde(rename = "emitted")]
-    Emitted {
-        /// The step.
-        op: Op,
-        /// The event, with an id.
-        event: Box<NewEvent>,
-    },
 }
 
 /// What a program does after a commit.

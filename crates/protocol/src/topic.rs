@@ -222,9 +222,13 @@ pub struct TriggerSpec {
     /// A condition on the event, if not every one counts: `event.data.amount > 100`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// The workflow that each of the events starts a run of.
+    /// The workflow that each of the events starts a run of; either this or `queue`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub workflow: String,
-    /// What the runs are started with.
+    /// The queue that each of the events becomes a job of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// What the runs are started with, and what the jobs say.
     #[serde(default, skip_serializing_if = "TriggerInput::is_data")]
     pub input: TriggerInput,
     /// The tags of the runs.
@@ -276,7 +280,7 @@ pub struct TriggerView {
     pub paused: Option<PausedTrigger>,
     /// What became of its events so far.
     pub counts: TriggerCounts,
-    /// The latest run.
+    /// The latest event that has started a run, or become a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastStart>,
     /// The latest events that started no run, newest first.
@@ -312,7 +316,7 @@ pub struct PausedTrigger {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriggerCounts {
-    /// How many have started a run.
+    /// How many have started a run, or become a job.
     pub started: u64,
     /// How many would have started a run that was refused for good, or could not be started for six days.
     pub refused: u64,
@@ -322,16 +326,17 @@ pub struct TriggerCounts {
     pub waiting: u64,
 }
 
-/// A run that an event has started.
+/// The latest event of a trigger that has had its effect.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastStart {
     /// The event's id.
     pub event: String,
-    /// When the run was started.
+    /// When that was.
     pub at: Timestamp,
-    /// The run.
-    pub run: RunId,
+    /// The run that it has started; absent if it has become a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
 }
 
 /// Why an event has started no run.

@@ -317,6 +317,7 @@ impl Tables {
             | Message::Waits { .. }
             | Message::WaitOver { .. }
             | Message::TicketOver { .. }
+            | Message::Job { .. }
             | Message::Callback { .. }
             | Message::Unbind { .. } => false,
         };

@@ -320,11 +320,11 @@ impl App {
     /// If the queue has a handler already: a mistake in the program.
     #[must_use]
     pub fn job(mut self, define: fn() -> JobHandler) -> Self {
-        let handler = define();
-        let queue = handler.queue();
+        let mut handler = define();
+        let (queue, triggers) = (handler.queue(), handler.take_triggers());
         let before = self.jobs.insert(queue, handler);
         assert!(before.is_none(), "there are two handlers of the queue '{queue}'");
-        self
+        triggers.into_iter().fold(self, |app, trigger| app.declare_trigger(trigger.describe_for(queue)))
     }
 
     /// Starts a run of a workflow for each event of this name, with what the event says: `.on("order/paid", charge)`.

@@ -16,7 +16,7 @@ use crate::{
     Env, Error, Result, Span, Workflow,
     app::AllTerms,
     env,
-    ops::{Each, Emit, Invoke, Policy, Sleep, Step, StepInfo, Token, Wait, WaitFor},
+    ops::{Each, Emit, Invoke, Policy, SendJob, Sleep, Step, StepInfo, Token, Wait, WaitFor},
     random,
     vm::{Length, State, words},
 };
@@ -237,6 +237,17 @@ impl Ctx {
         let name = name.into();
         let op = self.state.borrow_mut().name_op(OpKind::Step, format!("emit {name}"));
         Emit::new(self.clone(), op, name, data)
+    }
+
+    /// Sends a job to a queue: `ctx.send("emails", &email).await?`. See [`SendJob`] for delays, priorities, groups and
+    /// dedupe ids.
+    ///
+    /// It is sent once, however often the run is replayed, and the queue stores it even if everything crashes right after.
+    /// The run does not wait for what becomes of it. If you need that, use [`Self::invoke`].
+    pub fn send<T: Serialize + ?Sized>(&self, queue: impl Into<String>, body: &T) -> SendJob {
+        let queue = queue.into();
+        let op = self.state.borrow_mut().name_op(OpKind::Step, format!("send {queue}"));
+        SendJob::new(self.clone(), op, queue, body)
     }
 
     /// The link of a token of this run; empty if the run cannot make any, and is paused for it.

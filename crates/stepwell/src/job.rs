@@ -9,7 +9,7 @@ use stepwell_protocol::{
     queue::{JSON, JobCall, JobId, Push, PushEnd, PushFailure},
 };
 
-use crate::{Error, Result, ops::millis, panics};
+use crate::{Error, Result, Trigger, ops::millis, panics};
 
 /// A job, as its handler gets it.
 #[derive(Clone, Debug)]
@@ -35,6 +35,7 @@ type Handling = Pin<Box<dyn Future<Output = Result<()>>>>;
 pub struct JobHandler {
     queue: &'static str,
     push: Push,
+    triggers: Vec<Trigger>,
     handle: Box<dyn Fn(JobCall) -> Result<Handling>>,
 }
 
@@ -58,7 +59,7 @@ impl JobHandler {
             let id = id.to_string();
             Ok(Box::pin(code(Job { body, id, attempt, sent_at, group, content_type })))
         };
-        Self { queue, push: Push::default(), handle: Box::new(handle) }
+        Self { queue, push: Push::default(), triggers: Vec::new(), handle: Box::new(handle) }
     }
 
     /// How many jobs are handled at once: 6 unless this says otherwise. Each partition of the queue handles up to 6.
@@ -80,6 +81,17 @@ impl JobHandler {
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.push.timeout_ms = millis(timeout);
         self
+    }
+
+    /// Makes a job of each event: `.trigger(Trigger::on("order/paid"))`.
+    #[must_use]
+    pub fn trigger(mut self, trigger: Trigger) -> Self {
+        self.triggers.push(trigger);
+        self
+    }
+
+    pub(crate) fn take_triggers(&mut self) -> Vec<Trigger> {
+        std::mem::take(&mut self.triggers)
     }
 
     /// Its queue.

@@ -50,10 +50,13 @@ pub use env::{Env, EnvError, Secret, env};
 pub use error::{Error, FailedChild, Result, Terminal};
 pub use fetch::fetch;
 pub use job::{Job, JobHandler};
-pub use ops::{Detached, Each, Emit, Event, Invoke, Sleep, Step, StepInfo, Token, Wait, WaitError, WaitFor};
+pub use ops::{
+    Detached, Each, Emit, Event, Invoke, SendJob, Sleep, Step, StepInfo, Token, Wait, WaitError, WaitFor,
+};
 pub use schedule::Schedule;
 pub use span::Span;
 pub use stepwell_macros::{job, main, workflow};
+pub use stepwell_protocol::queue::DeadLetter;
 pub use stepwell_protocol::{
     Code, OnClose, Payload, RunId, Timestamp,
     lane::{Hold, LimitSpec, StartRule},

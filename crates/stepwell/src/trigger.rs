@@ -1,4 +1,4 @@
-//! Triggers that an app declares: the events that start runs of its workflows.
+//! Triggers that an app declares: the events that start runs of its workflows, or become jobs of its queues.
 
 use stepwell_protocol::{
     manifest::TriggerDescription,
@@ -22,8 +22,15 @@ impl Trigger {
     /// If the name is none of events: a mistake in the program.
     pub fn on(events: &str) -> Self {
         assert!(topic_of(events).is_some(), "'{events}' names no events: write 'order/paid' or 'order/*'");
-        let (workflow, input, tags) = (String::new(), TriggerInput::Data, Vec::new());
-        Self { name: None, spec: TriggerSpec { on: events.to_owned(), when: None, workflow, input, tags } }
+        let spec = TriggerSpec {
+            on: events.to_owned(),
+            when: None,
+            workflow: String::new(),
+            queue: None,
+            input: TriggerInput::Data,
+            tags: Vec::new(),
+        };
+        Self { name: None, spec }
     }
 
     /// Only if this holds: an expression over `event`, such as `event.data.amount > 100`.
@@ -33,7 +40,7 @@ impl Trigger {
         self
     }
 
-    /// Its id in the topic; the name of the workflow, if that is not said.
+    /// Its id in the topic; the name of the workflow or queue, if that is not said.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
@@ -58,5 +65,11 @@ impl Trigger {
     pub(crate) fn describe(self, workflow: &str) -> TriggerDescription {
         let name = self.name.unwrap_or_else(|| workflow.to_owned());
         TriggerDescription { name, spec: TriggerSpec { workflow: workflow.to_owned(), ..self.spec } }
+    }
+
+    /// The same for the jobs of a queue.
+    pub(crate) fn describe_for(self, queue: &str) -> TriggerDescription {
+        let name = self.name.unwrap_or_else(|| queue.to_owned());
+        TriggerDescription { name, spec: TriggerSpec { queue: Some(queue.to_owned()), ..self.spec } }
     }
 }

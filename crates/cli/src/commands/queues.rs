@@ -70,6 +70,12 @@ pub struct Set {
     /// How long dedupe ids are known: 24h.
     #[arg(long, value_name = "TIME", value_parser = words::parse_length)]
     dedupe: Option<u64>,
+    /// Send a job to this queue for each dead letter.
+    #[arg(long, value_name = "QUEUE", conflicts_with = "no_dead_to")]
+    dead_to: Option<String>,
+    /// Tell no queue of dead letters.
+    #[arg(long)]
+    no_dead_to: bool,
     /// Push jobs to this https address instead of waiting for claims.
     #[arg(long, value_name = "URL", conflicts_with = "no_push")]
     push: Option<String>,
@@ -152,6 +158,7 @@ impl Set {
             retention_ms: self.retention,
             dead_retention_ms: self.dead_retention,
             dedupe_ms: self.dedupe,
+            dead_to: (self.dead_to.is_some() || self.no_dead_to).then_some(self.dead_to),
             push: (push.is_some() || self.no_push).then_some(push),
         };
         let answer = global.client()?.patch(&["queues", &self.queue], &body(&patch))?;
@@ -247,6 +254,9 @@ fn show_settings(settings: &QueueSettings) {
     field("retention", &words::length(settings.retention_ms));
     field("dead kept", &words::length(settings.dead_retention_ms));
     field("dedupe", &words::length(settings.dedupe_ms));
+    if let Some(queue) = &settings.dead_to {
+        field("dead to", queue);
+    }
     let Some(push) = &settings.push else { return };
     field("push to", push.url.as_deref().map_or("the app", |url| url));
     field("at once", &push.concurrency.to_string());

@@ -1,4 +1,4 @@
-//! `stepwell triggers`: runs that events start.
+//! `stepwell triggers`: runs that events start, and jobs that they become.
 
 use clap::{Args, Subcommand};
 use serde::de::IgnoredAny;
@@ -27,7 +27,7 @@ pub enum Triggers {
     Show(One),
     /// Create a trigger, or replace what it does.
     Set(Set),
-    /// Pause a trigger: events start no runs until it is resumed.
+    /// Pause a trigger: events start no runs and send no jobs until it is resumed.
     Pause(One),
     /// Resume a paused trigger.
     Resume(One),
@@ -61,11 +61,15 @@ pub struct Set {
     /// The events: order/paid, or 'order/*'.
     on: String,
     /// The workflow that each of them starts a run of.
-    workflow: String,
+    #[arg(required_unless_present = "queue", conflicts_with = "queue")]
+    workflow: Option<String>,
+    /// Send each of them to this queue as a job, instead of starting a run.
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
     /// A condition on the event: 'event.data.amount > 100'.
     #[arg(long, value_name = "EXPRESSION")]
     when: Option<String>,
-    /// Start runs with the whole event instead of its data.
+    /// Start runs, or send jobs, with the whole event instead of its data.
     #[arg(long)]
     whole_event: bool,
     /// A tag of its runs; up to seven.
@@ -85,8 +89,9 @@ impl Triggers {
             Self::Set(set) => {
                 let topic = set.on.split('/').next().unwrap_or_default().to_owned();
                 let input = if set.whole_event { TriggerInput::Event } else { TriggerInput::Data };
-                let spec =
-                    TriggerSpec { on: set.on, when: set.when, workflow: set.workflow, input, tags: set.tags };
+                let Set { on, when, queue, tags, .. } = set;
+                let workflow = set.workflow.unwrap_or_default();
+                let spec = TriggerSpec { on, when, workflow, queue, input, tags };
                 let body = Some(serde_json::to_string(&spec).expect("it holds only what JSON can say"));
                 client.put(&["triggers", &topic, &set.id], &Ask { body, ..ask })?
             }
@@ -127,9 +132,18 @@ fn row(trigger: &TriggerView) -> Vec<String> {
     let state = match &trigger.paused {
         _ if retired(trigger).is_some() => "retired".to_owned(),
         Some(_) => "paused".to_owned(),
+        None if trigger.spec.queue.is_some() => format!("{} sent", trigger.counts.started),
         None => format!("{} started", trigger.counts.started),
     };
-    vec![words::plain(&trigger.id), words::plain(&spec.on), words::plain(&spec.workflow), state]
+    vec![words::plain(&trigger.id), words::plain(&spec.on), target(spec), state]
+}
+
+/// What its events become.
+fn target(spec: &TriggerSpec) -> String {
+    match &spec.queue {
+        Some(queue) => format!("queue {}", words::plain(queue)),
+        None => words::plain(&spec.workflow),
+    }
 }
 
 /// When it was removed from the code.
@@ -156,7 +170,10 @@ fn show(trigger: &TriggerView) {
     if let Some(when) = &spec.when {
         field("when", words::plain(when));
     }
-    field("workflow", words::plain(&spec.workflow));
+    match &spec.queue {
+        Some(queue) => field("queue", words::plain(queue)),
+        None => field("workflow", words::plain(&spec.workflow)),
+    }
     if let Some(paused) = &trigger.paused {
         field("paused", words::plain(&format!("since {} by {}", words::date(paused.at), paused.by)));
     }
@@ -173,10 +190,12 @@ fn show(trigger: &TriggerView) {
         None => {}
     }
     if let Some(last) = &trigger.last {
-        field("last", words::plain(&format!("{} {}", words::date(last.at), last.run)));
+        let became = last.run.as_ref().map_or_else(|| last.event.clone(), ToString::to_string);
+        field("last", words::plain(&format!("{} {became}", words::date(last.at))));
     }
+    let done = if spec.queue.is_some() { "sent" } else { "started" };
     let told = format!(
-        "{} started, {} waiting, {} refused, {} failed conditions",
+        "{} {done}, {} waiting, {} refused, {} failed conditions",
         counts.started, counts.waiting, counts.refused, counts.failed
     );
     field("events", told);

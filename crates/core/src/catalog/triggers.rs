@@ -135,7 +135,8 @@ pub(super) fn check_triggers(manifest: &Manifest, mut note: impl FnMut(String)) 
             note(format!("trigger '{shown}' of the topic '{topic}' is declared twice"));
         }
         *topics.get_or_default(topic) += 1;
-        if is_reserved(&spec.workflow) || !workflows.contains(spec.workflow.as_str()) {
+        let is_of_app = !is_reserved(&spec.workflow) && workflows.contains(spec.workflow.as_str());
+        if spec.queue.is_none() && !is_of_app {
             let workflow = short(&spec.workflow);
             note(format!("trigger '{shown}' starts workflow '{workflow}', which the app does not have"));
         }

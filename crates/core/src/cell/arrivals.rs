@@ -75,6 +75,7 @@ impl Cell {
             | Message::Waits { .. }
             | Message::WaitOver { .. }
             | Message::TicketOver { .. }
+            | Message::Job { .. }
             | Message::Callback { .. } => Ok(Receipt::Gone),
             Message::Unbind { parent, invoked, .. } => self.unbind(rows, now, &child_key(&parent, invoked)),
             Message::Cancel { parent, invoked } => {

@@ -84,8 +84,8 @@ impl Cell {
         if !decision.entries.is_empty() {
             decision.entries.extend(act.map(Entry::ActedOn));
         }
-        let sent = (std::mem::take(&mut decision.invoked), std::mem::take(&mut decision.emitted));
-        let mail = Mail { post: self.mail_of(rows, now, &run, &mut decision.entries, sent)?, done };
+        let outgoing = std::mem::take(&mut decision.outgoing);
+        let mail = Mail { post: self.mail_of(rows, now, &run, &mut decision.entries, outgoing)?, done };
         let counted_as = counts_as(&run);
         let mut next = run;
         if !decision.entries.is_empty() {

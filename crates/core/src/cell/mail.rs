@@ -9,12 +9,8 @@
 //! cell tells the one that has sent it on, which forgets the key a week later.
 
 use stepwell_protocol::{
-    Code, Event, Failure, Invocation, OnClose, Op, Outcome, Parent, Place, Problem, Record, RunId, Seq,
-    Timestamp,
-    lane::Ticket,
-    outbox::MessageHead,
-    rest::Status,
-    topic::{NewEvent, parts},
+    Code, Event, Failure, OnClose, Op, Outcome, Parent, Place, Problem, Record, RunId, Seq, Timestamp,
+    lane::Ticket, outbox::MessageHead, rest::Status, topic::parts,
 };
 
 use super::{
@@ -28,7 +24,7 @@ use crate::{
         Sending,
     },
     ordered::OrdSet,
-    run::{Entry, Input, Run, Slot},
+    run::{Entry, Input, Outgoing, Run, Slot},
 };
 
 /// What a commit does to the outbox.
@@ -78,7 +74,7 @@ impl Cell {
         now: Timestamp,
         run: &Run,
         entries: &mut Vec<Entry>,
-        (invoked, emitted): (Vec<(Seq, Box<Invocation>)>, Vec<NewEvent>),
+        outgoing: Outgoing,
     ) -> Result<Vec<Letter>, Fault<R::Error>> {
         let end = entries.iter().find_map(outcome_of);
         let tells = run.parent.as_ref().filter(|parent| end.is_some() && !parent.abandoned);
@@ -95,8 +91,7 @@ impl Cell {
         let calls_back = run.callback.is_some() && end.is_some();
         let leaves: OrdSet<_> = leaves(run, entries).into_iter().collect();
         let (waits, lapsed) = (waits(run, entries), lapsed(run, now, entries));
-        if invoked.is_empty()
-            && emitted.is_empty()
+        if outgoing.is_empty()
             && waits.is_empty()
             && lapsed.is_empty()
             && tells.is_none()
@@ -109,30 +104,7 @@ impl Cell {
             return Ok(Vec::new());
         }
         let namespace = rows.namespace().map_err(Fault::Storage)?;
-        let mut envelopes = Vec::new();
-        for (seq, invocation) in invoked {
-            let Some((op, to)) = entries.iter().find_map(|entry| invoked_at(entry, seq)) else { continue };
-            let abandoned = invocation.detached && invocation.on_close == OnClose::Abandon;
-            let parent = Parent {
-                run: run.id.clone(),
-                op,
-                invoked: seq,
-                depth: run.depth().saturating_add(1),
-                abandoned,
-                home: None,
-            };
-            let to = Address::cell(&namespace, &to);
-            let message = Message::Start { parent, invocation, spare: None, revived: false };
-            envelopes.push(Envelope { to, message });
-        }
-        for event in emitted {
-            let Some((topic, _)) = parts(&event.name) else { continue };
-            let to = Address::topic(&namespace, topic);
-            envelopes.push(Envelope {
-                to,
-                message: Message::Emitted { run: run.id.clone(), event: Box::new(event) },
-            });
-        }
+        let mut envelopes = addressed(run, &namespace, entries, outgoing);
         envelopes.extend(Self::registrations(rows, now, run, &namespace, waits)?);
         for (topic, message) in lapsed {
             envelopes.push(Envelope { to: Address::topic(&namespace, &topic), message });
@@ -213,6 +185,7 @@ impl Cell {
                 | Message::Waits { .. }
                 | Message::WaitOver { .. }
                 | Message::TicketOver { .. }
+                | Message::Job { .. }
                 | Message::Callback { .. }
                 | Message::Cancel { .. }
                 | Message::Unbind { .. } => Ok(true),
@@ -437,6 +410,39 @@ impl Cell {
         self.object.outbox().arrived(&sent.to, sent.letter, sent.index);
         Ok(())
     }
+}
+
+/// What a run's program sends to others, and where it goes.
+fn addressed(run: &Run, namespace: &str, entries: &[Entry], outgoing: Outgoing) -> Vec<Envelope> {
+    let Outgoing { invoked, emitted, jobs } = outgoing;
+    let mut envelopes = Vec::new();
+    for (seq, invocation) in invoked {
+        let Some((op, to)) = entries.iter().find_map(|entry| invoked_at(entry, seq)) else { continue };
+        let abandoned = invocation.detached && invocation.on_close == OnClose::Abandon;
+        let parent = Parent {
+            run: run.id.clone(),
+            op,
+            invoked: seq,
+            depth: run.depth().saturating_add(1),
+            abandoned,
+            home: None,
+        };
+        let to = Address::cell(namespace, &to);
+        let message = Message::Start { parent, invocation, spare: None, revived: false };
+        envelopes.push(Envelope { to, message });
+    }
+    for event in emitted {
+        let Some((topic, _)) = parts(&event.name) else { continue };
+        let to = Address::topic(namespace, topic);
+        let message = Message::Emitted { run: run.id.clone(), event: Box::new(event) };
+        envelopes.push(Envelope { to, message });
+    }
+    for (seq, job) in jobs {
+        // The first partition knows which one it belongs to.
+        let to = Address::queue(namespace, &job.queue, 0);
+        envelopes.push(Envelope { to, message: Message::Job { run: run.id.clone(), seq, job } });
+    }
+    envelopes
 }
 
 fn no_such_letter() -> Problem {

@@ -7,6 +7,7 @@ use stepwell_protocol::{
     Code, Epoch, Invocation, Op, Outcome, Parent, Payload, Place, RunId, Seq, Timestamp,
     lane::Ticket,
     outbox::MessageHead,
+    queue::SentJob,
     rest::Status,
     schedule::Ticked,
     topic::{NewEvent, Waiter},
@@ -110,6 +111,16 @@ pub enum Message {
         /// What it is known by there.
         ticket: Ticket,
     },
+    /// To the first partition of a queue: a run has sent this job. Known there by the run and its position in the journal.
+    #[serde(rename = "job")]
+    Job {
+        /// The run.
+        run: RunId,
+        /// The position.
+        seq: Seq,
+        /// The job.
+        job: Box<SentJob>,
+    },
     /// To the queue of callbacks: a run has ended, and this address is told of it. Known there by its id.
     #[serde(rename = "callback")]
     Callback {
@@ -153,6 +164,7 @@ impl Message {
             Self::Waits { .. } => "waits",
             Self::WaitOver { .. } => "wait_over",
             Self::TicketOver { .. } => "ticket_over",
+            Self::Job { .. } => "job",
             Self::Callback { .. } => "callback",
             Self::Cancel { .. } => "cancel",
             Self::Unbind { .. } => "unbind",
@@ -167,6 +179,7 @@ impl Message {
             | Self::TickEnded { run, .. }
             | Self::Emitted { run, .. }
             | Self::WaitOver { run, .. }
+            | Self::Job { run, .. }
             | Self::Callback { run, .. }
             | Self::Unbind { run, .. } => run,
             Self::Waits { waiter } => &waiter.run,
@@ -190,6 +203,7 @@ impl Message {
                 Self::Ended { outcome: Outcome::Err(failure), .. } => failure.message.len(),
                 Self::Emitted { event, .. } => event.data.size(),
                 Self::Waits { waiter } => waiter.input.size(),
+                Self::Job { job, .. } => job.body.size(),
                 Self::Callback { url, body, .. } => url.len() + body.size(),
                 Self::TickEnded { .. }
                 | Self::WaitOver { .. }

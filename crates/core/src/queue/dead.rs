@@ -23,9 +23,7 @@ impl Queue {
         let (now, known) = self.hear(rows, clock, settings)?;
         let row = known.find(rows, id)?;
         let content = rows.content(id.number).map_err(Fault::Storage)?.ok_or_else(no_job)?;
-        let (content_type, body, text, base64) = content.into_fields();
-        let view = known.view(now, id.clone(), row);
-        Ok(JobView { content_type: Some(content_type), body, text, base64, ..view })
+        Ok(known.whole(now, id.partition, id.number, row, content))
     }
 
     /// Dead letters after one of them, oldest first, without their bodies.
@@ -123,6 +121,13 @@ impl Known {
             return Err(Problem::new(Code::WrongStatus, detail).into());
         }
         Ok(row)
+    }
+
+    /// A job with its body.
+    pub fn whole(&self, now: Timestamp, partition: u32, number: u64, row: Row, content: Content) -> JobView {
+        let (content_type, body, text, base64) = content.into_fields();
+        let view = self.view(now, self.id(partition, number), row);
+        JobView { content_type: Some(content_type), body, text, base64, ..view }
     }
 
     fn view(&self, now: Timestamp, id: JobId, row: Row) -> JobView {

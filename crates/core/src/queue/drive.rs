@@ -10,6 +10,7 @@ use super::{
     push::{Pushed, Pushing},
     send::Marks,
     settings::stale,
+    tell::{Telling, Tells},
 };
 use crate::{
     object::{Fault, Hosted, LOOK_AGAIN_MS, Machine, Object},
@@ -35,6 +36,8 @@ pub enum Order {
     Wake(usize),
     /// Take a job to its consumer, and say what became of it.
     Push(Box<Pushed>),
+    /// Tell another queue of dead letters, and say how far it was told.
+    Tell(Box<Telling>),
     /// Go on with the deletion of the queue.
     Delete,
 }
@@ -74,6 +77,8 @@ pub(super) struct Known {
     pub delete_tried_at: Option<Timestamp>,
     /// What it takes to its consumer itself.
     pub pushing: Pushing,
+    /// When another queue is told of dead letters.
+    pub tells: Tells,
     /// The addresses that are not well.
     pub addresses: OrdMap<String, Unwell>,
     /// The first numbers of the latest requests; nothing until the rows were asked for them.
@@ -144,6 +149,7 @@ impl Queue {
         self.redrive_slice(rows, now)?;
         self.age(rows, now)?;
         self.forget_keys(rows, now)?;
+        self.tell(rows, now)?;
         self.push(rows, now);
         Ok(())
     }
@@ -173,6 +179,8 @@ impl Queue {
         }
         known.found_pushes();
         known.pushing.at = known.head.settings.push.is_some().then_some(now);
+        let has_told = known.head.settings.dead_to.is_some() && known.head.dead > 0;
+        known.tells.at = has_told.then_some(now);
         self.known = Some(known);
         Ok(true)
     }
@@ -221,7 +229,9 @@ impl Queue {
         let redrive = known.head.redriving.as_ref().map(|redriving| redriving.next(now));
         let delete = known.deletes_at(now);
         let awake = known.pushing.awake_by(now);
-        let times = [lease, purge, redrive, delete, known.keys_at, known.ages_at, known.pushing.at, awake];
+        let tell = known.tells.at;
+        let times =
+            [lease, purge, redrive, delete, tell, known.keys_at, known.ages_at, known.pushing.at, awake];
         times.into_iter().flatten().min()
     }
 
@@ -270,6 +280,7 @@ impl Known {
             redriven: (Timestamp::default(), 0),
             delete_tried_at: None,
             pushing: Pushing::default(),
+            tells: Tells::default(),
             addresses: OrdMap::new(),
             marks: None,
         }

@@ -262,6 +262,7 @@ impl Known {
         row.death = Some(Death { code, at: now, reason });
         self.head.alive = self.head.alive.saturating_sub(1);
         self.head.dead += 1;
+        self.will_tell(now);
         self.will_age(round(now.plus_millis(self.head.settings.dead_retention_ms)));
     }
 

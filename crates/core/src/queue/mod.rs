@@ -26,6 +26,7 @@ mod push;
 mod rows;
 mod send;
 mod settings;
+mod tell;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,7 @@ pub use push::{Pushed, check_handler, push_backoff_ms};
 pub use rows::{Change, Content, Deleting, Form, Found, Head, Hold, Key, Mark, Plain, Row, Rows};
 pub use send::{Post, check_content, check_post, home, place_of};
 pub use settings::{Closed, check_patch, is_stale, no_job, no_queue};
+pub use tell::{Died, Telling};
 
 /// The most jobs of a partition that consumers hold at once: each takes about 200 bytes of memory.
 pub const IN_FLIGHT_MAX: usize = 10_000;

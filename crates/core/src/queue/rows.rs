@@ -90,6 +90,9 @@ pub struct Head {
     /// Of the first partition: the latest revision of the app's declarations that has changed how it pushes.
     #[serde(default)]
     pub heard: u64,
+    /// Up to which dead letter, in the order of deaths, another queue was told.
+    #[serde(default)]
+    pub told: (Timestamp, u64),
     /// How often in a row the consumer that jobs are pushed to was not well.
     #[serde(default)]
     pub failures: u32,

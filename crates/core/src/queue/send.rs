@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Payload, Problem, Timestamp, json,
     queue::{
-        BYTES, DELAY_MS_MAX, JOB_BYTES_MAX, JSON, NewJob, PRIORITY_MAX, QueueSettings, QueueState, Sent,
-        SentStatus, TEXT, WORD_LENGTH_MAX, is_word,
+        BYTES, DEDUPE_MS_MAX, JOB_BYTES_MAX, JSON, NewJob, QueueSettings, QueueState, Sent, SentJob,
+        SentStatus, TEXT, WORD_LENGTH_MAX, check_terms, is_word, too_large,
     },
 };
 
@@ -42,19 +42,29 @@ pub struct Post {
     /// The address that it goes to, if it has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+    /// The message that it came with, if another object has written it: its sender may repeat that for days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub letter: Option<String>,
 }
 
 impl Post {
+    /// A job that a run or a trigger has sent, with what that is known by.
+    pub fn sent(letter: String, job: SentJob) -> Result<Self, Problem> {
+        Ok(Self { letter: Some(letter), ..check_post(job.into())? })
+    }
+
     /// A job that goes to an address of its own, known by this id.
     pub fn to_address(content: Content, url: String, id: String) -> Self {
         let (dedupe_id, to) = (Some(id), Some(url));
-        Self { content, delay_ms: 0, priority: 0, group: None, dedupe_id, to }
+        Self { content, delay_ms: 0, priority: 0, group: None, dedupe_id, to, letter: None }
     }
 
-    /// What it is known by, if its sender says so. Neither part can hold a line break.
-    fn key(&self) -> Option<String> {
-        let id = self.dedupe_id.as_ref()?;
-        Some(format!("{}\n{id}", self.group.as_deref().unwrap_or_default()))
+    /// What it is known by, and for how long at least. No part of a dedupe id's key can hold a line break.
+    fn keys(&self, dedupe_ms: u64) -> Vec<(String, u64)> {
+        let letter = self.letter.as_ref().map(|id| (format!("\nletter\n{id}"), DEDUPE_MS_MAX));
+        let group = self.group.as_deref().unwrap_or_default();
+        let dedupe_id = self.dedupe_id.as_ref().map(|id| (format!("{group}\n{id}"), dedupe_ms));
+        letter.into_iter().chain(dedupe_id).collect()
     }
 
     fn is_plain(&self) -> bool {
@@ -119,12 +129,7 @@ pub fn check_content(
     }
     let content = Content { content_type, form, data };
     if content.size() > JOB_BYTES_MAX {
-        let detail = format!(
-            "The body has {} bytes, and {JOB_BYTES_MAX} are the most. Store large values elsewhere, for example in R2, and \
-             send their name.",
-            content.size()
-        );
-        return Err(Problem::new(Code::PayloadTooLarge, detail));
+        return Err(too_large(content.size()));
     }
     Ok(content)
 }
@@ -145,23 +150,10 @@ fn is_base64(text: &str) -> bool {
 
 /// What a partition gets of a job, if it is one.
 pub fn check_post(job: NewJob) -> Result<Post, Problem> {
-    let bad = |detail: String| Err(Problem::new(Code::InvalidRequest, detail));
     let NewJob { body, text, base64, content_type, delay_ms, priority, group, dedupe_id } = job;
-    if delay_ms > DELAY_MS_MAX {
-        return bad(format!("`delay_ms` is at most {DELAY_MS_MAX}, which is a year."));
-    }
-    if priority > PRIORITY_MAX {
-        return bad(format!("`priority` is 0 to {PRIORITY_MAX}."));
-    }
-    for (name, word) in [("group", &group), ("dedupe_id", &dedupe_id)] {
-        if word.as_ref().is_some_and(|word| !is_word(word)) {
-            return bad(format!(
-                "`{name}` has 1 to {WORD_LENGTH_MAX} bytes, without control or invisible characters."
-            ));
-        }
-    }
+    check_terms(delay_ms, priority, group.as_deref(), dedupe_id.as_deref())?;
     let content = check_content(body, text, base64, content_type)?;
-    Ok(Post { content, delay_ms, priority, group, dedupe_id, to: None })
+    Ok(Post { content, delay_ms, priority, group, dedupe_id, to: None, letter: None })
 }
 
 impl Queue {
@@ -216,17 +208,17 @@ impl Queue {
             sent.push((status, number));
         }
         let Sending { mut changes, ready, mark: sending_mark, .. } = sending;
-        let is_new = !changes.is_empty();
+        let is_new = sent.iter().any(|(status, _)| *status == SentStatus::Accepted);
         let until = now.plus_millis(known.head.settings.dedupe_ms);
         if let Some((key, fingerprint)) = request {
             let told = Told { fingerprint, jobs: sent.iter().map(|(_, number)| *number).collect() };
             let told = serde_json::to_string(&told).ok();
             changes.push(Change::PutKey { key, value: Key { job: 0, until, told } });
         }
-        if changes.iter().any(|change| matches!(change, Change::PutKey { .. })) {
-            let at = round(until);
-            known.keys_at = Some(known.keys_at.map_or(at, |before| before.min(at)));
-        }
+        let ends = changes.iter().filter_map(|change| {
+            if let Change::PutKey { value, .. } = change { Some(round(value.until)) } else { None }
+        });
+        known.keys_at = ends.chain(known.keys_at).min();
         if is_new {
             known.mark(sending_mark);
             known.will_age(round(now.plus_millis(known.head.settings.retention_ms)));
@@ -303,8 +295,8 @@ impl Sending {
         known: &mut Known,
         post: Post,
     ) -> Result<(SentStatus, u64), Fault<R::Error>> {
-        let key = post.key();
-        if let Some(key) = &key {
+        let keys = post.keys(known.head.settings.dedupe_ms);
+        for (unknown, (key, _)) in keys.iter().enumerate() {
             let before = match self.keys.get(key) {
                 Some(number) => Some(*number),
                 None => job_of_key(rows, now, key)?,
@@ -312,6 +304,8 @@ impl Sending {
             if let Some(number) = before {
                 // It was one of those that this request has stored.
                 self.stored = self.stored.map(|next| next.max(number + 1));
+                // Its letter may come again when the dedupe id is forgotten.
+                self.know(now, keys.into_iter().take(unknown), number);
                 return Ok((SentStatus::Duplicate, number));
             }
         }
@@ -324,11 +318,7 @@ impl Sending {
         }
         let number = known.number();
         known.head.alive += 1;
-        if let Some(key) = key {
-            let until = now.plus_millis(known.head.settings.dedupe_ms);
-            self.keys.insert(key.clone(), number);
-            self.changes.push(Change::PutKey { key, value: Key { job: number, until, told: None } });
-        }
+        self.know(now, keys, number);
         if post.is_plain() {
             self.ready += 1;
             let mark = self.mark.clone();
@@ -363,6 +353,17 @@ impl Sending {
         let mark = self.mark.clone();
         self.changes.push(Change::Add { number, mark, row: Box::new(row), content: post.content });
         Ok((SentStatus::Accepted, number))
+    }
+}
+
+impl Sending {
+    /// These keys stand for a job from now on, each for its time.
+    fn know(&mut self, now: Timestamp, keys: impl IntoIterator<Item = (String, u64)>, number: u64) {
+        for (key, ms) in keys {
+            let until = now.plus_millis(ms);
+            self.keys.insert(key.clone(), number);
+            self.changes.push(Change::PutKey { key, value: Key { job: number, until, told: None } });
+        }
     }
 }
 
@@ -417,7 +418,7 @@ fn repeated<E>(known: &Known, partition: u32, told: Told, fingerprint: &str) -> 
 /// What tells the jobs of one request from those of another.
 fn fingerprint(posts: &[Post]) -> String {
     let mut hash = 0_u64;
-    for Post { content, delay_ms, priority, group, dedupe_id, to: _ } in posts {
+    for Post { content, delay_ms, priority, group, dedupe_id, to: _, letter: _ } in posts {
         let rest = (&content.content_type, delay_ms, priority, group, dedupe_id);
         for part in [spread(&content.data), spread(&format!("{rest:?}"))] {
             hash = (hash.rotate_left(7) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -8,7 +8,7 @@ use stepwell_protocol::{
     Code, Problem, Timestamp,
     queue::{
         ATTEMPTS_MAX, DEDUPE_MS_MAX, DELAY_MS_MAX, PARTITIONS_MAX, Push, QueueCounts, QueuePatch,
-        QueueSettings, QueueState, RETENTION_MS_MIN, VISIBILITY_MS_MAX, VISIBILITY_MS_MIN,
+        QueueSettings, QueueState, RETENTION_MS_MIN, VISIBILITY_MS_MAX, VISIBILITY_MS_MIN, check_own,
     },
 };
 
@@ -67,6 +67,7 @@ impl Queue {
                 redriving: None,
                 deleting: None,
                 heard: 0,
+                told: (now, 0),
                 failures: 0,
                 left_alone_until: Timestamp::default(),
             };
@@ -96,6 +97,11 @@ impl Queue {
         if known.head.settings.push != settings.push {
             known.changes_consumer();
         }
+        if known.head.settings.dead_to.is_none() {
+            // It is told of those that die from now on.
+            known.head.told = (now, 0);
+        }
+        known.tells.at = settings.dead_to.is_some().then_some(now);
         known.head.settings = settings.clone();
         // A retention may be shorter.
         known.ages_at = Some(round(now));
@@ -140,6 +146,7 @@ impl Queue {
             retention_ms: patch.retention_ms.unwrap_or(before.retention_ms),
             dead_retention_ms: patch.dead_retention_ms.unwrap_or(before.dead_retention_ms),
             dedupe_ms: patch.dedupe_ms.unwrap_or(before.dedupe_ms),
+            dead_to: patch.dead_to.clone().unwrap_or_else(|| before.dead_to.clone()),
             push: patch.push.clone().unwrap_or_else(|| before.push.clone()),
             ..before.clone()
         };
@@ -338,6 +345,7 @@ pub fn check_patch(patch: &QueuePatch) -> Result<(), Problem> {
     if outside(patch.dedupe_ms, 0, DEDUPE_MS_MAX) {
         return bad(format!("`dedupe_ms` is at most {DEDUPE_MS_MAX}."));
     }
+    patch.dead_to.as_ref().and_then(Option::as_ref).map_or(Ok(()), |queue| check_own(queue))?;
     patch.push.as_ref().and_then(Option::as_ref).map_or(Ok(()), check_push)
 }
 

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use stepwell_protocol::{
     Code, Epoch, Event, Op, Outcome, Place, Problem, Record, Seq, Shape, Timestamp,
     program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Retry, Since, Then},
+    queue::SentJob,
     topic::{EVENT_BYTES_MAX, EventWait, NewEvent, WAIT_PREFIX, parts},
 };
 
 use super::{
-    Decision, Effect, Entry, Mark, OPEN_MAX, OpenChild, OpenOp, PATCHES_MAX, PROGRESS_MESSAGE_LENGTH_MAX,
-    PauseWhy, Phase, Rejection, Reply, Run,
+    Decision, Effect, Entry, Mark, OPEN_MAX, OpenChild, OpenOp, Outgoing, PATCHES_MAX,
+    PROGRESS_MESSAGE_LENGTH_MAX, PauseWhy, Phase, Rejection, Reply, Run,
     children::check_invocation,
     decide::{check_op, leased, too_large},
     delay_ms,
@@ -125,7 +126,7 @@ impl Run {
             turn: commit.turn,
             erred,
         };
-        let Decision { mut entries, invoked, emitted, .. } =
+        let Decision { mut entries, outgoing, .. } =
             self.record(now, recorded_at, commit.commands, homes, mark);
         // Whoever is heard of is alive.
         if self.is_leased() {
@@ -190,7 +191,7 @@ impl Run {
                 let anew = self.begin_anew(now, through, input, &keeps, keeps_bytes);
                 entries.push(Entry::Marked(mark));
                 entries.extend(anew.entries);
-                return self.within_its_row(now, Decision { entries, invoked, emitted, ..anew });
+                return self.within_its_row(now, Decision { entries, outgoing, ..anew });
             }
             Then::Complete { output } => {
                 entries.extend([Entry::Marked(mark), Entry::Completed { output, at: now }]);
@@ -214,7 +215,7 @@ impl Run {
         if unread < self.inbox.unread && entries.iter().any(Entry::is_stored) {
             entries.push(Entry::SignalsRead { unread });
         }
-        self.within_its_row(now, Decision { entries, effects, invoked, emitted, reply })
+        self.within_its_row(now, Decision { entries, effects, outgoing, reply })
     }
 
     /// What its commands become in the journal, and what of them has to be started or sent elsewhere. The last one has the
@@ -228,8 +229,8 @@ impl Run {
         mark: Mark,
     ) -> Decision {
         let last = commands.len().saturating_sub(1);
-        let (mut homes, mut invoked, mut children) = (homes.into_iter(), Vec::new(), self.children.count());
-        let mut emitted = Vec::new();
+        let (mut homes, mut children) = (homes.into_iter(), self.children.count());
+        let mut outgoing = Outgoing::default();
         let entries = commands.into_iter().enumerate().zip((self.head.0 + 1..).map(Seq));
         let entries = entries.map(|((index, command), seq)| {
             let event = if let Command::ChildInvoked { op, invocation } = command {
@@ -237,13 +238,16 @@ impl Run {
                 let event = self.invoke(op, &invocation, to, seq, children);
                 if matches!(event, Event::ChildInvoked { .. }) {
                     children += 1;
-                    invoked.push((seq, invocation));
+                    outgoing.invoked.push((seq, invocation));
                 }
                 event
             } else if let Command::Emitted { op, event } = command {
                 let recorded = event.recorded(op);
-                emitted.push(*event);
+                outgoing.emitted.push(*event);
                 recorded
+            } else if let Command::JobSent { op, job } = command {
+                outgoing.jobs.push((seq, job));
+                SentJob::recorded(op)
             } else {
                 self.event(now, command)
             };
@@ -251,7 +255,7 @@ impl Run {
             Entry::Recorded { record, mark: (index == last).then_some(mark) }
         });
         let entries = entries.collect();
-        Decision { entries, invoked, emitted, ..Decision::default() }
+        Decision { entries, outgoing, ..Decision::default() }
     }
 
     /// What a program says beside its steps. `unheard` is what it waits for with a new patch, if that cannot be recorded
@@ -345,7 +349,7 @@ impl Run {
                 let retry_at = now.plus_millis(wait_ms);
                 Event::StepRetrying { op, attempt, failure, retry_at, took_ms }
             }
-            Command::ChildInvoked { .. } | Command::Emitted { .. } => {
+            Command::ChildInvoked { .. } | Command::Emitted { .. } | Command::JobSent { .. } => {
                 unreachable!("it becomes an event with what is sent elsewhere")
             }
         }
@@ -466,7 +470,7 @@ impl Run {
 
 /// Whether a command makes the run's cell write to others.
 fn is_sent(command: &Command) -> bool {
-    matches!(command, Command::ChildInvoked { .. } | Command::Emitted { .. })
+    matches!(command, Command::ChildInvoked { .. } | Command::Emitted { .. } | Command::JobSent { .. })
 }
 
 /// Whether a program says something beside its steps.
@@ -492,6 +496,10 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
             Command::Emitted { op, event } => {
                 check_op(op)?;
                 check_event(event)?;
+            }
+            Command::JobSent { op, job } => {
+                check_op(op)?;
+                job.check()?;
             }
         }
     }

@@ -538,8 +538,9 @@ impl Decision {
     pub(super) fn extend(&mut self, other: Self) {
         self.entries.extend(other.entries);
         self.effects.extend(other.effects);
-        self.invoked.extend(other.invoked);
-        self.emitted.extend(other.emitted);
+        self.outgoing.invoked.extend(other.outgoing.invoked);
+        self.outgoing.emitted.extend(other.outgoing.emitted);
+        self.outgoing.jobs.extend(other.outgoing.jobs);
     }
 }
 

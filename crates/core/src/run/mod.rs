@@ -38,6 +38,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Epoch, Invocation, Life, Op, Outcome, Parent, Place, Problem, RunId, Seq, Shape, Timestamp,
     program::{Commit, Dispatch, Progress},
+    queue::SentJob,
     rest::{Act, LastError, Status},
     schedule::Ticked,
     topic::{EventWait, NewEvent, Triggered},
@@ -450,6 +451,24 @@ pub enum Effect {
     TellEnd,
 }
 
+/// What a run's program sends to others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outgoing {
+    /// What it invokes, by its position in the journal.
+    pub invoked: Vec<(Seq, Box<Invocation>)>,
+    /// The events that it emits.
+    pub emitted: Vec<NewEvent>,
+    /// The jobs that it sends, by their positions in the journal.
+    pub jobs: Vec<(Seq, Box<SentJob>)>,
+}
+
+impl Outgoing {
+    /// Whether there is nothing of it.
+    pub fn is_empty(&self) -> bool {
+        self.invoked.is_empty() && self.emitted.is_empty() && self.jobs.is_empty()
+    }
+}
+
 /// What the machine decided.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
@@ -457,11 +476,8 @@ pub struct Decision {
     pub entries: Vec<Entry>,
     /// To be performed after that.
     pub effects: Vec<Effect>,
-    /// What was invoked, by its position in the journal: its cell writes to where the children go, in the same
-    /// transaction.
-    pub invoked: Vec<(Seq, Box<Invocation>)>,
-    /// What was emitted: its cell writes to the topics, in the same transaction.
-    pub emitted: Vec<NewEvent>,
+    /// What goes out: its cell writes it to where it goes, in the same transaction.
+    pub outgoing: Outgoing,
     /// What the caller is told.
     pub reply: Reply,
 }

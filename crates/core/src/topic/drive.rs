@@ -276,7 +276,12 @@ impl Topic {
         match end {
             StartEnd::Started(run) => {
                 self.is_answered(what);
-                self.note(rows, now, what, |trigger, event| trigger.started(now, event, run))?;
+                self.note(rows, now, what, |trigger, event| trigger.started(now, event, Some(run)))?;
+                self.done(rows, now, what)
+            }
+            StartEnd::Sent => {
+                self.is_answered(what);
+                self.note(rows, now, what, |trigger, event| trigger.started(now, event, None))?;
                 self.done(rows, now, what)
             }
             StartEnd::Refused(problem) => {
@@ -400,7 +405,7 @@ impl Topic {
                     Meets::Yes if known.parked.is_blocked(id) => kept.push(park(id)),
                     Meets::Yes => {
                         let what = park(id);
-                        let to = home(&self.pool, &self.name, event.generation, &what);
+                        let to = home(&self.pool, &self.name, event.generation, &what, &loaded.trigger.spec);
                         found.push((what, to));
                     }
                 }
@@ -446,7 +451,11 @@ impl Topic {
             }
         }
         if event.at.plus_millis(DEAD_AFTER_MS) <= now {
-            loaded.trigger.refused(now, &event.id, "No run could be started for six days.".into());
+            let why = match &loaded.trigger.spec.queue {
+                Some(queue) => format!("The queue '{queue}' took no job for six days."),
+                None => "No run could be started for six days.".to_owned(),
+            };
+            loaded.trigger.refused(now, &event.id, why);
             loaded.is_changed = true;
             return self.done(rows, now, &what);
         }
@@ -455,7 +464,8 @@ impl Topic {
         let Trigger { spec, .. } = &loaded.trigger;
         let mut tags = spec.tags.clone();
         tags.push(Triggered::tag(&self.name, event.number));
-        let (workflow, input) = (spec.workflow.clone(), loaded.trigger.input(&event));
+        let (workflow, queue) = (spec.workflow.clone(), spec.queue.clone());
+        let input = loaded.trigger.input(&event);
         if !self.flights.has_bytes(now, &what, input.size()) {
             return Ok(());
         }
@@ -467,7 +477,7 @@ impl Topic {
         };
         let spare = self.pool.instead_of(&to, &home, spread(&key));
         let flight = self.flights.ask(now, what, &to);
-        let start = EventStart { flight, to, spare, triggered, workflow, input, tags };
+        let start = EventStart { flight, to, spare, triggered, workflow, queue, input, tags };
         self.object.order(Order::Start(Box::new(start)));
         Ok(())
     }

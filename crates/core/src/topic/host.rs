@@ -175,7 +175,7 @@ pub struct Parked {
 /// What the host has to do for a topic.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
-    /// Ask a cell to start the run of an event, and say what became of it.
+    /// Ask a cell to start the run of an event, or a queue to take its job, and say what became of it.
     Start(Box<EventStart>),
     /// Tell a cell of an event that runs of it wait for, and say what it answers.
     Meet(Box<Meeting>),
@@ -208,6 +208,9 @@ pub struct EventStart {
     pub triggered: Triggered,
     /// The workflow.
     pub workflow: String,
+    /// The queue that gets a job instead, if the event does not start a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
     /// What it is started with.
     pub input: Payload,
     /// Its tags.
@@ -219,6 +222,8 @@ pub struct EventStart {
 pub enum StartEnd {
     /// The run is started, now or before.
     Started(RunId),
+    /// The queue has the job, now or since before.
+    Sent,
     /// It was refused, and would be refused again.
     Refused(Problem),
     /// It is at home in another cell, for good: that one has to be asked.

@@ -36,6 +36,7 @@ pub use look_back::{LOOK_BACK_BYTES_MAX, LOOK_BACK_EVENTS_MAX};
 pub use row::{EventRow, RunOf, Shown, Trigger, runs_of};
 use stepwell_protocol::{
     Code, Problem,
+    queue::check_own,
     text::{TAG_LENGTH_MAX, TAGS_MAX, is_tag},
     topic::{TriggerSpec, Triggered},
 };
@@ -59,6 +60,14 @@ pub const BYTES_MAX: u64 = 8_000_000_000;
 /// Refuses what no trigger of a topic can be, so that no topic is made for it.
 pub fn check_trigger(topic: &str, spec: &TriggerSpec) -> Result<(), Problem> {
     row::condition(topic, spec)?;
+    match &spec.queue {
+        Some(queue) => check_own(queue)?,
+        None if spec.workflow.is_empty() => return Err(one_target()),
+        None => {}
+    }
+    if spec.queue.is_some() && !(spec.workflow.is_empty() && spec.tags.is_empty()) {
+        return Err(one_target());
+    }
     if spec.tags.len() >= TAGS_MAX || !spec.tags.iter().all(|tag| is_tag(tag)) {
         let detail = format!(
             "A trigger has up to {} tags of 1 to {TAG_LENGTH_MAX} bytes, without control or invisible characters.",
@@ -67,6 +76,11 @@ pub fn check_trigger(topic: &str, spec: &TriggerSpec) -> Result<(), Problem> {
         return Err(Problem::new(Code::InvalidRequest, detail));
     }
     Ok(())
+}
+
+fn one_target() -> Problem {
+    let detail = "A trigger has a `workflow`, whose runs may have `tags`, or a `queue`, but not both.";
+    Problem::new(Code::InvalidRequest, detail)
 }
 
 /// By what a cell knows the run of an event. No workflow's name is empty, so no caller's key looks like it.

@@ -3,7 +3,10 @@
 //! Each trigger with parked starts has a queue. One of them is asked for; if that succeeds, more follow, and if not, the
 //! next one comes a minute later. What a trigger is refused while it has parked ones is parked at once.
 
-use stepwell_protocol::{Place, Timestamp, topic::Triggered};
+use stepwell_protocol::{
+    Place, Timestamp,
+    topic::{TriggerSpec, Triggered},
+};
 
 use super::{Parked, Rows, Topic, event_key, flights::Then};
 use crate::{object::Fault, ordered::OrdMap, pools::Pool};
@@ -247,17 +250,22 @@ impl Topic {
     /// The cell that a parked start is at home in, or whose waits it is about; nothing if its trigger or its event is gone.
     fn home_of<R: Rows>(&self, rows: &R, what: &Parked) -> Result<Option<Place>, Fault<R::Error>> {
         let cell = what.cell();
-        let is_trigger = self.known.as_ref().is_some_and(|known| known.triggers.contains_key(&what.trigger));
-        let is_there = is_trigger || cell.is_some();
-        let generation = if is_there { rows.generation(what.event).map_err(Fault::Storage)? } else { None };
-        let at_home = |generation| home(&self.pool, &self.name, generation, what);
-        Ok(generation.map(|generation| cell.unwrap_or_else(|| at_home(generation))))
+        let loaded = self.known.as_ref().and_then(|known| known.triggers.get(&what.trigger));
+        if loaded.is_none() && cell.is_none() {
+            return Ok(None);
+        }
+        let Some(generation) = rows.generation(what.event).map_err(Fault::Storage)? else { return Ok(None) };
+        let at_home = || Some(home(&self.pool, &self.name, generation, what, &loaded?.trigger.spec));
+        Ok(cell.or_else(at_home))
     }
 }
 
 /// The cell that a start is at home in. One of a generation that this Worker was not told of is found out when it is asked
-/// for.
-pub(super) fn home(pool: &Pool, topic: &str, generation: u32, what: &Parked) -> Place {
+/// for. A queue stands beside all cells: one that does not answer holds up none of them.
+pub(super) fn home(pool: &Pool, topic: &str, generation: u32, what: &Parked, spec: &TriggerSpec) -> Place {
+    if let Some(queue) = &spec.queue {
+        return Place { pool: format!("queue {queue}"), generation: 0, cell: 0 };
+    }
     let Parked { event, trigger } = what.clone();
     let triggered = Triggered { topic: topic.to_owned(), trigger, event };
     pool.home_of(generation, &event_key(&triggered)).unwrap_or_else(|| pool.any(0))

@@ -173,7 +173,7 @@ pub struct RunOf {
 pub fn runs_of(triggers: &[TriggerDescription], event: &EventRow) -> Result<Vec<RunOf>, String> {
     let value = event.value();
     let mut runs = Vec::new();
-    for TriggerDescription { name, spec } in triggers {
+    for TriggerDescription { name, spec } in triggers.iter().filter(|trigger| trigger.spec.queue.is_none()) {
         let topic = topic_of(&spec.on).unwrap_or_default();
         let when = condition(topic, spec).map_err(|bad| format!("trigger '{name}': {}", bad.detail))?;
         let trigger = Trigger::new(event.at, 0, name.clone(), spec.clone(), String::new());
@@ -235,8 +235,8 @@ impl Trigger {
         }
     }
 
-    /// Counts an event that has started a run.
-    pub(super) fn started(&mut self, now: Timestamp, event: &str, run: RunId) {
+    /// Counts an event that has started a run, or become a job.
+    pub(super) fn started(&mut self, now: Timestamp, event: &str, run: Option<RunId>) {
         self.counts.started = self.counts.started.saturating_add(1);
         self.last = Some(LastStart { event: event.to_owned(), at: now, run });
     }
@@ -300,6 +300,7 @@ mod tests {
             on: on.into(),
             when: when.map(str::to_owned),
             workflow: "w".into(),
+            queue: None,
             input: TriggerInput::Data,
             tags: Vec::new(),
         };

@@ -239,6 +239,7 @@ fn lapsed(rows: &Memory) -> Vec<(Op, Epoch)> {
         | Message::Waits { .. }
         | Message::Cancel { .. }
         | Message::TicketOver { .. }
+        | Message::Job { .. }
         | Message::Callback { .. }
         | Message::Unbind { .. } => None,
     });

@@ -10,6 +10,7 @@ mod events;
 mod fences;
 mod given_up;
 mod growth;
+mod jobs;
 mod joins;
 mod lanes;
 mod letters;

@@ -7,7 +7,7 @@ use stepwell_core::{
 };
 use stepwell_protocol::{
     Timestamp,
-    queue::{JobId, Lease, Push, QueuePatch, QueueSettings, QueueState, Redrive},
+    queue::{JobId, Lease, Push, QueuePatch, QueueSettings, QueueState, Redrive, SentJob},
 };
 use wasm_bindgen::JsValue;
 use worker::Env;
@@ -78,6 +78,13 @@ pub enum Request {
     Receive {
         /// It.
         message: Message,
+    },
+    /// Of the first: take the job that a trigger sends.
+    Take {
+        /// What it is known by.
+        letter: String,
+        /// It.
+        job: Box<SentJob>,
     },
     /// Hand out jobs.
     Claim(Wanted),

@@ -205,14 +205,17 @@ pub fn topic_of_query(query: &str) -> Result<String, Refusal> {
 pub async fn put_trigger(front: &Front, topic: &str, id: String, body: &str) -> Result<Response, Refusal> {
     check_name("trigger", &id)?;
     let spec: TriggerSpec = read(body)?;
-    check_name("workflow", &spec.workflow)?;
-    if is_reserved(&spec.workflow) {
-        let detail = format!("Workflows that begin with '{RESERVED_PREFIX}' are started by Stepwell itself.");
-        return Err(Refusal::new(Code::InvalidRequest, detail));
-    }
     let topic = wanted(Some(topic.to_owned()))?;
     check_trigger(&topic, &spec).map_err(Refusal)?;
-    workflows::terms(front, &spec.workflow).await?;
+    if spec.queue.is_none() {
+        check_name("workflow", &spec.workflow)?;
+        if is_reserved(&spec.workflow) {
+            let detail =
+                format!("Workflows that begin with '{RESERVED_PREFIX}' are started by Stepwell itself.");
+            return Err(Refusal::new(Code::InvalidRequest, detail));
+        }
+        workflows::terms(front, &spec.workflow).await?;
+    }
     front.ask_topic(&topic, Request::PutTrigger { id, spec: Box::new(spec) }).await
 }
 

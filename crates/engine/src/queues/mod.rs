@@ -7,6 +7,7 @@ mod deletion;
 mod push;
 mod requests;
 mod store;
+mod tell;
 mod waiting;
 
 use std::{cell::Cell as Slot, rc::Rc};
@@ -51,6 +52,7 @@ impl Kind for Queue {
             match order {
                 Order::Wake(jobs) => host.waiting.wake(jobs),
                 Order::Push(pushed) => host.push(*pushed),
+                Order::Tell(telling) => host.tell_dead(*telling),
                 Order::Delete => {
                     let deleting = host.clone();
                     host.go_on_with(async move {

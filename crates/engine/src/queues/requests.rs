@@ -5,7 +5,7 @@ use std::rc::Rc;
 use futures::future::join_all;
 use stepwell_core::{
     object::{Message, Receipt},
-    queue::{Content, Form, Looked, Post, Queue as Machine, no_queue},
+    queue::{Content, Form, Looked, Post, Queue as Machine, home, no_queue},
 };
 use stepwell_protocol::{
     Code, Problem, Timestamp,
@@ -17,7 +17,7 @@ use stepwell_protocol::{
 use super::{Host, store::Store, waiting::until_woken};
 use crate::{
     calls::queues::{Call, Request, Waited, ask},
-    object::{Answered, Fault},
+    object::{Answered, Fault, in_time},
     register::register,
     runtime,
 };
@@ -37,6 +37,7 @@ impl Host {
             (Request::Declare { revision, handler }, _) => self.declare(revision, handler).await,
             (Request::Delete { with_jobs }, _) => self.delete(with_jobs).await,
             (Request::Receive { message }, _) => self.receive(message).await,
+            (Request::Take { letter, job }, _) => self.take(letter.clone(), Post::sent(letter, *job)?).await,
             (Request::Adopt, Some(settings)) => {
                 register(self, &self.address).await?;
                 self.store.prepare()?;
@@ -106,6 +107,7 @@ impl Host {
                 | Request::Declare { .. }
                 | Request::Delete { .. }
                 | Request::Receive { .. }
+                | Request::Take { .. }
                 | Request::Adopt
                 | Request::Erase { .. }
                 | Request::Wait { .. } => Answered::from(Fault::from(no_queue())),
@@ -113,21 +115,34 @@ impl Host {
         })
     }
 
-    /// Takes a callback that a cell writes: one job, however often it comes.
+    /// Takes what a cell writes: a callback, or a job that a run has sent.
     async fn receive(self: &Rc<Self>, message: Message) -> Result<Answered, Fault> {
-        let Message::Callback { id, url, body, .. } = message else {
-            return Ok(Answered::new(200, &Receipt::Gone));
-        };
+        if let Message::Callback { id, url, body, .. } = message {
+            let content = Content { content_type: JSON.into(), form: Form::Json, data: body.into_text() };
+            self.take(id.clone(), Post::to_address(content, url, id)).await
+        } else if let Message::Job { run, seq, job } = message {
+            let letter = format!("{run}.{}", seq.0);
+            self.take(letter.clone(), Post::sent(letter, *job)?).await
+        } else {
+            Ok(Answered::new(200, &Receipt::Gone))
+        }
+    }
+
+    /// Takes what is known by this id: one job, however often it comes.
+    async fn take(self: &Rc<Self>, id: String, post: Post) -> Result<Answered, Fault> {
         let settings = match self.settings()? {
             Some(settings) => settings,
             None => self.make(1).await?,
         };
-        let content = Content { content_type: JSON.into(), form: Form::Json, data: body.into_text() };
-        let mut post = Some(Post::to_address(content, url, id.clone()));
-        self.act(&mut |machine, store, now| {
-            machine.send(store, now, &settings, &id, None, post.take().into_iter().collect())?;
-            Ok(Answered::new(200, &Receipt::Taken))
-        })
+        let (group, dedupe_id) = (post.group.as_deref(), post.dedupe_id.as_deref());
+        let partition = home(&settings, group, dedupe_id, Some(&id)).unwrap_or(0);
+        let request = Request::Send { mark: id, key: None, posts: vec![post] };
+        let answered = if partition == 0 {
+            self.answer_at_once(&settings, request)?
+        } else {
+            self.ask_partition(&settings, partition, request).await?
+        };
+        Ok(if answered.status == 200 { Answered::new(200, &Receipt::Taken) } else { answered })
     }
 
     /// Waits until there may be something for a claim.
@@ -216,6 +231,10 @@ impl Host {
         state: Option<QueueState>,
         create: bool,
     ) -> Result<Answered, Fault> {
+        if patch.dead_to.as_ref().is_some_and(|to| to.as_deref() == Some(self.queue())) {
+            let detail = "A queue cannot be told of its own dead letters. Name another one in `dead_to`.";
+            return Err(Problem::new(Code::InvalidRequest, detail).into());
+        }
         let mut before = self.settings()?;
         if before.is_none() && create {
             before = Some(self.make(patch.partitions.unwrap_or(1)).await?);
@@ -271,6 +290,19 @@ impl Host {
             async move { ask(&self.env, namespace, queue, partition, &call).await.ok() }
         });
         join_all(asked).await
+    }
+
+    /// Asks another partition.
+    async fn ask_partition(
+        self: &Rc<Self>,
+        settings: &QueueSettings,
+        partition: u32,
+        request: Request,
+    ) -> Result<Answered, Fault> {
+        let call = Call { settings: Some(settings.clone()), request };
+        let (namespace, queue) = (&self.address.namespace, self.queue());
+        let (status, body) = in_time(ask(&self.env, namespace, queue, partition, &call)).await?;
+        Ok(Answered { status, body, location: None })
     }
 
     /// The name of the queue.

@@ -89,6 +89,7 @@ impl Host {
             | Message::Waits { .. }
             | Message::WaitOver { .. }
             | Message::TicketOver { .. }
+            | Message::Job { .. }
             | Message::Callback { .. }
             | Message::Unbind { .. } => Receipt::Gone,
         };

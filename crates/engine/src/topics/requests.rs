@@ -91,6 +91,7 @@ impl Host {
             | Message::TickEnded { .. }
             | Message::Cancel { .. }
             | Message::TicketOver { .. }
+            | Message::Job { .. }
             | Message::Callback { .. }
             | Message::Unbind { .. } => Receipt::Gone,
         };

@@ -8,25 +8,34 @@ use stepwell_core::{
     object::{ANSWER_MS, Address, Delivery, Receipt},
     topic::{EventStart, Meeting as Met, StartEnd, event_key},
 };
-use stepwell_protocol::{Payload, Place, Problem, json, topic::Waiter};
+use stepwell_protocol::{Payload, Place, Problem, json, queue::SentJob, topic::Waiter};
 use wasm_bindgen::JsValue;
 use worker::Delay;
 
 use super::Host;
 use crate::{
-    calls::cell::{Call, Operation},
+    calls::{
+        cell::{Call, Operation},
+        queues,
+    },
     joining::{Meeting, check_rates},
     object, runtime,
     settings::Deployment,
 };
 
 impl Host {
-    /// Lets a cell start the run of an event. The machine hears what became of it.
+    /// Lets a cell start the run of an event, or a queue take its job. The machine hears what became of it.
     pub(super) fn start(self: &Rc<Self>, start: EventStart) {
         let host = self.clone();
         self.go_on_with(async move {
             let time = Delay::from(Duration::from_millis(ANSWER_MS));
-            let end = match select(pin!(host.ask_to_start(&start)), time).await {
+            let asked = async {
+                match &start.queue {
+                    Some(queue) => host.send_to(queue, &start).await,
+                    None => host.ask_to_start(&start).await,
+                }
+            };
+            let end = match select(pin!(asked), time).await {
                 Either::Left((end, _)) => end,
                 Either::Right(_) => StartEnd::Failed,
             };
@@ -34,7 +43,7 @@ impl Host {
             if let Err(fault) = heard {
                 let trigger = &start.triggered.trigger;
                 worker::console_error!(
-                    "stepwell: a run of the trigger '{trigger}' is asked for again: {fault}"
+                    "stepwell: a run or job of the trigger '{trigger}' is asked for again: {fault}"
                 );
             }
         });
@@ -61,6 +70,24 @@ impl Host {
                 worker::console_error!("stepwell: cell {to} is told of event '{event}' again: {fault}");
             }
         });
+    }
+
+    /// Sends the job of an event to its queue.
+    async fn send_to(&self, queue: &str, start: &EventStart) -> StartEnd {
+        let job = Box::new(SentJob::new(queue.to_owned(), start.input.clone()));
+        let request = queues::Request::Take { letter: event_key(&start.triggered), job };
+        let call = queues::Call { settings: None, request };
+        match queues::ask(&self.env, &self.address.namespace, queue, 0, &call).await {
+            Ok((200, _)) => StartEnd::Sent,
+            Ok((_, body)) => json::from_str::<Problem>(&body).map_or(StartEnd::Failed, refused),
+            Err(thrown) => {
+                let why = runtime::message(&thrown);
+                worker::console_warn!(
+                    "stepwell: queue '{queue}' did not take the job of an event yet: {why}"
+                );
+                StartEnd::Failed
+            }
+        }
     }
 
     async fn ask_to_start(&self, start: &EventStart) -> StartEnd {

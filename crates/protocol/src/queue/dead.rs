@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::JobId;
+use super::{JOB_BYTES_MAX, JobId, SentJob};
 use crate::{Payload, Timestamp};
 
 /// Where a job stands.
@@ -94,6 +94,83 @@ pub struct JobView {
     /// The body, if it was sent as bytes; not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
+}
+
+/// The type of a job that tells of a dead letter.
+pub const DEAD_LETTER: &str = "application/vnd.stepwell.dead-letter+json";
+
+/// A dead letter of another queue, as the body of a job: what the queue is told that `dead_to` names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter<T = Payload> {
+    /// The queue that it is a dead letter of.
+    pub queue: String,
+    /// Its id there, by which it can be shown, edited and redriven.
+    pub job: JobId,
+    /// Why it died.
+    pub code: DeadCode,
+    /// What the last consumer said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it died.
+    pub died_at: Timestamp,
+    /// How many attempts it has had.
+    pub attempts: u32,
+    /// When it was sent.
+    pub sent_at: Timestamp,
+    /// Its group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// How many bytes its body has.
+    pub size: usize,
+    /// The type of its body.
+    pub content_type: String,
+    /// The body, if it was sent as JSON and is not too large to be told.
+    #[serde(default = "nothing", skip_serializing_if = "Option::is_none")]
+    pub body: Option<T>,
+    /// The same, if it was sent as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The same, if it was sent as bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+}
+
+fn nothing<T>() -> Option<T> {
+    None
+}
+
+impl DeadLetter {
+    /// Of a job, if it is a dead letter.
+    pub fn of(queue: &str, job: JobView) -> Option<Self> {
+        let JobView { id, attempts, sent_at, group, death, size, content_type, body, text, base64, .. } = job;
+        let Death { code, at, reason } = death?;
+        let content_type = content_type.unwrap_or_default();
+        let (queue, job, died_at) = (queue.to_owned(), id, at);
+        Some(Self {
+            queue,
+            job,
+            code,
+            reason,
+            died_at,
+            attempts,
+            sent_at,
+            group,
+            size,
+            content_type,
+            body,
+            text,
+            base64,
+        })
+    }
+
+    /// The job that tells of it, for this queue.
+    pub fn told_to(self, queue: &str) -> SentJob {
+        let whole = Payload::encode(&self).unwrap_or_default();
+        let is_too_large = whole.size() > JOB_BYTES_MAX;
+        let without = || Payload::encode(&Self { body: None, text: None, base64: None, ..self });
+        let body = if is_too_large { without().unwrap_or_default() } else { whole };
+        SentJob { content_type: Some(DEAD_LETTER.to_owned()), ..SentJob::new(queue.to_owned(), body) }
+    }
 }
 
 /// Dead letters, without their bodies: a page of one partition, oldest first.

@@ -2,8 +2,10 @@
 //!
 //! A queue has partitions. A job stays in one partition for its life, and its id and its leases name that partition.
 
+mod check;
 mod dead;
 mod push;
+mod sent;
 mod settings;
 
 use std::{fmt, str::FromStr};
@@ -12,11 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Payload, Problem, Timestamp, text::is_visible, topic::is_part};
 
-pub use dead::{DeadCode, Death, EditJob, JobList, JobStatus, JobView, Redrive};
+pub use check::{check_terms, too_large};
+pub use dead::{DEAD_LETTER, DeadCode, DeadLetter, Death, EditJob, JobList, JobStatus, JobView, Redrive};
 pub use push::{
     JobCall, PUSH_TIMEOUT_MS_MAX, PUSH_TIMEOUT_MS_MIN, PUSHES_MAX, PUSHES_OF_PARTITION_MAX,
     PUSHES_PER_SECOND_MAX, Push, PushEnd, PushFailure, QueueSecret, REJECT_HEADER, URL_LENGTH_MAX,
 };
+pub use sent::{SentJob, check_own};
 pub use settings::{Purge, QueueCounts, QueueList, QueuePatch, QueueSettings, QueueState, QueueView};
 
 /// The most jobs that one request sends.

@@ -61,7 +61,11 @@ impl Default for Push {
 
 /// Tells what is left out from what is `null`.
 #[expect(clippy::option_option, reason = "it is both in JSON")]
-pub(super) fn left_out_or_null<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<Push>>, D::Error> {
+pub(super) fn left_out_or_null<'de, D, T>(from: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
     Option::deserialize(from).map(Some)
 }
 

@@ -54,6 +54,9 @@ pub struct QueueSettings {
     pub dead_retention_ms: u64,
     /// How long dedupe ids and idempotency keys are known. A dedupe id is known at least until its job is done or deleted.
     pub dedupe_ms: u64,
+    /// The queue that is told of each dead letter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead_to: Option<String>,
     /// How its jobs are pushed; absent if consumers claim them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<Push>,
@@ -79,6 +82,7 @@ impl QueueSettings {
             retention_ms: 14 * 86_400_000,
             dead_retention_ms: 30 * 86_400_000,
             dedupe_ms: 86_400_000,
+            dead_to: None,
             push: None,
             declared: false,
             addressed: false,
@@ -121,6 +125,9 @@ pub struct QueuePatch {
     /// Up to seven days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedupe_ms: Option<u64>,
+    /// The queue to tell of each dead letter; `null` to tell none.
+    #[serde(default, deserialize_with = "left_out_or_null", skip_serializing_if = "Option::is_none")]
+    pub dead_to: Option<Option<String>>,
     /// How to push jobs; `null` to push them no more.
     #[serde(default, deserialize_with = "left_out_or_null", skip_serializing_if = "Option::is_none")]
     pub push: Option<Option<Push>>,

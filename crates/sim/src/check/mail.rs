@@ -66,6 +66,7 @@ impl Disks<'_> {
             | Message::Waits { .. }
             | Message::WaitOver { .. }
             | Message::TicketOver { .. }
+            | Message::Job { .. }
             | Message::Callback { .. }
             | Message::Unbind { .. } => false,
         }

@@ -185,7 +185,7 @@ impl Around {
                 let delay_ms = if common.rng.percent(20) { common.rng.between(1_000, 40_000) } else { 0 };
                 let priority = if common.rng.percent(20) { *common.rng.pick(&[3, 9]) } else { 0 };
                 let data = content.data.clone();
-                let post = Post { content, delay_ms, priority, group, dedupe_id, to: None };
+                let post = Post { content, delay_ms, priority, group, dedupe_id, to: None, letter: None };
                 // What has the same id is the same.
                 posts.push(self.posts.entry(data).or_insert(Posted { post, has_key }).post.clone());
             }

@@ -174,7 +174,7 @@ impl OneStation for World {
                     self.send(id, Out::Push { from: id, jumps, pushed }, early);
                 }
                 // Consumers here ask again and again, and nothing deletes the queue.
-                Order::Wake(_) | Order::Delete => {}
+                Order::Wake(_) | Order::Tell(_) | Order::Delete => {}
             }
         }
     }

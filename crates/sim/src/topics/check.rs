@@ -278,6 +278,7 @@ impl Model {
             | Message::TickEnded { .. }
             | Message::Cancel { .. }
             | Message::TicketOver { .. }
+            | Message::Job { .. }
             | Message::Callback { .. }
             | Message::Unbind { .. } => Ok(()),
         }

@@ -207,6 +207,7 @@ impl World {
                     | Message::TickEnded { .. }
                     | Message::Cancel { .. }
                     | Message::TicketOver { .. }
+                    | Message::Job { .. }
                     | Message::Callback { .. }
                     | Message::Unbind { .. } => None,
                 }));

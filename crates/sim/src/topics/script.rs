@@ -27,6 +27,7 @@ fn spec(on: &str, when: Option<&str>, workflow: &str) -> TriggerSpec {
         on: on.into(),
         when: when.map(Into::into),
         workflow: workflow.into(),
+        queue: None,
         input: TriggerInput::Data,
         tags: Vec::new(),
     }

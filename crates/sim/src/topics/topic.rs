@@ -138,6 +138,7 @@ impl World {
             | Message::TickEnded { .. }
             | Message::Cancel { .. }
             | Message::TicketOver { .. }
+            | Message::Job { .. }
             | Message::Callback { .. }
             | Message::Unbind { .. } => Ok(Receipt::Gone),
         };

@@ -268,6 +268,7 @@ fn opens(
         | Message::WaitOver { .. }
         | Message::Cancel { .. }
         | Message::TicketOver { .. }
+        | Message::Job { .. }
         | Message::Callback { .. }
         | Message::Unbind { .. } => None,
     });

@@ -1,7 +1,6 @@
 //! Events: what a run emits, and what it waits for.
 
 use std::{
-    future::poll_fn,
     marker::PhantomData,
     pin::Pin,
     task::{Context, Poll},
@@ -9,13 +8,13 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
-    Op, Outcome, Payload, Timestamp,
-    program::Retry,
+    Op, Payload, Timestamp,
+    program::Command,
     topic::{EVENT_BYTES_MAX, EventWait, NewEvent, parts, topic_of},
 };
 
-use super::Wait;
-use crate::{Ctx, Error, Result, Span, vm::Turn};
+use super::{Wait, outgoing::Outgoing};
+use crate::{Ctx, Error, Result, Span};
 
 /// An event that a run waited for: see [`Ctx::wait_for`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,17 +118,13 @@ impl<T: DeserializeOwned> IntoFuture for WaitFor<T> {
 
 /// An event that a run emits, as a future: see [`Ctx::emit`].
 #[must_use = "an event is not emitted until it is awaited"]
-pub struct Emit {
-    ctx: Ctx,
-    op: Op,
-    future: Pin<Box<dyn Future<Output = Result<String>>>>,
-}
+pub struct Emit(Outgoing);
 
 impl Emit {
     pub(crate) fn new<T: Serialize + ?Sized>(ctx: Ctx, op: Op, name: String, data: &T) -> Self {
         let event = event(&ctx, &op, name, Payload::encode(data).map_err(Error::from));
-        let future = Box::pin(emit(ctx.clone(), op.clone(), event));
-        Self { ctx, op, future }
+        let command = event.map(|event| Command::Emitted { op: op.clone(), event: Box::new(event) });
+        Self(Outgoing::new(ctx, op, command))
     }
 }
 
@@ -147,35 +142,10 @@ fn event(ctx: &Ctx, op: &Op, name: String, data: Result<Payload>) -> Result<NewE
     Ok(NewEvent::of_run(ctx.run_id(), ctx.life(), op, name, data))
 }
 
-async fn emit(ctx: Ctx, op: Op, event: Result<NewEvent>) -> Result<String> {
-    let mut event = Some(event);
-    ctx.state.borrow_mut().begin_step(&op, false, None);
-    loop {
-        match poll_fn(|cx| ctx.state.borrow_mut().poll_step(&op, cx.waker())).await {
-            Turn::Finished(Outcome::Ok(id)) => return Ok(id.decode().unwrap_or_default()),
-            Turn::Finished(Outcome::Err(failure)) => return Err(Error::of_step(&op.name, failure)),
-            Turn::Attempt(attempt) => match event.take() {
-                Some(Ok(event)) => ctx.state.borrow_mut().report_emit(&op, event),
-                Some(Err(error)) => {
-                    ctx.state.borrow_mut().report_step(&op, attempt, Err(error), Retry::default(), None);
-                }
-                // There is only one attempt.
-                None => std::future::pending().await,
-            },
-        }
-    }
-}
-
 impl Future for Emit {
     type Output = Result<String>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.future.as_mut().poll(cx)
-    }
-}
-
-impl Drop for Emit {
-    fn drop(&mut self) {
-        self.ctx.state.borrow_mut().forget(&self.op);
+        Pin::new(&mut self.0).poll(cx).map_ok(|id| id.decode().unwrap_or_default())
     }
 }

@@ -113,6 +113,13 @@ fn difference(calm: &Outcome, crashed: &Outcome) -> Option<String> {
         };
         return Some(format!("the run emits [{}]; without it, [{}]", names(crashed), names(calm)));
     }
+    if crashed.jobs != calm.jobs {
+        let queues = |outcome: &Outcome| {
+            let queues: Vec<_> = outcome.jobs.iter().map(|job| job.queue.as_str()).collect();
+            queues.join(", ")
+        };
+        return Some(format!("the run sends jobs to [{}]; without it, [{}]", queues(crashed), queues(calm)));
+    }
     crashed.effects.difference(&calm.effects)
 }
 
@@ -129,6 +136,7 @@ fn describe(commit: &Commit) -> String {
             }
             Command::ChildInvoked { op, .. } => format!("child '{}' is invoked", op.name),
             Command::Emitted { event, .. } => format!("event '{}' is emitted", event.name),
+            Command::JobSent { job, .. } => format!("a job is sent to '{}'", job.queue),
         })
         .collect();
     match &commit.then {

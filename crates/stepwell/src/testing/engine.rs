@@ -9,12 +9,13 @@ use std::{
 
 use serde::Serialize;
 use stepwell_core::run::{
-    CallEnd, Decision, Effect, Entry, Input, PauseWhy, Phase, Reply, Run, RunRow, Slot, Start, Tail, Trailer,
-    Transport,
+    CallEnd, Decision, Effect, Entry, Input, Outgoing, PauseWhy, Phase, Reply, Run, RunRow, Slot, Start,
+    Tail, Trailer, Transport,
 };
 use stepwell_protocol::{
     Code, Epoch, Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
     program::{Activation, Answer, Budget, Commit, News, Page},
+    queue::SentJob,
     stream::{Item, Published},
 };
 
@@ -84,6 +85,7 @@ pub struct Engine {
     finished: BTreeSet<String>,
     pub(super) family: Family,
     pub(super) events: Events,
+    pub(super) jobs: Vec<SentJob>,
 }
 
 impl Engine {
@@ -119,6 +121,7 @@ impl Engine {
             when_waiting: self.when_waiting.clone(),
             family: Family { mocks: self.family.mocks.clone(), ..Family::default() },
             events: self.events.beside(),
+            jobs: Vec::new(),
             ..Self::accept_at(self.now, self.app.clone(), start, input)
         }
     }
@@ -153,6 +156,7 @@ impl Engine {
             finished: BTreeSet::new(),
             family: Family::default(),
             events: Events::default(),
+            jobs: Vec::new(),
         }
     }
 
@@ -402,12 +406,14 @@ impl Engine {
         if decision.effects.contains(&Effect::TellProgram) {
             self.tells += 1;
         }
-        for (seq, invocation) in std::mem::take(&mut decision.invoked) {
+        let Outgoing { invoked, emitted, jobs } = std::mem::take(&mut decision.outgoing);
+        for (seq, invocation) in invoked {
             self.invoke(seq, *invocation);
         }
-        for event in std::mem::take(&mut decision.emitted) {
+        for event in emitted {
             self.emitted(event);
         }
+        self.jobs.extend(jobs.into_iter().map(|(_, job)| *job));
         Ok(decision)
     }
 

@@ -50,6 +50,7 @@ mod effects;
 #[doc(hidden)]
 pub mod engine;
 mod events;
+mod jobs;
 mod once_more;
 mod outcome;
 mod replay;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use stepwell_protocol::{
     Code, Event, Failure, Outcome as StepOutcome, Payload, Problem, Record, Timestamp, program::Commit,
-    rest::Status, stream::Item, topic::NewEvent,
+    queue::SentJob, rest::Status, stream::Item, topic::NewEvent,
 };
 
 use super::{
@@ -24,6 +24,7 @@ pub struct Outcome {
     pub(super) inputs: Vec<Payload>,
     published: Vec<Item>,
     pub(super) emitted: Vec<NewEvent>,
+    pub(super) jobs: Vec<SentJob>,
     history: Vec<Record>,
     ran: Vec<String>,
     status: Status,
@@ -45,6 +46,7 @@ impl Outcome {
             inputs: engine.inputs,
             published: engine.published,
             emitted: engine.events.emitted,
+            jobs: engine.jobs,
             effects,
             children: engine.family.ran,
             history: engine.journal,

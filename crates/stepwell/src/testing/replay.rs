@@ -111,7 +111,10 @@ fn last_word(app: &App, export: &Export, events: Vec<Record>) -> LastWord {
 fn begun(command: &Command) -> Option<Op> {
     match command {
         Command::StepBegun { op } | Command::ChildInvoked { op, .. } => Some(op.clone()),
-        Command::StepSucceeded { .. } | Command::StepFailed { .. } | Command::Emitted { .. } => None,
+        Command::StepSucceeded { .. }
+        | Command::StepFailed { .. }
+        | Command::Emitted { .. }
+        | Command::JobSent { .. } => None,
     }
 }
 

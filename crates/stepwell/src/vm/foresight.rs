@@ -9,7 +9,7 @@
 
 use stepwell_protocol::{Record, Seq, Timestamp, program::Then};
 
-use super::{Clock, Order, TURNS_STILL_MAX, Vm, Workflow, recorded};
+use super::{Clock, Order, TURNS_STILL_MAX, Vm, Workflow};
 
 /// What the engine's clock shows: what it showed last, and what has passed since by the clock at hand.
 pub(super) struct Foresight {
@@ -43,7 +43,7 @@ impl Vm {
         if !waits_for_nothing || !self.queue.is_empty() || matches!(self.workflow, Workflow::Ended(_)) {
             return None;
         }
-        let event = recorded(self.state.borrow().sole_result()?.clone())?;
+        let event = self.state.borrow().sole_result()?.clone().recorded()?;
         let base = self.known;
         let seq = Seq(base.0 + 1);
         let commands = self.state.borrow_mut().take_outbox();

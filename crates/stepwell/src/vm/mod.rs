@@ -31,7 +31,7 @@ use std::{
 };
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Outcome, Payload, Problem, Record, Seq, Timestamp,
+    Code, Epoch, Payload, Problem, Record, Seq, Timestamp,
     program::{Activation, Answer, Beat, Command, Commit, News, Open, Then},
     stream::Published,
 };
@@ -562,7 +562,7 @@ impl Vm {
                         News::Record(record) => self.learn(record),
                         News::Yours { seq, at, command } => {
                             if let Some(event) =
-                                commands.get_mut(command).and_then(Option::take).and_then(recorded)
+                                commands.get_mut(command).and_then(Option::take).and_then(Command::recorded)
                             {
                                 self.learn(Record { seq, at, event });
                             }
@@ -595,19 +595,6 @@ impl Vm {
 /// Whether a commit was refused for what it says, and not because this activation is over.
 fn is_our_fault(code: Code) -> bool {
     matches!(code, Code::PayloadTooLarge | Code::InvalidRequest)
-}
-
-/// What a command became in the journal, when the engine says that it was recorded as it was sent.
-fn recorded(command: Command) -> Option<Event> {
-    match command {
-        Command::StepSucceeded { op, attempt, output, took_ms } => {
-            Some(Event::StepFinished { op, attempt, outcome: Outcome::Ok(output), took_ms })
-        }
-        Command::Emitted { op, event } => Some(event.recorded(op)),
-        // What becomes of a failed attempt is the engine's decision; it sends the event itself.
-        // And whether a child may be invoked.
-        Command::StepBegun { .. } | Command::StepFailed { .. } | Command::ChildInvoked { .. } => None,
-    }
 }
 
 fn unknown_workflow(app: &App, name: &str) -> Problem {

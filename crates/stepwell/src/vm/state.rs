@@ -14,7 +14,6 @@ use std::{
 use stepwell_protocol::{
     Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Seq, Timestamp,
     program::{Budget, Command, Open, Retry, StepAtWork},
-    topic::NewEvent,
 };
 
 use self::inbox::Signals;
@@ -275,14 +274,14 @@ impl State {
         });
     }
 
-    /// An event is emitted with the next commit.
-    pub fn report_emit(&mut self, op: &Op, event: NewEvent) {
+    /// Something goes out with the next commit.
+    pub fn report_outgoing(&mut self, op: &Op, command: Command) {
         self.change(op, |slot| {
             if let What::Step { stage, .. } = &mut slot.what {
                 *stage = Stage::Reported;
             }
         });
-        self.outbox.push(Command::Emitted { op: op.clone(), event: Box::new(event) });
+        self.outbox.push(command);
     }
 
     pub fn poll_sleep(&mut self, op: &Op, length: Length, waker: &Waker) -> Poll<()> {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use futures::future::{Either, select};
-use stepwell_protocol::{Failure, Op, OpKind, PROTOCOL, Timestamp, program::Page};
+use stepwell_protocol::{Event, Failure, Op, OpKind, Outcome, PROTOCOL, Timestamp, program::Page};
 
 use super::*;
 use crate::{Error, app::Workflow as Definition};

@@ -13,6 +13,17 @@ pub struct Errand {
     how: String,
 }
 
+/// Sends so many jobs, each after a step.
+#[workflow]
+pub async fn sends(ctx: Ctx, (queue, run, count): (String, u64, u64)) -> Result<u64> {
+    for number in 0..count {
+        let body = run * 1_000 + number;
+        ctx.step("think", async || Ok(())).await?;
+        ctx.send(&queue, &body).await?;
+    }
+    Ok(count)
+}
+
 /// Four at once, and a second for each.
 #[job(queue = "errands", concurrency = 4, timeout = "1s")]
 pub async fn errand(job: Job<Errand>) -> Result<()> {

@@ -374,6 +374,7 @@ pub fn app() -> App {
         .workflow(events::pay)
         .workflow(events::ship)
         .workflow(events::on_the_road)
+        .workflow(jobs::sends)
         .workflow(lanes::limited)
         .workflow(lanes::limited_whole)
         .workflow(lanes::partner_charge)

@@ -67,6 +67,53 @@ async fn an_event_starts_one_run_for_each_trigger_that_it_meets() -> TestResult 
     Ok(())
 }
 
+/// Events that become jobs of two queues while everything is killed: each is in both once.
+async fn events_become_jobs(form: Form) -> Result<()> {
+    let mut engine = Engine::start(form, 4).await?;
+    let client = engine.client();
+    client.request("PATCH", "/api/queues/stock", r#"{"partitions":3}"#).await?.json()?;
+    for queue in ["mails", "stock"] {
+        put(&client, queue, &json!({ "on": "order/*", "queue": queue })).await?;
+    }
+    for round in 0..4_u64 {
+        let events: Vec<_> =
+            (0..10).map(|number| json!({ "name": "order/paid", "data": round * 10 + number })).collect();
+        let (status, list) = send(&client, &json!({ "events": events })).await?;
+        anyhow::ensure!(status == 200, "{list}");
+        sleep(Duration::from_millis(15 * round)).await;
+        engine.engine.kill();
+        engine.engine.restart().await?;
+    }
+    for queue in ["mails", "stock"] {
+        let mut bodies = Vec::new();
+        let began = Instant::now();
+        while bodies.len() < 40 && began.elapsed() < Duration::from_secs(60) {
+            let claim = json!({ "limit": 100, "wait_ms": 1_000 });
+            let jobs = client.post_json(&format!("/api/queues/{queue}/claim"), &claim).await?;
+            bodies
+                .extend(jobs["jobs"].as_array().into_iter().flatten().filter_map(|job| job["body"].as_u64()));
+        }
+        sleep(Duration::from_millis(1_500)).await;
+        let counts = client.get(&format!("/api/queues/{queue}")).await?.json()?["counts"].take();
+        anyhow::ensure!(counts["depth"] == 0, "{counts}");
+        bodies.sort_unstable();
+        assert_eq!(bodies, (0..40).collect::<Vec<_>>(), "{queue}");
+        let trigger = client.get(&format!("/api/triggers/order/{queue}")).await?.json()?;
+        assert_eq!((&trigger["counts"]["waiting"], &trigger["last"]["run"]), (&json!(0), &Value::Null));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_event_becomes_one_job_of_each_queue_through_kills_all_in_one() -> TestResult {
+    Ok(events_become_jobs(Form::AllInOne).await?)
+}
+
+#[tokio::test]
+async fn an_event_becomes_one_job_of_each_queue_through_kills_with_two_workers() -> TestResult {
+    Ok(events_become_jobs(Form::Split).await?)
+}
+
 /// Sends events, and kills everything in the middle of their starts.
 async fn kill_between(form: Form) -> Result<()> {
     let mut engine = Engine::start(form, 4).await?;

@@ -155,6 +155,87 @@ async fn nothing_that_was_accepted_is_lost_and_nothing_done_comes_back_through_k
 }
 
 #[tokio::test]
+async fn another_queue_is_told_of_each_dead_letter_once_through_kills() -> TestResult {
+    let mut engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    let patch = json!({ "dead_to": "mourners", "partitions": 2 }).to_string();
+    client.request("PATCH", "/api/queues/mortal", &patch).await?.json()?;
+    let own = client.request("PATCH", "/api/queues/mortal", r#"{"dead_to":"mortal"}"#).await?;
+    assert_eq!(own.status, 400, "{}", own.body);
+    for round in 0..3_u64 {
+        let jobs: Vec<_> = (0..20).map(|number| json!({ "body": round * 20 + number })).collect();
+        send(&client, "mortal", &json!({ "jobs": jobs })).await?;
+        for _ in 0..2 {
+            let claimed = claim(&client, "mortal", &json!({ "limit": 10 })).await?;
+            let nack = json!({ "leases": leases(&claimed), "dead": true, "reason": "no" });
+            end(&client, "mortal", "nack", nack).await?;
+        }
+        sleep(Duration::from_millis(round * 10)).await;
+        engine.engine.kill();
+        engine.engine.restart().await?;
+    }
+    let mut told = Vec::new();
+    let began = Instant::now();
+    while told.len() < 60 && began.elapsed() < Duration::from_secs(60) {
+        let jobs = claim(&client, "mourners", &json!({ "limit": 100, "wait_ms": 1_000 })).await?;
+        for job in jobs {
+            assert_eq!(job["content_type"], "application/vnd.stepwell.dead-letter+json");
+            let letter = &job["body"];
+            assert_eq!(
+                (&letter["queue"], &letter["code"]),
+                (&json!("mortal"), &json!("rejected")),
+                "{letter}"
+            );
+            told.extend(letter["body"].as_u64());
+        }
+    }
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(counts(&client, "mourners").await?["depth"], 0);
+    told.sort_unstable();
+    assert_eq!(told, (0..60).collect::<Vec<_>>());
+    assert_eq!(counts(&client, "mortal").await?["dead"], 60, "they stay");
+    Ok(())
+}
+
+/// Runs that send jobs while everything is killed: each job is there once.
+async fn runs_send(form: Form, partitions: u32) -> TestResult {
+    let mut engine = Engine::start(form, 4).await?;
+    let client = engine.client();
+    let patch = json!({ "partitions": partitions }).to_string();
+    client.request("PATCH", "/api/queues/sent", &patch).await?.json()?;
+    let mut runs = Vec::new();
+    for run in 0..30_u64 {
+        runs.push(client.start_id("sends", json!(["sent", run, 5])).await?);
+        if run % 10 == 5 {
+            sleep(Duration::from_millis(7 * run)).await;
+            engine.engine.kill();
+            engine.engine.restart().await?;
+        }
+    }
+    for run in &runs {
+        client.until(run, "completed").await?;
+    }
+    until(&client, "sent", |counts| counts["depth"].as_u64() >= Some(150)).await?;
+    let mut bodies = drain(&client, "sent").await?;
+    bodies.sort_unstable();
+    let expected: Vec<_> = (0..30).flat_map(|run| (0..5).map(move |number| run * 1_000 + number)).collect();
+    assert_eq!(bodies, expected);
+    let letters = client.get("/api/outbox").await?.json()?;
+    assert_eq!(letters["messages"].as_array().map(Vec::len), Some(0), "{letters}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_job_that_a_run_sends_is_stored_once_through_kills_all_in_one() -> TestResult {
+    runs_send(Form::AllInOne, 1).await
+}
+
+#[tokio::test]
+async fn each_job_that_a_run_sends_is_stored_once_through_kills_with_two_workers() -> TestResult {
+    runs_send(Form::Split, 3).await
+}
+
+#[tokio::test]
 async fn a_repeated_request_or_claim_gives_the_same_also_after_a_kill() -> TestResult {
     let mut engine = Engine::start(Form::AllInOne, 1).await?;
     let client = engine.client();

@@ -40,7 +40,7 @@ impl World {
     fn going(&mut self) -> Vec<Going> {
         let pushes = self.take_orders().into_iter().filter_map(|order| match order {
             Order::Push(pushed) => Some(Going { url: pushed.push.url?, job: pushed.job }),
-            Order::Wake(_) | Order::Delete => None,
+            Order::Wake(_) | Order::Tell(_) | Order::Delete => None,
         });
         pushes.collect()
     }

@@ -7,6 +7,7 @@ mod leases;
 mod memory;
 mod push;
 mod sends;
+mod tell;
 mod turns;
 
 use stepwell_protocol::{
@@ -131,7 +132,7 @@ fn leases(claimed: &[Claimed]) -> Vec<Lease> {
 
 fn post(text: &str) -> Post {
     let content = Content { content_type: "text/plain".into(), form: Form::Text, data: text.into() };
-    Post { content, delay_ms: 0, priority: 0, group: None, dedupe_id: None, to: None }
+    Post { content, delay_ms: 0, priority: 0, group: None, dedupe_id: None, to: None, letter: None }
 }
 
 fn of_group(text: &str, group: &str) -> Post {

@@ -28,7 +28,7 @@ impl World {
     fn pushed(&mut self) -> Vec<Claimed> {
         let pushes = self.take_orders().into_iter().filter_map(|order| match order {
             Order::Push(pushed) => Some(pushed.job),
-            Order::Wake(_) | Order::Delete => None,
+            Order::Wake(_) | Order::Tell(_) | Order::Delete => None,
         });
         pushes.collect()
     }

@@ -58,6 +58,41 @@ fn a_dedupe_id_is_known_for_its_time_and_for_as_long_as_its_job_is_there() {
 }
 
 #[test]
+fn a_job_of_a_run_is_stored_once_for_as_long_as_its_letter_may_come_again() {
+    use SentStatus::{Accepted, Duplicate};
+    let mut world = World::new();
+    let minute = 60_000;
+    world.set(|settings| settings.dedupe_ms = minute);
+    let of = |letter: &str, id: Option<&str>| Post {
+        letter: Some(letter.into()),
+        dedupe_id: id.map(str::to_owned),
+        ..post(letter)
+    };
+    let (plain, known, second) = (of("a", None), of("b", Some("1")), of("c", Some("1")));
+    assert_eq!(statuses(&mut world, None, vec![plain.clone(), known.clone()]), [Accepted, Accepted]);
+    // One that the dedupe id stands for already has had its effect, too.
+    assert_eq!(statuses(&mut world, None, vec![second.clone()]), [Duplicate]);
+    let claimed = world.claim("n", 9);
+    assert_eq!(claimed.len(), 2);
+    world.ack(&claimed);
+    for days in [1, 3, 2] {
+        world.pass(days * 86_400_000);
+        world.crash();
+        let again = vec![plain.clone(), known.clone(), second.clone()];
+        assert_eq!(statuses(&mut world, None, again), [Duplicate; 3]);
+    }
+    assert_eq!(
+        statuses(&mut world, None, vec![of("d", Some("1"))]),
+        [Accepted],
+        "the dedupe id is forgotten"
+    );
+    let claimed = world.claim("m", 9);
+    world.ack(&claimed);
+    world.pass(8 * 86_400_000);
+    assert!(world.rows.keys.borrow().is_empty(), "{:?}", world.rows.keys.borrow());
+}
+
+#[test]
 fn a_whole_batch_that_comes_again_after_a_crash_is_stored_once() {
     let mut world = World::new();
     let batch = || (0..1_000).map(|number| post(&number.to_string())).collect::<Vec<_>>();

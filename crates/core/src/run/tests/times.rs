@@ -48,7 +48,10 @@ fn an_attempt_takes_its_time_into_the_journal() {
         Command::StepFailed { op, attempt, failure, retry, retry_after_ms, .. } => {
             Command::StepFailed { op, attempt, failure, retry, retry_after_ms, took_ms: Some(ms) }
         }
-        begun @ (Command::StepBegun { .. } | Command::ChildInvoked { .. } | Command::Emitted { .. }) => begun,
+        other @ (Command::StepBegun { .. }
+        | Command::ChildInvoked { .. }
+        | Command::Emitted { .. }
+        | Command::JobSent { .. }) => other,
     };
     let fails = |attempt| failed("a", attempt, Failure::new("no"), &Retry::default());
     let commands = vec![took(fails(1), 5), took(fails(3), 6), took(succeeded("b"), 7)];

@@ -5,6 +5,7 @@ mod hooks;
 mod layers;
 mod look_back;
 mod memory;
+mod queues;
 mod trouble;
 mod waits;
 
@@ -51,6 +52,7 @@ fn on(pattern: &str, when: Option<&str>) -> TriggerSpec {
         on: pattern.into(),
         when: when.map(Into::into),
         workflow: "charge".into(),
+        queue: None,
         input: TriggerInput::Data,
         tags: vec!["shop".into()],
     }

@@ -166,7 +166,8 @@ impl State {
             Command::StepBegun { .. }
             | Command::StepSucceeded { .. }
             | Command::StepFailed { .. }
-            | Command::Emitted { .. } => None,
+            | Command::Emitted { .. }
+            | Command::JobSent { .. } => None,
         });
         let (count, bytes) = invoked.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
         self.live && self.problem.is_none() && count < INVOKED_AT_ONCE_MAX && bytes < INVOKED_BYTES_MAX

@@ -6,6 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
     Code, Life, Op, OpKind, Payload, RunId, Timestamp,
     program::{Progress, Units},
+    queue::is_queue,
     stream::{Chunk, Item, Level, LogLine},
     topic::WAIT_PREFIX,
     wait_token::{Issuer, WaitToken},
@@ -243,10 +244,16 @@ impl Ctx {
     /// dedupe ids.
     ///
     /// It is sent once, however often the run is replayed, and the queue stores it even if everything crashes right after.
-    /// The run does not wait for what becomes of it. If you need that, use [`Self::invoke`].
+    /// The run does not wait for what becomes of it. If you need that, use [`Self::invoke`]. A queue that does not exist is
+    /// created.
+    ///
+    /// # Errors
+    /// If no queue can have that name, the body has more than 1,900,000 bytes, or a priority, group or dedupe id is none.
     pub fn send<T: Serialize + ?Sized>(&self, queue: impl Into<String>, body: &T) -> SendJob {
         let queue = queue.into();
-        let op = self.state.borrow_mut().name_op(OpKind::Step, format!("send {queue}"));
+        // A name that is none may be of any length.
+        let shown = if is_queue(&queue) { queue.as_str() } else { "?" };
+        let op = self.state.borrow_mut().name_op(OpKind::Step, format!("send {shown}"));
         SendJob::new(self.clone(), op, queue, body)
     }
 

@@ -56,7 +56,7 @@ pub use ops::{
 pub use schedule::Schedule;
 pub use span::Span;
 pub use stepwell_macros::{job, main, workflow};
-pub use stepwell_protocol::queue::DeadLetter;
+pub use stepwell_protocol::queue::{DeadCode, DeadLetter, JobId};
 pub use stepwell_protocol::{
     Code, OnClose, Payload, RunId, Timestamp,
     lane::{Hold, LimitSpec, StartRule},

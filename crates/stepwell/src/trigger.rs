@@ -5,7 +5,7 @@ use stepwell_protocol::{
     topic::{TriggerInput, TriggerSpec, topic_of},
 };
 
-/// The events that start runs of a workflow. `#[workflow(on = "…")]` and [`crate::App::on`] make one.
+/// The events that start runs of a workflow, or become jobs of a queue. `#[workflow(on = "…")]` and [`crate::App::on`] make one.
 ///
 /// The engine reads the condition when it reads what the app declares, and refuses an app with a mistake in it.
 #[derive(Clone, Debug)]

@@ -61,6 +61,12 @@ fn a_handler_declares_the_events_that_become_its_jobs() {
 }
 
 #[test]
+fn a_name_that_is_far_too_long_is_an_error_that_the_workflow_sees() {
+    let outcome = test().run("careless", &"q".repeat(300));
+    assert!(outcome.output::<String>().contains("no queue"), "{}", outcome.output::<String>());
+}
+
+#[test]
 fn a_job_that_no_queue_takes_is_an_error_that_the_workflow_sees() {
     let outcome = test().run("careless", "stepwell.webhooks");
     assert_eq!(outcome.status(), Status::Completed);

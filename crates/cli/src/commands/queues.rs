@@ -255,7 +255,7 @@ fn show_settings(settings: &QueueSettings) {
     field("dead kept", &words::length(settings.dead_retention_ms));
     field("dedupe", &words::length(settings.dedupe_ms));
     if let Some(queue) = &settings.dead_to {
-        field("dead to", queue);
+        field("dead to", &words::plain(queue));
     }
     let Some(push) = &settings.push else { return };
     field("push to", push.url.as_deref().map_or("the app", |url| url));

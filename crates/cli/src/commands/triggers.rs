@@ -73,7 +73,7 @@ pub struct Set {
     #[arg(long)]
     whole_event: bool,
     /// A tag of its runs; up to seven.
-    #[arg(long = "tag", value_name = "TAG")]
+    #[arg(long = "tag", value_name = "TAG", conflicts_with = "queue")]
     tags: Vec<String>,
 }
 

@@ -93,8 +93,12 @@ impl Known {
         }
         let dead = rows.dead((Timestamp::default(), 0), SLICE).map_err(Fault::Storage)?;
         let kept_ms = self.head.settings.dead_retention_ms;
-        let is_over = |row: &Row| row.death.as_ref().is_some_and(|it| it.at.plus_millis(kept_ms) <= now);
-        for (number, _) in dead.into_iter().take_while(|(_, row)| is_over(row)) {
+        for (number, row) in dead {
+            let Some(died_at) = row.death.as_ref().map(|death| death.at) else { break };
+            let over = died_at.plus_millis(kept_ms);
+            if over > now || !self.may_forget(now, (died_at, number), over) {
+                break;
+            }
             self.head.dead = self.head.dead.saturating_sub(1);
             changes.push(Change::Remove { number, is_plain: false });
         }

@@ -149,8 +149,8 @@ impl Queue {
         self.redrive_slice(rows, now)?;
         self.age(rows, now)?;
         self.forget_keys(rows, now)?;
-        self.tell(rows, now)?;
         self.push(rows, now);
+        self.tell(rows, now);
         Ok(())
     }
 

@@ -259,10 +259,10 @@ impl Known {
     /// A job becomes a dead letter.
     pub fn die(&mut self, now: Timestamp, row: &mut Row, code: DeadCode, reason: Option<String>) {
         (row.is_in_line, row.is_back) = (false, false);
-        row.death = Some(Death { code, at: now, reason });
+        let at = self.dies_at(now);
+        row.death = Some(Death { code, at, reason });
         self.head.alive = self.head.alive.saturating_sub(1);
         self.head.dead += 1;
-        self.will_tell(now);
         self.will_age(round(now.plus_millis(self.head.settings.dead_retention_ms)));
     }
 

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Payload, Problem, Timestamp, json,
     queue::{
-        BYTES, DEDUPE_MS_MAX, JOB_BYTES_MAX, JSON, NewJob, QueueSettings, QueueState, Sent, SentJob,
-        SentStatus, TEXT, WORD_LENGTH_MAX, check_terms, is_word, too_large,
+        BYTES, DEAD_LETTER, DEDUPE_MS_MAX, JOB_BYTES_MAX, JSON, NewJob, QueueSettings, QueueState, Sent,
+        SentJob, SentStatus, TEXT, WORD_LENGTH_MAX, check_terms, is_word, too_large,
     },
 };
 
@@ -50,7 +50,12 @@ pub struct Post {
 impl Post {
     /// A job that a run or a trigger has sent, with what that is known by.
     pub fn sent(letter: String, job: SentJob) -> Result<Self, Problem> {
-        Ok(Self { letter: Some(letter), ..check_post(job.into())? })
+        let content_type = job.content_type.clone();
+        let mut post = check_post(SentJob { content_type: None, ..job }.into())?;
+        if let Some(content_type) = content_type {
+            post.content.content_type = content_type;
+        }
+        Ok(Self { letter: Some(letter), ..post })
     }
 
     /// A job that goes to an address of its own, known by this id.
@@ -61,7 +66,7 @@ impl Post {
 
     /// What it is known by, and for how long at least. No part of a dedupe id's key can hold a line break.
     fn keys(&self, dedupe_ms: u64) -> Vec<(String, u64)> {
-        let letter = self.letter.as_ref().map(|id| (format!("\nletter\n{id}"), DEDUPE_MS_MAX));
+        let letter = self.letter.as_ref().map(|id| (letter_key(id), DEDUPE_MS_MAX));
         let group = self.group.as_deref().unwrap_or_default();
         let dedupe_id = self.dedupe_id.as_ref().map(|id| (format!("{group}\n{id}"), dedupe_ms));
         letter.into_iter().chain(dedupe_id).collect()
@@ -127,6 +132,9 @@ pub fn check_content(
         let detail = format!("`content_type` is a type such as '{JSON}', of up to {WORD_LENGTH_MAX} bytes.");
         return Err(bad(detail));
     }
+    if content_type.eq_ignore_ascii_case(DEAD_LETTER) {
+        return Err(bad(format!("`content_type` is '{DEAD_LETTER}': only Stepwell itself sends such jobs.")));
+    }
     let content = Content { content_type, form, data };
     if content.size() > JOB_BYTES_MAX {
         return Err(too_large(content.size()));
@@ -191,6 +199,15 @@ impl Queue {
             // This instance may have been superseded: only a write says that it has not.
             self.object.arm_anew(now);
             return sent;
+        }
+        // What another object has sent and was not told is taken is known also when nothing is taken any more.
+        if let [Post { letter: Some(letter), .. }] = &posts[..]
+            && let Some(number) = job_of_key(rows, now, &letter_key(letter))?
+        {
+            let sent =
+                Sent { status: SentStatus::Duplicate, id: Some(known.id(partition, number)), problem: None };
+            self.object.arm_anew(now);
+            return Ok(vec![sent]);
         }
         match known.head.settings.state {
             QueueState::Active | QueueState::Paused => {}
@@ -386,6 +403,11 @@ impl Known {
             marks.insert(mark);
         }
     }
+}
+
+/// What a job is known by that came with a message of another object.
+fn letter_key(letter: &str) -> String {
+    format!("\nletter\n{letter}")
 }
 
 /// The job that a dedupe id stands for.

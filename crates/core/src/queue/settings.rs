@@ -101,7 +101,7 @@ impl Queue {
             // It is told of those that die from now on.
             known.head.told = (now, 0);
         }
-        known.tells.at = settings.dead_to.is_some().then_some(now);
+        known.tells.looks(now);
         known.head.settings = settings.clone();
         // A retention may be shorter.
         known.ages_at = Some(round(now));

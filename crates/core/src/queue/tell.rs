@@ -9,7 +9,7 @@ use stepwell_protocol::{
 };
 
 use super::{MOVED_BYTES_MAX, Order, Queue, Rows, drive::Known};
-use crate::object::{Fault, Hosted as _};
+use crate::object::{DEAD_MAN_MS, Fault, Hosted as _, pause_ms};
 
 /// How many dead letters are told at once.
 const TOLD_MAX: usize = 16;
@@ -17,11 +17,8 @@ const TOLD_MAX: usize = 16;
 /// How long the host may take to tell them.
 const LATE_MS: u64 = 30_000;
 
-/// How long it takes until the next try, after the first one that failed. Each further one takes twice as long.
-const AGAIN_MS: u64 = 1_000;
-
-/// The longest time until the next try.
-const AGAIN_MS_MAX: u64 = 60_000;
+/// How much longer than its time a dead letter is kept that has to be told: as long as a letter is sent again, and more.
+const UNTOLD_MS: u64 = 7 * 86_400_000;
 
 /// Where a dead letter stands in the order of deaths.
 pub type Died = (Timestamp, u64);
@@ -29,6 +26,8 @@ pub type Died = (Timestamp, u64);
 /// Dead letters for the host to tell another queue of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Telling {
+    /// Its number, which the answer says.
+    pub flight: u64,
     /// That queue.
     pub queue: String,
     /// They, with their bodies, in order.
@@ -42,21 +41,36 @@ pub struct Telling {
 pub(super) struct Tells {
     /// When to look for dead letters that have to be told.
     pub at: Option<Timestamp>,
-    /// Whether the host is at it.
-    is_flying: bool,
+    /// What the host is at, how far it will have told then, and by when.
+    flies: Option<(u64, Died, Timestamp)>,
+    /// The number of the latest.
+    last: u64,
     /// How often in a row it has failed.
     failures: u32,
 }
 
 impl Queue {
-    /// Lets the host tell of the next dead letters, if their time has come.
-    pub(super) fn tell<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
+    /// Lets the host tell of the next dead letters, if their time has come. One that cannot be read holds up these, and
+    /// nothing else.
+    pub(super) fn tell<R: Rows>(&mut self, rows: &R, now: Timestamp) {
+        if self.try_to_tell(rows, now).is_err()
+            && let Some(known) = &mut self.known
+        {
+            known.tells.fails(now);
+        }
+    }
+
+    fn try_to_tell<R: Rows>(&mut self, rows: &R, now: Timestamp) -> Result<(), Fault<R::Error>> {
         let partition = self.partition;
         let Some(known) = self.known.as_mut().filter(|known| known.tells.at.is_some_and(|at| at <= now))
         else {
             return Ok(());
         };
-        (known.tells.at, known.tells.is_flying) = (None, false);
+        if known.tells.flies.is_some_and(|(_, _, until)| until > now) {
+            known.tells.at = Some(now.plus_millis(DEAD_MAN_MS));
+            return Ok(());
+        }
+        (known.tells.at, known.tells.flies) = (None, None);
         let Some(queue) = known.head.settings.dead_to.clone() else { return Ok(()) };
         let dead = rows.dead(known.head.told, TOLD_MAX).map_err(Fault::Storage)?;
         let (mut jobs, mut bytes, mut through) = (Vec::new(), 0, known.head.told);
@@ -64,7 +78,7 @@ impl Queue {
             let Some(died_at) = row.death.as_ref().map(|death| death.at) else { continue };
             if died_at >= now {
                 // Another one may die in this millisecond, and come before it.
-                known.tells.at = Some(now.plus_millis(1));
+                known.tells.at = Some(died_at.plus_millis(1));
                 break;
             }
             bytes += row.size;
@@ -77,20 +91,31 @@ impl Queue {
                 jobs.push((through, known.whole(now, partition, number, row, content)));
             }
         }
-        if !jobs.is_empty() {
-            (known.tells.at, known.tells.is_flying) = (Some(now.plus_millis(LATE_MS)), true);
-            self.object.order(Order::Tell(Box::new(Telling { queue, jobs, through })));
-        } else if through > known.head.told {
+        if jobs.is_empty() {
+            // Whoever dies next is no failure.
+            known.tells.failures = 0;
+            if through == known.head.told {
+                return Ok(());
+            }
+            known.tells.at = Some(now);
             return self.is_told(rows, now, through);
         }
+        let flight = known.tells.last + 1;
+        known.tells.last = flight;
+        // An instance that dies meanwhile leaves it to the next one, which the alarm wakes.
+        known.tells.at = Some(now.plus_millis(DEAD_MAN_MS));
+        known.tells.flies = Some((flight, through, now.plus_millis(LATE_MS)));
+        self.object.order(Order::Tell(Box::new(Telling { flight, queue, jobs, through })));
         Ok(())
     }
 
-    /// How far the other queue was told, and whether that was all.
+    /// How far the other queue was told, and whether that was all. An answer that comes late counts, but another one goes
+    /// on with the next.
     pub fn told<R: Rows>(
         &mut self,
         rows: &R,
         clock: Timestamp,
+        flight: u64,
         through: Option<Died>,
         is_all: bool,
     ) -> Result<(), Fault<R::Error>> {
@@ -99,19 +124,17 @@ impl Queue {
             return Ok(());
         }
         let told = through.map_or(Ok(()), |through| self.is_told(rows, now, through));
-        if let Some(known) = &mut self.known {
-            known.tells.is_flying = false;
-            known.tells.failures = if is_all { 0 } else { known.tells.failures.saturating_add(1) };
-            let pause_ms = AGAIN_MS << known.tells.failures.saturating_sub(1).min(6);
-            let pause_ms = if is_all { 0 } else { pause_ms.min(AGAIN_MS_MAX) };
-            known.tells.at = Some(now.plus_millis(pause_ms));
+        let is_it = |known: &&mut Known| known.tells.flies.is_some_and(|(flies, ..)| flies == flight);
+        if let Some(known) = self.known.as_mut().filter(is_it) {
+            known.tells.flies = None;
+            if is_all {
+                // By the alarm: what one invocation may call has an end.
+                (known.tells.failures, known.tells.at) = (0, Some(now));
+            } else {
+                known.tells.fails(now);
+            }
         }
         let told = self.settle(told);
-        if is_all {
-            let next = self.tell(rows, now);
-            self.settle(next)?;
-        }
-        // The alarm has to know when to go on.
         self.commit(rows, now, &[])?;
         told
     }
@@ -121,18 +144,45 @@ impl Queue {
             return Ok(());
         };
         known.head.told = through;
-        known.tells.at = Some(now);
         let change = known.head();
         self.commit(rows, now, &[change])
     }
 }
 
-impl Known {
-    /// A job has died: another queue may have to be told.
-    pub fn will_tell(&mut self, now: Timestamp) {
-        if self.head.settings.dead_to.is_some() && self.tells.failures == 0 && !self.tells.is_flying {
-            let at = now.plus_millis(1);
-            self.tells.at = Some(self.tells.at.map_or(at, |known| known.min(at)));
+impl Tells {
+    /// Looks for what has to be told, unless the host is at it or it was tried in vain.
+    pub fn looks(&mut self, now: Timestamp) {
+        if self.flies.is_none() && self.failures == 0 {
+            self.at = Some(now);
         }
+    }
+
+    /// It is tried again after a while.
+    fn fails(&mut self, now: Timestamp) {
+        self.failures = self.failures.saturating_add(1);
+        (self.at, self.flies) = (Some(now.plus_millis(pause_ms(self.failures))), None);
+    }
+}
+
+impl Known {
+    /// Whether a dead letter whose time is over may go: it was told, or need not be, or could not be for long.
+    pub fn may_forget(&self, now: Timestamp, died: Died, over: Timestamp) -> bool {
+        self.head.settings.dead_to.is_none() || died <= self.head.told || over.plus_millis(UNTOLD_MS) <= now
+    }
+
+    /// A job dies, and another queue may have to be told. Says when: after all that were told, even if the clock says
+    /// otherwise.
+    pub fn dies_at(&mut self, now: Timestamp) -> Timestamp {
+        if self.head.settings.dead_to.is_none() {
+            return now;
+        }
+        let flies = self.tells.flies.map_or(self.head.told, |(_, through, _)| through);
+        let (told, _) = flies.max(self.head.told);
+        let at = now.max(told.plus_millis(1));
+        if self.tells.failures == 0 && self.tells.flies.is_none() {
+            let look = at.plus_millis(1);
+            self.tells.at = Some(self.tells.at.map_or(look, |known| known.min(look)));
+        }
+        at
     }
 }

@@ -12,7 +12,7 @@ use super::{
     BYTES_MAX, EventRow, EventStart, LIST_MAX, NewRow, Order, Parked, Rows, StartEnd, Trigger, event_key,
     flights::Starts,
     pages::{self, Page},
-    parked::{Queues, home},
+    parked::{Queues, home, is_queue},
     recent::{EVENTS_READ, Recent},
     row::{Meets, condition},
     waits::{EXAMINED_MAX, KnownWaits},
@@ -467,6 +467,16 @@ impl Topic {
         let (workflow, queue) = (spec.workflow.clone(), spec.queue.clone());
         let input = loaded.trigger.input(&event);
         if !self.flights.has_bytes(now, &what, input.size()) {
+            return Ok(());
+        }
+        let here = home(&self.pool, &self.name, event.generation, &what, spec);
+        if self
+            .flights
+            .to(&what)
+            .is_some_and(|to| is_queue(to) != spec.queue.is_some() || (is_queue(to) && *to != here))
+        {
+            // The trigger has changed since.
+            self.flights.sent_on(now, &what, here);
             return Ok(());
         }
         let key = event_key(&triggered);

@@ -260,11 +260,19 @@ impl Topic {
     }
 }
 
+/// What the place of a queue begins with: no pool is called so.
+const QUEUE: &str = "queue ";
+
+/// Whether a place is that of a queue.
+pub(super) fn is_queue(place: &Place) -> bool {
+    place.pool.starts_with(QUEUE)
+}
+
 /// The cell that a start is at home in. One of a generation that this Worker was not told of is found out when it is asked
 /// for. A queue stands beside all cells: one that does not answer holds up none of them.
 pub(super) fn home(pool: &Pool, topic: &str, generation: u32, what: &Parked, spec: &TriggerSpec) -> Place {
     if let Some(queue) = &spec.queue {
-        return Place { pool: format!("queue {queue}"), generation: 0, cell: 0 };
+        return Place { pool: format!("{QUEUE}{queue}"), generation: 0, cell: 0 };
     }
     let Parked { event, trigger } = what.clone();
     let triggered = Triggered { topic: topic.to_owned(), trigger, event };

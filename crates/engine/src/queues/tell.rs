@@ -15,23 +15,28 @@ use crate::{
     runtime,
 };
 
+/// How long it tells: the machine waits a little longer.
+const TIME_MS: u64 = 20_000;
+
 impl Host {
     /// Tells another queue of dead letters, one after the other. The machine hears how far that went.
     pub(super) fn tell_dead(self: &Rc<Self>, telling: Telling) {
         let host = self.clone();
         self.go_on_with(async move {
-            let Telling { queue, jobs, through } = telling;
+            let Telling { flight, queue, jobs, through } = telling;
             let (mut told, mut is_all) = (None, true);
+            let began = runtime::clock().as_millis();
             for (died, job) in jobs {
                 let Some(letter) = DeadLetter::of(host.queue(), job) else { continue };
-                if !host.tell_of(&queue, died, letter).await {
+                let is_late = runtime::clock().as_millis().saturating_sub(began) > TIME_MS;
+                if is_late || !host.tell_of(&queue, died, letter).await {
                     is_all = false;
                     break;
                 }
                 told = Some(died);
             }
             let told = if is_all { Some(through) } else { told };
-            let heard = host.turn(|machine, store, now| Ok(machine.told(store, now, told, is_all)?));
+            let heard = host.turn(|machine, store, now| Ok(machine.told(store, now, flight, told, is_all)?));
             if let Err(fault) = heard {
                 worker::console_error!("stepwell: dead letters are told to '{queue}' again: {fault}");
             }

@@ -1,6 +1,6 @@
 //! Jobs as operators see them, and dead letters.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{JOB_BYTES_MAX, JobId, SentJob};
 use crate::{Payload, Timestamp};
@@ -101,7 +101,7 @@ pub const DEAD_LETTER: &str = "application/vnd.stepwell.dead-letter+json";
 
 /// A dead letter of another queue, as the body of a job: what the queue is told that `dead_to` names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeadLetter<T = Payload> {
+pub struct DeadLetter {
     /// The queue that it is a dead letter of.
     pub queue: String,
     /// Its id there, by which it can be shown, edited and redriven.
@@ -125,18 +125,14 @@ pub struct DeadLetter<T = Payload> {
     /// The type of its body.
     pub content_type: String,
     /// The body, if it was sent as JSON and is not too large to be told.
-    #[serde(default = "nothing", skip_serializing_if = "Option::is_none")]
-    pub body: Option<T>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Payload>,
     /// The same, if it was sent as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// The same, if it was sent as bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
-}
-
-fn nothing<T>() -> Option<T> {
-    None
 }
 
 impl DeadLetter {
@@ -161,6 +157,12 @@ impl DeadLetter {
             text,
             base64,
         })
+    }
+
+    /// The body as a value of this type; nothing if it is of another one, or was not sent as JSON. Many a job dies because
+    /// its body does not fit.
+    pub fn body_as<T: DeserializeOwned>(&self) -> Option<T> {
+        self.body.as_ref()?.decode().ok()
     }
 
     /// The job that tells of it, for this queue.

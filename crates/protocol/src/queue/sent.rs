@@ -15,7 +15,7 @@ pub struct SentJob {
     pub queue: String,
     /// The body.
     pub body: Payload,
-    /// The type of the body, if it is not that of JSON.
+    /// The type of the body, if Stepwell itself says another one than that of JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
     /// For how long no consumer gets it.
@@ -40,8 +40,11 @@ impl SentJob {
 
     /// Refuses one that no queue would take.
     pub fn check(&self) -> Result<(), Problem> {
-        let Self { queue, body, content_type: _, delay_ms, priority, group, dedupe_id } = self;
+        let Self { queue, body, content_type, delay_ms, priority, group, dedupe_id } = self;
         check_own(queue)?;
+        if content_type.is_some() {
+            return Err(Problem::new(Code::InvalidRequest, "A job of a run is JSON, and has no other type."));
+        }
         if body.size() > JOB_BYTES_MAX {
             return Err(too_large(body.size()));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stepwell_core::{
     object::Fault,
-    queue::{Content, End, Form, Post, Pushed, Queue, Wanted},
+    queue::{Content, Died, End, Form, Post, Pushed, Queue, Telling, Wanted},
 };
 use stepwell_protocol::{
     Timestamp,
@@ -49,6 +49,8 @@ pub enum Event {
     Ends(u64),
     /// The instance hears of it.
     Heard(u64),
+    /// An instance hears how far another queue was told of dead letters.
+    Told { to: u64, flight: u64, through: Option<Died>, is_all: bool },
 }
 
 /// What somebody wants of a partition.
@@ -96,6 +98,8 @@ pub enum Out {
     Answer { ask: u64, answer: Answer },
     /// A job, for the endpoint, and how often the clock had jumped when it was leased.
     Push { from: u64, jumps: u32, pushed: Box<Pushed> },
+    /// Dead letters, for another queue.
+    Tell { from: u64, telling: Box<Telling> },
 }
 
 /// Somebody who waits for an answer.
@@ -156,6 +160,9 @@ impl Around {
         }
         if common.rng.percent(50) {
             settings.push = Some(push_of(common));
+        }
+        if common.rng.percent(40) {
+            settings.dead_to = Some("mourners".into());
         }
         let known = settings.clone();
         let (posts, asks) = (BTreeMap::new(), BTreeMap::new());
@@ -281,6 +288,11 @@ impl World {
             Event::Begins(call) => self.begins(call),
             Event::Ends(call) => self.ends(call),
             Event::Heard(call) => self.heard(call),
+            Event::Told { to, flight, through, is_all } => {
+                let _ = self.turn(to, Cause::CallEnded, |queue, rows, now| {
+                    queue.told(rows, now, flight, through, is_all)
+                });
+            }
         }
     }
 
@@ -343,6 +355,25 @@ impl World {
         self.send(instance, Out::Answer { ask: id, answer }, early);
     }
 
+    /// Another queue is told of dead letters: of all, of some, or of none.
+    fn tell(&mut self, from: u64, telling: Telling) {
+        let Telling { flight, jobs, through, .. } = telling;
+        let breaks = self.common.breaks();
+        let is_all = !(breaks && self.common.rng.percent(30));
+        let count = if is_all {
+            jobs.len()
+        } else {
+            usize::try_from(self.common.rng.below(jobs.len() as u64)).unwrap_or(0)
+        };
+        let heard: Vec<_> = jobs.iter().take(count).map(|(died, _)| *died).collect();
+        self.model.hears(&heard);
+        let through = if is_all { Some(through) } else { heard.last().copied() };
+        let delay_ms = if breaks && self.common.rng.percent(10) { 45_000 } else { 20 };
+        if !(breaks && self.common.rng.percent(10)) {
+            self.common.put(delay_ms, Event::Told { to: from, flight, through, is_all });
+        }
+    }
+
     /// Something leaves the partition.
     pub(super) fn leaves_for(&mut self, out: Out) {
         let (disk, latest) = (self.common.station.disk.clone(), self.common.latest);
@@ -360,6 +391,7 @@ impl World {
                 self.common.must(checked);
                 self.call(from, jumps, *pushed);
             }
+            Out::Tell { from, telling } => self.tell(from, *telling),
         }
     }
 

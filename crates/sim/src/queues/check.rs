@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stepwell_core::queue::{End, Mark, Row};
+use stepwell_core::queue::{Died, End, Mark, Row};
 use stepwell_protocol::{
     Timestamp,
     queue::{Claimed, Lease, LeaseStatus, PushEnd, QueueSettings, QueueState, SentStatus},
@@ -47,6 +47,8 @@ pub struct Model {
     attempts_max: u32,
     dedupe_ms: u64,
     dead_retention_ms: u64,
+    /// The deaths that another queue was told of, if one has to be.
+    told: Option<BTreeSet<Died>>,
     /// Up to which numbers jobs and dead letters may have been purged.
     purged: (u64, u64),
     /// How many redrives were begun, and up to which number the last one was acknowledged.
@@ -69,6 +71,7 @@ impl Model {
             attempts_max: settings.max_attempts,
             dedupe_ms: settings.dedupe_ms,
             dead_retention_ms: settings.dead_retention_ms,
+            told: settings.dead_to.as_ref().map(|_| BTreeSet::new()),
             purged: (0, 0),
             redrives: 0,
             redriven: 0,
@@ -76,6 +79,17 @@ impl Model {
             paused: None,
             revision: 0,
         }
+    }
+
+    /// Another queue hears of deaths.
+    pub fn hears(&mut self, deaths: &[Died]) {
+        self.told.iter_mut().for_each(|told| told.extend(deaths.iter().copied()));
+    }
+
+    /// Whether another queue has to hear of a death, and has not.
+    fn is_untold(&self, number: u64, row: &Row) -> bool {
+        let died = row.death.as_ref().map(|death| (death.at, number));
+        self.told.as_ref().is_some_and(|told| died.is_some_and(|died| !told.contains(&died)))
     }
 
     /// Whether no job is left, by what is on disk.
@@ -326,7 +340,10 @@ impl Model {
         let is_held = held.is_some_and(|until| until > latest);
         let is_over = |at: Timestamp| at.plus_millis(self.dead_retention_ms) <= latest;
         let may_go = match &row.death {
-            Some(death) => is_over(death.at) || row.since <= self.purged.1 || self.discards,
+            Some(death) => {
+                let is_over = is_over(death.at) && !self.is_untold(number, row);
+                is_over || row.since <= self.purged.1 || self.discards
+            }
             // One whose lease is over may die, and be discarded, in the same turn.
             None => (row.since <= self.purged.0 || self.discards) && !is_held,
         };
@@ -403,6 +420,12 @@ impl Model {
             return Err((
                 "11 every job is done or dead in the end",
                 format!("{number}: {row:?}, {:?}", disk.leases),
+            ));
+        }
+        if let Some((number, row)) = jobs.iter().find(|(number, row)| self.is_untold(**number, row)) {
+            return Err((
+                "32 another queue hears of each death",
+                format!("{number}: {row:?}, {:?}", disk.head),
             ));
         }
         if let Some((number, row)) = jobs.iter().find(|(_, row)| row.since <= self.redriven) {

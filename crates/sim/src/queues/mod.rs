@@ -77,6 +77,8 @@ pub enum Planted {
     RedriveForgotten,
     /// A fresh instance takes pushes for claims.
     PushesNotCounted,
+    /// A fresh instance takes all dead letters for told.
+    DeathsTakenForTold,
     /// Jobs are pushed before that is durable.
     PushedEarly,
     /// Requests are answered before that is durable.
@@ -87,7 +89,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::AckNotStored,
         Self::LeaseNotStored,
         Self::LeasesNotRead,
@@ -109,6 +111,7 @@ impl Planted {
         Self::PauseForgotten,
         Self::RedriveForgotten,
         Self::PushesNotCounted,
+        Self::DeathsTakenForTold,
         Self::PushedEarly,
         Self::AnsweredEarly,
         Self::NeverArmed,
@@ -173,8 +176,9 @@ impl OneStation for World {
                     let jumps = self.common.jumps;
                     self.send(id, Out::Push { from: id, jumps, pushed }, early);
                 }
+                Order::Tell(telling) => self.send(id, Out::Tell { from: id, telling }, None),
                 // Consumers here ask again and again, and nothing deletes the queue.
-                Order::Wake(_) | Order::Tell(_) | Order::Delete => {}
+                Order::Wake(_) | Order::Delete => {}
             }
         }
     }

@@ -234,6 +234,9 @@ impl Rows for Entries {
                     head.settings.state = QueueState::Active;
                 }
                 Some(Planted::RedriveForgotten) => head.redriving = None,
+                Some(Planted::DeathsTakenForTold) => {
+                    head.told = (Timestamp::from_millis(head.told.0.as_millis() + 60_000), 0);
+                }
                 Some(_) | None => {}
             }
         }

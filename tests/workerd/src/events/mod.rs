@@ -36,6 +36,9 @@ const LARGE: u64 = 100;
 /// which holds the topic, if there are few kills.
 const WHOM: [u32; 4] = [9, 0, 9, 4];
 
+/// How many events are sent in a second: each is one to four runs, and everything begins again after each kill.
+const EVENTS_PER_SECOND: u64 = 10;
+
 /// How long all may take to come to rest after the last kill, for each thousand events; beside the minute that a wait takes
 /// to time out.
 const HEALED_WITHIN_EACH: Duration = Duration::from_secs(60);
@@ -45,8 +48,10 @@ const QUIET: Duration = Duration::from_secs(2);
 
 /// Sends events under kills, then the verdict; with the end of workerd's log if it is a bad one.
 pub async fn run(form: Form, kills: u32, events: u32, cells: u32, seed: u64) -> Result<Report> {
-    // Long enough for runs to begin to wait: an event that is ten seconds old by then is not theirs.
-    let pause_ms = 1_000..3_000;
+    // Long enough for runs to begin to wait: an event that is ten seconds old by then is not theirs. And for what is sent to
+    // be done within the minute that a wait lasts.
+    let mean_ms = u64::from(events / kills.max(1)) * 1_000 / EVENTS_PER_SECOND;
+    let pause_ms = mean_ms.max(2_000) / 2..mean_ms.max(2_000) * 3 / 2;
     let plan = Plan { kills, runs: events, live: 0, cells, transport: Transport::Direct, pause_ms, seed };
     let engine = Mutex::new(Target::start(form, Build::Abort, &plan).await?);
     match judge(form, &plan, &engine).await {

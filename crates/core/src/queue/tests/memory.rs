@@ -68,6 +68,8 @@ pub struct Memory {
     pub refuses: Cell<bool>,
     /// The next write happens, and its answer is lost.
     pub loses_answer: Cell<bool>,
+    /// Whether no body can be read.
+    pub has_bad_bodies: Cell<bool>,
     pub bug: Cell<Option<Bug>>,
 }
 
@@ -292,7 +294,7 @@ impl Rows for Memory {
 
     fn content(&self, number: u64) -> Result<Option<Content>, ()> {
         self.read.set(self.read.get() + 1);
-        Ok(self.contents.borrow().get(&number).cloned())
+        if self.has_bad_bodies.get() { Err(()) } else { Ok(self.contents.borrow().get(&number).cloned()) }
     }
 
     fn key(&self, key: &str) -> Result<Option<Key>, ()> {

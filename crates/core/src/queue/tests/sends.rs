@@ -1,8 +1,8 @@
 //! What producers send, once and again.
 
 use stepwell_protocol::{
-    Code,
-    queue::{NewJob, SentStatus},
+    Code, Payload,
+    queue::{DEAD_LETTER, NewJob, SentJob, SentStatus},
 };
 
 use super::{Post, World, code, of_group, post, posts};
@@ -81,6 +81,11 @@ fn a_job_of_a_run_is_stored_once_for_as_long_as_its_letter_may_come_again() {
         let again = vec![plain.clone(), known.clone(), second.clone()];
         assert_eq!(statuses(&mut world, None, again), [Duplicate; 3]);
     }
+    // An answer that was lost is given also when the queue takes no more jobs.
+    world.set(|settings| settings.state = stepwell_protocol::queue::QueueState::Draining);
+    assert_eq!(statuses(&mut world, None, vec![plain.clone()]), [Duplicate]);
+    assert_eq!(code(world.try_send(None, vec![of("e", None)])), Some(Code::QueueClosed));
+    world.set(|settings| settings.state = stepwell_protocol::queue::QueueState::Active);
     assert_eq!(
         statuses(&mut world, None, vec![of("d", Some("1"))]),
         [Accepted],
@@ -90,6 +95,17 @@ fn a_job_of_a_run_is_stored_once_for_as_long_as_its_letter_may_come_again() {
     world.ack(&claimed);
     world.pass(8 * 86_400_000);
     assert!(world.rows.keys.borrow().is_empty(), "{:?}", world.rows.keys.borrow());
+}
+
+#[test]
+fn nobody_sends_what_tells_of_a_dead_letter_but_stepwell() {
+    let content_type = Some(DEAD_LETTER.to_owned());
+    let job = NewJob { content_type: content_type.clone(), ..NewJob::default() };
+    assert!(check_post(job).is_err());
+    let sent = SentJob { content_type, ..SentJob::new("mails".into(), Payload::null()) };
+    assert!(sent.check().is_err(), "a run cannot either");
+    let told = Post::sent("a".into(), sent).expect("a queue can");
+    assert_eq!(told.content.content_type, DEAD_LETTER);
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn texts(telling: &Telling) -> Vec<&str> {
 
 fn answer(world: &mut World, telling: &Telling, is_all: bool) {
     let through = is_all.then_some(telling.through);
-    world.queue.told(&world.rows, at(world.now), through, is_all).expect("it is stored");
+    world.queue.told(&world.rows, at(world.now), telling.flight, through, is_all).expect("it is stored");
 }
 
 #[test]
@@ -96,6 +96,114 @@ fn a_queue_that_does_not_answer_is_told_later_and_then_of_all() {
         }
     }
     assert_eq!(seen, (0..40).map(|number: u32| number.to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_late_answer_counts_and_begins_nothing_beside_what_goes_on() {
+    let mut world = telling();
+    let many: Vec<_> = (0..40).map(|number| post(&number.to_string())).collect();
+    bury(&mut world, many);
+    let [late, again] = &told(&mut world, 40_000)[..] else { panic!("it is told again after a while") };
+    // A change of the settings does not begin it anew either.
+    world.set(|settings| settings.max_attempts = 9);
+    world.send(posts(&["x"]));
+    answer(&mut world, late, true);
+    assert!(told(&mut world, 5).is_empty());
+    assert_eq!(world.rows.head.borrow().as_ref().map(|head| head.told), Some(late.through));
+    answer(&mut world, again, true);
+    let next = told(&mut world, 5);
+    assert_eq!(next.iter().map(|telling| texts(telling)[0].to_owned()).collect::<Vec<_>>(), ["16"]);
+}
+
+#[test]
+fn an_instance_that_dies_while_it_tells_is_woken_soon() {
+    let mut world = telling();
+    bury(&mut world, posts(&["a"]));
+    assert_eq!(told(&mut world, 5).len(), 1);
+    let alarm = world.alarm.expect("it is set");
+    assert!(alarm <= at(world.now + 5_000), "{alarm:?}");
+}
+
+#[test]
+fn who_dies_after_a_failure_that_came_to_nothing_is_told() {
+    let mut world = telling();
+    bury(&mut world, posts(&["a"]));
+    let first = told(&mut world, 5);
+    answer(&mut world, &first[0], false);
+    let id = first[0].jobs[0].1.id.clone();
+    world.queue.discard(&world.rows, at(world.now), &world.settings, &id).expect("it is dead");
+    assert!(told(&mut world, 100_000).is_empty());
+    bury(&mut world, posts(&["b"]));
+    assert_eq!(told(&mut world, 5).iter().map(texts).collect::<Vec<_>>(), [["b"]]);
+}
+
+#[test]
+fn what_was_told_before_a_failure_is_not_told_again() {
+    let mut world = telling();
+    bury(&mut world, posts(&["a", "b", "c"]));
+    let first = told(&mut world, 5);
+    let (through, _) = first[0].jobs[1];
+    let flight = first[0].flight;
+    world.queue.told(&world.rows, at(world.now), flight, Some(through), false).expect("it is stored");
+    let rest = told(&mut world, 10_000);
+    assert_eq!(rest.iter().map(texts).collect::<Vec<_>>(), [["c"]]);
+}
+
+#[test]
+fn a_dead_letter_is_kept_until_it_is_told() {
+    let mut world = telling();
+    world.set(|settings| settings.dead_retention_ms = 60_000);
+    bury(&mut world, posts(&["a"]));
+    for _ in 0..20 {
+        for telling in told(&mut world, 20_000) {
+            answer(&mut world, &telling, false);
+        }
+    }
+    assert_eq!(world.counts(), (0, 0, 1));
+    let mut is_told = false;
+    for _ in 0..20 {
+        for telling in told(&mut world, 20_000) {
+            is_told = true;
+            answer(&mut world, &telling, true);
+        }
+    }
+    assert_eq!((is_told, world.counts()), (true, (0, 0, 0)));
+}
+
+#[test]
+fn a_clock_that_goes_back_hides_no_death() {
+    let mut world = telling();
+    world.now = 10_000;
+    bury(&mut world, posts(&["a", "b"]));
+    let first = told(&mut world, 5);
+    // The next ones die while these are told, and on a machine whose clock is behind.
+    world.now = 9_000;
+    bury(&mut world, posts(&["c"]));
+    answer(&mut world, &first[0], true);
+    world.crash();
+    world.now = 8_000;
+    bury(&mut world, posts(&["d"]));
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        for telling in told(&mut world, 2_000) {
+            seen.extend(texts(&telling).into_iter().map(str::to_owned));
+            answer(&mut world, &telling, true);
+        }
+    }
+    assert_eq!(seen, ["c", "d"]);
+}
+
+#[test]
+fn a_dead_letter_that_cannot_be_read_keeps_no_job_from_its_consumer() {
+    let mut world = telling();
+    bury(&mut world, posts(&["a"]));
+    world.rows.has_bad_bodies.set(true);
+    world.send(vec![Post { delay_ms: 1_000, ..post("later") }]);
+    let tries = told(&mut world, 100_000).len();
+    assert_eq!(tries, 0);
+    world.rows.has_bad_bodies.set(false);
+    assert_eq!(world.texts("next", 9), ["later"]);
+    assert_eq!(told(&mut world, 70_000).first().map(texts), Some(vec!["a"]));
 }
 
 #[test]

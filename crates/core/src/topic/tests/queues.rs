@@ -65,6 +65,26 @@ fn a_queue_that_declines_keeps_its_events_and_gets_each_once_it_takes_jobs() {
 }
 
 #[test]
+fn a_trigger_that_changes_its_target_asks_the_new_one_for_what_waits() {
+    let mut world = World::new();
+    world.put("a", to("mails")).expect("it is stored");
+    world.send("1", vec![event("order/paid", None, &json!(1))]);
+    let asked = world.orders();
+    world.put("a", on("order/*", None)).expect("it is stored");
+    world.answer(&asked[0], StartEnd::Failed);
+    world.later(1_500);
+    world.topic.alarm(&world.rows, world.now).expect("the rows can be read");
+    let [start] = &world.orders()[..] else { panic!("it is asked for again") };
+    assert_eq!((start.queue.as_deref(), start.to.pool.as_str()), (None, "default"));
+    world.put("a", to("mails")).expect("it is stored");
+    world.answer(start, StartEnd::Failed);
+    world.later(5_000);
+    world.topic.alarm(&world.rows, world.now).expect("the rows can be read");
+    let [start] = &world.orders()[..] else { panic!("it is asked for again") };
+    assert_eq!((start.queue.as_deref(), start.to.pool.as_str()), (Some("mails"), "queue mails"));
+}
+
+#[test]
 fn a_trigger_has_a_workflow_or_a_queue() {
     let wrong = [
         TriggerSpec { workflow: "charge".into(), ..to("mails") },

@@ -8,7 +8,7 @@ use stepwell_protocol::{
     Code, Problem, Timestamp,
     queue::{
         ATTEMPTS_MAX, DEDUPE_MS_MAX, DELAY_MS_MAX, PARTITIONS_MAX, Push, QueueCounts, QueuePatch,
-        QueueSettings, QueueState, RETENTION_MS_MIN, VISIBILITY_MS_MAX, VISIBILITY_MS_MIN, check_own,
+        QueueSettings, QueueState, RETENTION_MS_MIN, VISIBILITY_MS_MAX, VISIBILITY_MS_MIN, check_target,
     },
 };
 
@@ -345,7 +345,7 @@ pub fn check_patch(patch: &QueuePatch) -> Result<(), Problem> {
     if outside(patch.dedupe_ms, 0, DEDUPE_MS_MAX) {
         return bad(format!("`dedupe_ms` is at most {DEDUPE_MS_MAX}."));
     }
-    patch.dead_to.as_ref().and_then(Option::as_ref).map_or(Ok(()), |queue| check_own(queue))?;
+    patch.dead_to.as_ref().and_then(Option::as_ref).map_or(Ok(()), |queue| check_target(queue))?;
     patch.push.as_ref().and_then(Option::as_ref).map_or(Ok(()), check_push)
 }
 

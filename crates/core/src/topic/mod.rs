@@ -36,7 +36,7 @@ pub use look_back::{LOOK_BACK_BYTES_MAX, LOOK_BACK_EVENTS_MAX};
 pub use row::{EventRow, RunOf, Shown, Trigger, runs_of};
 use stepwell_protocol::{
     Code, Problem,
-    queue::check_own,
+    queue::check_target,
     text::{TAG_LENGTH_MAX, TAGS_MAX, is_tag},
     topic::{TriggerSpec, Triggered},
 };
@@ -61,7 +61,7 @@ pub const BYTES_MAX: u64 = 8_000_000_000;
 pub fn check_trigger(topic: &str, spec: &TriggerSpec) -> Result<(), Problem> {
     row::condition(topic, spec)?;
     match &spec.queue {
-        Some(queue) => check_own(queue)?,
+        Some(queue) => check_target(queue)?,
         None if spec.workflow.is_empty() => return Err(one_target()),
         None => {}
     }

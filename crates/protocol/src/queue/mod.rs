@@ -20,7 +20,7 @@ pub use push::{
     JobCall, PUSH_TIMEOUT_MS_MAX, PUSH_TIMEOUT_MS_MIN, PUSHES_MAX, PUSHES_OF_PARTITION_MAX,
     PUSHES_PER_SECOND_MAX, Push, PushEnd, PushFailure, QueueSecret, REJECT_HEADER, URL_LENGTH_MAX,
 };
-pub use sent::{SentJob, check_own};
+pub use sent::{SentJob, check_target};
 pub use settings::{Purge, QueueCounts, QueueList, QueuePatch, QueueSettings, QueueState, QueueView};
 
 /// The most jobs that one request sends.

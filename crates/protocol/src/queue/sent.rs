@@ -41,7 +41,7 @@ impl SentJob {
     /// Refuses one that no queue would take.
     pub fn check(&self) -> Result<(), Problem> {
         let Self { queue, body, content_type, delay_ms, priority, group, dedupe_id } = self;
-        check_own(queue)?;
+        check_target(queue)?;
         if content_type.is_some() {
             return Err(Problem::new(Code::InvalidRequest, "A job of a run is JSON, and has no other type."));
         }
@@ -57,13 +57,18 @@ impl SentJob {
     }
 }
 
+/// How much is said of a name that is none.
+const SHOWN_MAX: usize = 64;
+
 /// Refuses a queue that jobs cannot be sent to.
-pub fn check_own(queue: &str) -> Result<(), Problem> {
+pub fn check_target(queue: &str) -> Result<(), Problem> {
     if is_queue(queue) && !is_reserved(queue) {
         return Ok(());
     }
+    // One that is too long is not said whole.
+    let shown: String = queue.chars().take(SHOWN_MAX).collect();
     let detail = format!(
-        "'{queue}' is no queue that jobs can be sent to: a name has letters, digits, '.', '_' and '-', and does not \
+        "'{shown}' is no queue that jobs can be sent to: a name has letters, digits, '.', '_' and '-', and does not \
          begin with '{RESERVED_PREFIX}'."
     );
     Err(Problem::new(Code::InvalidRequest, detail))

@@ -275,3 +275,9 @@ soak:
     just hardening --full
     just bench
     just bench-events --waits 10000
+    just bench-schedules
+    just bench-jobs
+    just fairness
+    just expressions 10000000
+    just schedules-year
+    just five-minutes

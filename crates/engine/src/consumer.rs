@@ -48,7 +48,7 @@ const PAUSE_MS_MAX: u64 = 2_000;
 
 /// Takes what the queue delivers.
 pub async fn consume(batch: &MessageBatch<String>, env: Env) {
-    let messages: Vec<_> = batch.raw_iter().collect();
+    let (queue, messages): (_, Vec<_>) = (batch.queue(), batch.raw_iter().collect());
     let front = match Front::new(env) {
         Ok(front) => front,
         Err(refusal) => {
@@ -57,13 +57,13 @@ pub async fn consume(batch: &MessageBatch<String>, env: Env) {
         }
     };
     let is_only_one = messages.len() == 1;
-    let taken = join_all(messages.iter().map(|message| take(&front, message, is_only_one))).await;
+    let taken = join_all(messages.iter().map(|message| take(&front, &queue, message, is_only_one))).await;
     for (message, taken) in messages.iter().zip(taken) {
         match taken {
             Taken::Done => message.ack(),
             Taken::Failed => message.retry(),
             // A run under suspicion may take down whatever is beside it: here, from now on, nothing is.
-            Taken::WantsToBeAlone => match take(&front, message, true).await {
+            Taken::WantsToBeAlone => match take(&front, &queue, message, true).await {
                 Taken::Done => message.ack(),
                 Taken::Failed | Taken::WantsToBeAlone => message.retry(),
             },
@@ -78,11 +78,15 @@ enum Taken {
     WantsToBeAlone,
 }
 
-async fn take(front: &Front, message: &RawMessage, alone: bool) -> Taken {
+async fn take(front: &Front, queue: &str, message: &RawMessage, alone: bool) -> Taken {
     let text = message.body().as_string().unwrap_or_default();
     let Ok(nudge) = json::from_str::<Nudge>(&text) else {
-        worker::console_error!("stepwell: the queue has a message that is none of Stepwell's; it is dropped");
-        return Taken::Done;
+        // It may be meant for a source: whoever has sent it must not lose it by a slip in a variable.
+        worker::console_error!(
+            "stepwell: the queue '{queue}' has a message that is none of Stepwell's. If it should become an event, name the \
+             queue in STEPWELL_SOURCES"
+        );
+        return Taken::Failed;
     };
     let (place, number) = (nudge.place(), nudge.number);
     let front = &front.within(&nudge.namespace);

@@ -25,6 +25,7 @@ mod runtime;
 mod schedules;
 mod settings;
 mod sockets;
+mod sources;
 mod station;
 mod sweep;
 mod terms;
@@ -83,12 +84,17 @@ pub fn scheduled(event: JsValue, env: Env, _context: JsValue) -> Promise {
     })
 }
 
-/// What comes through the queue, if there is one. Never an error: each message has its own fate.
+/// What comes through queues: calls of programs, and messages that become events. Never an error: each message has its own fate.
 #[wasm_bindgen]
 pub fn queue(batch: JsValue, env: Env, _context: JsValue) -> Promise {
     guard::promise(async move {
         check_event(&batch, "QueueController")?;
-        consumer::consume(&batch.unchecked_into::<RawMessageBatch>().into(), env).await;
+        let name = runtime::property(&batch, "queue").as_string().unwrap_or_default();
+        match settings::Deployment::known(&env).ok().and_then(|deployment| deployment.source(&name).cloned())
+        {
+            Some(source) => sources::take(&batch, &source, env).await,
+            None => consumer::consume(&batch.unchecked_into::<RawMessageBatch>().into(), env).await,
+        }
         Ok(JsValue::UNDEFINED)
     })
 }

@@ -6,9 +6,10 @@
 //! that resolve to private addresses out by `allow` of its network service, which permits public ones only by default.
 
 use stepwell_protocol::{Code, Problem, queue::URL_LENGTH_MAX};
-use worker::Url;
+use wasm_bindgen::JsValue;
+use worker::{Env, Url};
 
-use crate::settings::is_loopback;
+use crate::{runtime, settings::is_loopback};
 
 /// The ports that an address may name: those that Cloudflare calls by HTTPS.
 const PORTS: [u16; 6] = [443, 2053, 2083, 2087, 2096, 8443];
@@ -101,6 +102,19 @@ fn mistake(text: &str) -> Option<&'static str> {
     // The parser of the runtime must see the same host.
     let read = Url::parse(text).ok().and_then(|url| url.host_str().map(str::to_owned));
     (!read.is_some_and(|read| read.eq_ignore_ascii_case(host))).then_some("its host cannot be read")
+}
+
+/// The Cloudflare Queue that is bound by this name.
+pub fn sink(env: &Env, sink: &str) -> Option<JsValue> {
+    let queue = runtime::property(env, sink);
+    runtime::property(&queue, "send").is_function().then_some(queue)
+}
+
+/// What is said of a sink that is not there.
+pub fn no_sink(sink: &str) -> String {
+    format!(
+        "The engine's Worker has no Cloudflare Queue bound as {sink}. Add it to [[queues.producers]] and deploy."
+    )
 }
 
 #[cfg(test)]

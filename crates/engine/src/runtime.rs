@@ -359,6 +359,55 @@ pub async fn settle(value: JsValue) -> Result<JsValue, JsValue> {
     promises::settled(&value).await
 }
 
+#[wasm_bindgen(inline_js = r#"
+export function ackMessage(message) { message.ack(); }
+export function retryMessage(message, delaySeconds) { message.retry({ delaySeconds }); }
+// What a queue stores of a number may be longer than what was sent.
+export async function sendToQueue(queue, body, contentType, bytesMax) {
+  const value = contentType === "json" ? JSON.parse(body) : body;
+  const text = contentType === "json" ? JSON.stringify(value) : body;
+  const bytes = typeof text === "string" ? new TextEncoder().encode(text).byteLength : text.byteLength;
+  if (bytes > bytesMax) return bytes;
+  await queue.send(value, { contentType });
+}
+export function bytesOf(body) {
+  return ArrayBuffer.isView(body) ? new Uint8Array(body.buffer, body.byteOffset, body.byteLength) : new Uint8Array(body);
+}
+// A value may hold the same part many times, and say far more than its bytes.
+export function jsonWithin(value, lengthMax) {
+  let length = 0;
+  const count = (key, part) => {
+    length += key.length + (typeof part === "string" ? part.length : 1);
+    if (Array.isArray(part)) length += part.length;
+    if (length > lengthMax) throw new Error("it is too large");
+    return part;
+  };
+  return JSON.stringify(value, count);
+}
+"#)]
+extern "C" {
+    /// Says to a Cloudflare Queue that its message is done.
+    #[wasm_bindgen(catch, js_name = ackMessage)]
+    pub fn ack_message(message: &JsValue) -> Result<(), JsValue>;
+
+    /// Says to a Cloudflare Queue that its message is to come again, after so many seconds.
+    #[wasm_bindgen(catch, js_name = retryMessage)]
+    pub fn retry_message(message: &JsValue, delay_seconds: u32) -> Result<(), JsValue>;
+
+    /// Sends a body to a Cloudflare Queue: a text that is `json`, a `text`, or `bytes`. Gives how many bytes it has, if these
+    /// are too many.
+    #[wasm_bindgen(js_name = sendToQueue)]
+    pub fn send_to_queue(queue: &JsValue, body: &JsValue, content_type: &str, bytes_max: u32) -> Promise;
+
+    /// The bytes of a buffer, or of a view of one.
+    #[wasm_bindgen(js_name = bytesOf)]
+    pub fn bytes_of(body: &JsValue) -> js_sys::Uint8Array;
+
+    /// A value as JSON, unless that has more characters than about these.
+    #[wasm_bindgen(catch, js_name = jsonWithin)]
+    pub fn json_within(value: &JsValue, length_max: u32) -> Result<JsValue, JsValue>;
+}
+
 /// A named property of any object; undefined when there is none.
 pub fn property(object: &JsValue, name: &str) -> JsValue {
     Reflect::get(object, &JsValue::from_str(name)).unwrap_or(JsValue::UNDEFINED)

@@ -5,6 +5,7 @@ use std::{cell::RefCell, net::Ipv4Addr, rc::Rc};
 use stepwell_core::{ordered::OrdSet, pools::Pool, run::SignalLimits};
 use stepwell_protocol::{
     program::{Budget, STEP_TIMEOUT_MS},
+    topic::parts,
     wait_token::URL_VARIABLE,
 };
 use worker::{Env, Url};
@@ -43,6 +44,12 @@ const KEYS_KNOWN: [&str; 2] = ["0123456789abcdef0123456789abcdef", "001122334455
 
 /// How many origins `STEPWELL_CORS` may list.
 const ORIGINS_MAX: usize = 32;
+
+/// How many Cloudflare Queues `STEPWELL_SOURCES` may list.
+const SOURCES_MAX: usize = 32;
+
+/// The longest name of a Cloudflare Queue.
+const QUEUE_LENGTH_MAX: usize = 63;
 
 /// What Cloudflare gives each object.
 const CELL_BYTES_DEFAULT: u64 = 10_000_000_000;
@@ -165,6 +172,8 @@ pub struct Deployment {
     pub sweep_calls: usize,
     /// The engine's public address, without a slash at the end: `STEPWELL_URL`.
     pub url: Option<String>,
+    /// The Cloudflare Queues whose messages become events: `STEPWELL_SOURCES`.
+    pub sources: Vec<Source>,
 }
 
 impl Deployment {
@@ -226,7 +235,51 @@ impl Deployment {
         let url = variable(env, URL_VARIABLE).filter(|text| !text.is_empty());
         let url = url.map(|text| public_url(&text)).transpose()?;
         let (key_days, sweep_calls) = (days(env, "STEPWELL_KEY_DAYS", 30)?, profile.sweep_calls);
-        Ok(Self { pool, key_days, retention_ms, key_required, is_dev, origins, sweep_calls, url })
+        let sources = Source::list(&variable(env, "STEPWELL_SOURCES").unwrap_or_default())?;
+        Ok(Self { pool, key_days, retention_ms, key_required, is_dev, origins, sweep_calls, url, sources })
+    }
+
+    /// What becomes of the messages of a Cloudflare Queue, if it is a source.
+    pub fn source(&self, queue: &str) -> Option<&Source> {
+        self.sources.iter().find(|source| source.queue == queue)
+    }
+}
+
+/// A queue whose messages become events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The queue's name.
+    pub queue: String,
+    /// The event's.
+    pub event: String,
+}
+
+impl Source {
+    /// Reads a list: `orders-in=order/received, …`.
+    pub fn list(text: &str) -> Result<Vec<Self>, String> {
+        let listed = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let sources = listed.map(Self::read).collect::<Option<Vec<_>>>();
+        let is_one = |sources: &Vec<Self>| {
+            let twice = |(at, source): (usize, &Self)| {
+                sources.iter().take(at).any(|other| other.queue == source.queue)
+            };
+            sources.len() <= SOURCES_MAX && !sources.iter().enumerate().any(twice)
+        };
+        sources.filter(is_one).ok_or_else(|| {
+            format!(
+                "The variable STEPWELL_SOURCES is '{text}'. It takes up to {SOURCES_MAX} Cloudflare Queues, each once, with \
+                 the event that their messages become: orders-in=order/received."
+            )
+        })
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (queue, event) = text.split_once('=')?;
+        let (queue, event) = (queue.trim(), event.trim());
+        let is_queue = (1..=QUEUE_LENGTH_MAX).contains(&queue.len())
+            && queue.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let is_good = is_queue && parts(event).is_some();
+        is_good.then(|| Self { queue: queue.to_owned(), event: event.to_owned() })
     }
 }
 
@@ -402,5 +455,22 @@ mod tests {
             assert!(origins(bad).is_err(), "{bad}");
         }
         assert!(origins(&"https://a.example,".repeat(33)).is_err());
+    }
+
+    #[test]
+    fn sources_are_queues_with_an_event_each() {
+        let one = |queue: &str, event: &str| Source { queue: queue.into(), event: event.into() };
+        assert_eq!(Source::list(""), Ok(vec![]));
+        assert_eq!(
+            Source::list("orders-in=order/received, dead = order/dead"),
+            Ok(vec![one("orders-in", "order/received"), one("dead", "order/dead")])
+        );
+        let many = (0..33).map(|n| format!("q{n}=a/b")).collect::<Vec<_>>().join(",");
+        let long = format!("a={}/{}", "t".repeat(40), "e".repeat(65));
+        for bad in
+            ["orders-in", "orders-in=paid", "=a/b", "Orders=a/b", "a=b/c,a=d/e", "a=order/*", &many, &long]
+        {
+            assert!(Source::list(bad).is_err(), "{bad}");
+        }
     }
 }

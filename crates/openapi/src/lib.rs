@@ -30,6 +30,7 @@ use stepwell_protocol::{
         Accepted, AcceptedList, EventBatch, EventList, EventView, NewEvent, TriggerList, TriggerSpec,
         TriggerView,
     },
+    totals::MinuteList,
     wait_token::{CreatedToken, NewToken, TokenReceipt, TokenView},
 };
 
@@ -174,6 +175,24 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         Route::ShowWorkflow => Parts::of(vec![ok::<WorkflowView>(schemas, "The workflow.")]),
         Route::ShowMetrics => Parts::of(vec![ok::<Metrics>(schemas, "The number of runs.")])
             .with(vec![query("workflow", "Counts the runs of this workflow.", json!({ "type": "string" }))]),
+        Route::ListMinutes => Parts::of(vec![ok::<MinuteList>(schemas, "What has happened.")]).with(vec![
+            query(
+                "workflow",
+                "Lists what has happened to runs of this workflow.",
+                json!({ "type": "string" }),
+            ),
+            query(
+                "minutes",
+                "How many minutes back.",
+                json!({ "type": "integer", "minimum": 1, "maximum": 1440, "default": 60 }),
+            ),
+        ]),
+        Route::Scrape => Parts::of(vec![(
+            200,
+            "Metrics in the text format of Prometheus.",
+            "text/plain",
+            json!({ "type": "string" }),
+        )]),
         Route::StartRun => Parts::of(started(schemas, true))
             .with(vec![tags(), key(), prefer(), delay(), callback()])
             .taking(schema::<Payload>(schemas), "The workflow's input. An empty body means `null`.", false),

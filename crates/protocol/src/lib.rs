@@ -41,6 +41,7 @@ pub mod stream;
 pub mod text;
 pub mod time;
 pub mod topic;
+pub mod totals;
 pub mod wait_token;
 pub mod webhook;
 
@@ -49,7 +50,7 @@ pub use ids::{Epoch, Place, RunId, Seq};
 pub use journal::{Event, Failure, Op, OpKind, Outcome, Record};
 pub use life::Life;
 pub use payload::Payload;
-pub use problem::{Code, Problem};
+pub use problem::{Code, LimitName, Problem};
 pub use shape::Shape;
 pub use time::Timestamp;
 

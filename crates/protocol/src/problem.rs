@@ -415,6 +415,22 @@ impl Code {
     }
 }
 
+/// A limit of a namespace, by the name that its settings have.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitName {
+    /// Requests.
+    RequestsPerSecond,
+    /// Bytes of inputs and signals.
+    PayloadBytesPerSecond,
+    /// Runs that have not ended.
+    LiveRuns,
+    /// A limit that a newer release has.
+    #[serde(other)]
+    Unknown,
+}
+
 /// A problem, as a client sees it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -434,6 +450,9 @@ pub struct Problem {
     /// The number of seconds after which to try again, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u32>,
+    /// The limit of the namespace that was reached, as its settings name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<LimitName>,
 }
 
 impl Problem {
@@ -446,6 +465,7 @@ impl Problem {
             status: code.status(),
             page: code.page(),
             retry_after: None,
+            limit: None,
         }
     }
 
@@ -456,6 +476,12 @@ impl Problem {
             crate::journal::cut(text);
         }
         self
+    }
+
+    /// The same problem, because this limit was reached.
+    #[must_use]
+    pub fn of_limit(self, limit: LimitName) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     /// The same problem, which passes after so many seconds.

@@ -154,6 +154,10 @@ routes! {
     ShowWorkflow: Get "/api/workflows/{workflow}" Read Workflow [WorkflowNotFound AppUnreachable],
     /// Counts runs, by workflow and status.
     ShowMetrics: Get "/api/metrics" Read Selected [InvalidRequest],
+    /// Lists what has happened in each of the last minutes, of up to a day: starts, ends, steps, durations.
+    ListMinutes: Get "/api/metrics/minutes" Read Selected [InvalidRequest],
+    /// Returns counters, histograms and gauges for Prometheus.
+    Scrape: Get "/api/metrics/prometheus" Read Whole [],
     /// Starts a run of a workflow.
     StartRun: Post "/api/workflows/{workflow}/start" Write Workflow
         [InvalidRequest IdempotencyKeyMissing WorkflowNotFound WorkflowPaused IdempotencyKeyInFlight

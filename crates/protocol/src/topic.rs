@@ -39,6 +39,9 @@ pub const LOOK_BACK_MS_MAX: u64 = EVENT_RETENTION_MS;
 /// What the ids of events begin with that runs emit.
 pub const RUN_PREFIX: &str = "run:";
 
+/// What the ids of events begin with that messages of Cloudflare Queues have become.
+pub const QUEUE_PREFIX: &str = "queue:";
+
 /// What the names of waits for events begin with.
 pub const WAIT_PREFIX: &str = "event:";
 
@@ -184,7 +187,8 @@ pub struct EventView {
     pub data: Payload,
     /// The tag of the runs that it has started: `GET /api/executions?tag=…` lists them.
     pub tag: String,
-    /// Who has sent it: `run:` and a run's id, `webhook:` and a webhook's, or a key; absent for the deployment's own key.
+    /// Who has sent it: `run:` and a run's id, `webhook:` and a webhook's, `queue:` and a Cloudflare Queue's name, or a key;
+    /// absent for the deployment's own key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The first waits that got it; not in lists.
@@ -409,7 +413,7 @@ pub fn is_event_id(text: &str) -> bool {
 /// Whether an id looks like those that events of runs have, or those that topics give to events that come without one: a
 /// number, the mark of the request, and the place in it. No caller may choose such a one: it could be that of another event.
 pub fn is_given_id(text: &str) -> bool {
-    if text.starts_with(RUN_PREFIX) {
+    if text.starts_with(RUN_PREFIX) || text.starts_with(QUEUE_PREFIX) {
         return true;
     }
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -5,7 +5,7 @@
 use std::{ops::Deref, rc::Rc};
 
 use stepwell_core::{
-    cell::{JoinedRun, KeyRow, Mail, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
+    cell::{Happened, JoinedRun, KeyRow, Mail, Rows, Slice, Sought, StoredKey, Tally, Trimmed},
     object::{Discarded, Letter, Letters, Message, Slip},
     run::{Cut, Entry, Run},
     stream::{PublishedMark, PublishedPage, PublishedRow, Walked},
@@ -331,6 +331,23 @@ impl Rows for Store {
 
     fn forget_lapsed(&self, _: Timestamp, _: usize) -> Result<(), Refused> {
         Err(Refused)
+    }
+
+    fn add_minute(&self, _: u64, _: &Happened) -> Result<(), Refused> {
+        // What was counted is for people: no run depends on it.
+        Ok(())
+    }
+
+    fn each_minute(&self, _: u64, _: &mut dyn FnMut(u64, Happened)) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn totals(&self) -> Result<(u64, Happened), Refused> {
+        Ok((0, Happened::default()))
+    }
+
+    fn add_up(&self, _: u64, _: &Happened, _: u64) -> Result<(), Refused> {
+        Ok(())
     }
 
     fn tally(&self, before: u64, limit: usize) -> Result<Tally, Refused> {

@@ -126,6 +126,11 @@ struct CallbacksPage;
 #[doc = include_str!("../../../docs/events.md")]
 struct EventsPage;
 
+/// The example of the page on Cloudflare Queues.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/cloudflare-queues.md")]
+struct CloudflareQueuesPage;
+
 /// The examples of the page on concurrency.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/concurrency.md")]

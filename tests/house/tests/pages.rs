@@ -115,6 +115,7 @@ fn every_block_has_a_language() {
         "toml",
         "js",
         "sql",
+        "yaml",
     ];
     for page in pages() {
         for block in page.blocks() {

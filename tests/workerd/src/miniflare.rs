@@ -43,12 +43,27 @@ pub struct Setup {
     pub window: u32,
 }
 
+/// Cloudflare Queues of the engine's Worker, besides the one through which it calls programs.
+#[derive(Clone, Debug, Default)]
+pub struct Queues {
+    /// Its `STEPWELL_SOURCES`.
+    pub sources: &'static str,
+    /// The queues that it consumes, with Miniflare's options.
+    pub consumers: Value,
+    /// The queues that it sends to, by their bindings, with Miniflare's options.
+    pub producers: Value,
+    /// Batches that it gets as if they came from a queue. What it says about each is a line of the log.
+    pub deliveries: Value,
+}
+
 /// Stepwell with a queue: it runs, or was killed and can be started again.
 #[derive(Debug)]
 pub struct Miniflare {
     setup: Setup,
     /// What the app takes for its key.
     app_key: String,
+    /// What is besides.
+    queues: Queues,
     folder: Option<TempDir>,
     port: u16,
     node: Option<Child>,
@@ -64,9 +79,19 @@ impl Miniflare {
 
     /// Starts it with another key for the app, if that is a Worker of its own.
     pub async fn start_with_app_key(setup: Setup, app_key: &str) -> Result<Self> {
+        Self::start_with(setup, app_key, Queues::default()).await
+    }
+
+    /// Starts it with queues of its user.
+    pub async fn start_with_queues(setup: Setup, queues: Queues) -> Result<Self> {
+        Self::start_with(setup, APP_KEY, queues).await
+    }
+
+    async fn start_with(setup: Setup, app_key: &str, queues: Queues) -> Result<Self> {
         let folder = Some(tempfile::Builder::new().prefix("stepwell-miniflare-").tempdir()?);
         let app_key = app_key.to_owned();
-        let mut miniflare = Self { setup, app_key, folder, port: 0, node: None, children: Vec::new() };
+        let mut miniflare =
+            Self { setup, app_key, queues, folder, port: 0, node: None, children: Vec::new() };
         let mut outcome = Ok(());
         for _ in 0..START_ATTEMPTS {
             miniflare.port = free_port()?;
@@ -141,11 +166,13 @@ impl Miniflare {
         let texts = json!({
             "STEPWELL_KEY": KEY,
             "STEPWELL_CELLS": cells.to_string(), "STEPWELL_WINDOW": window.to_string(),
+            "STEPWELL_SOURCES": self.queues.sources,
         });
         let worker = |name: &str, from: &str, services: Value| -> Result<Value> {
             Ok(json!({
                 "name": name, "bundle": build.bundle(from)?, "compatibilityDate": COMPATIBILITY_DATE,
                 "texts": texts, "cells": true, "queue": "dispatch", "services": services,
+                "sinks": self.queues.producers, "sources": self.queues.consumers,
             }))
         };
         let workers = match form {
@@ -160,7 +187,9 @@ impl Miniflare {
                 vec![engine, app]
             }
         };
-        let config = json!({ "port": self.port, "folder": self.folder(), "workers": workers });
+        let config = json!({
+            "port": self.port, "folder": self.folder(), "workers": workers, "deliveries": self.queues.deliveries,
+        });
         fs::write(self.folder().join("config.json"), config.to_string())?;
         Ok(())
     }

@@ -77,16 +77,19 @@ pub struct Set {
     #[arg(long)]
     no_dead_to: bool,
     /// Push jobs to this https address instead of waiting for claims.
-    #[arg(long, value_name = "URL", conflicts_with = "no_push")]
+    #[arg(long, value_name = "URL", conflicts_with = "no_push", group = "target")]
     push: Option<String>,
+    /// Push jobs to the Cloudflare Queue with this binding, such as `SINK_ORDERS`.
+    #[arg(long, value_name = "BINDING", conflicts_with = "no_push", group = "target")]
+    sink: Option<String>,
     /// How many jobs are pushed at once: 1 to 384, and up to 6 for each partition.
-    #[arg(long, value_name = "NUMBER", requires = "push")]
+    #[arg(long, value_name = "NUMBER", requires = "target")]
     concurrency: Option<u32>,
     /// How many pushes begin in a second at the most.
-    #[arg(long, value_name = "NUMBER", requires = "push")]
+    #[arg(long, value_name = "NUMBER", requires = "target")]
     per_second: Option<u32>,
     /// How long the address may take to answer: 30s.
-    #[arg(long, value_name = "TIME", requires = "push", value_parser = words::parse_length)]
+    #[arg(long, value_name = "TIME", requires = "target", value_parser = words::parse_length)]
     timeout: Option<u64>,
     /// Push jobs no more.
     #[arg(long)]
@@ -145,8 +148,10 @@ impl Queues {
 impl Set {
     fn run(self, global: &Global) -> Result {
         let usual = Push::default();
-        let push = self.push.map(|url| Push {
-            url: Some(url),
+        let has_target = self.push.is_some() || self.sink.is_some();
+        let push = has_target.then(|| Push {
+            url: self.push,
+            sink: self.sink,
             concurrency: self.concurrency.unwrap_or(usual.concurrency),
             per_second: self.per_second,
             timeout_ms: self.timeout.unwrap_or(usual.timeout_ms),
@@ -258,7 +263,7 @@ fn show_settings(settings: &QueueSettings) {
         field("dead to", &words::plain(queue));
     }
     let Some(push) = &settings.push else { return };
-    field("push to", push.url.as_deref().map_or("the app", |url| url));
+    field("push to", push.url.as_deref().or(push.sink.as_deref()).unwrap_or("the app"));
     field("at once", &push.concurrency.to_string());
     if let Some(rate) = push.per_second {
         field("per second", &rate.to_string());

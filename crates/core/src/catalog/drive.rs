@@ -1,7 +1,7 @@
 //! The one loop of a catalog: decide, commit, apply, order. Synchronous, like a cell's.
 
 use stepwell_protocol::{
-    Code, Problem, Timestamp,
+    Code, LimitName, Problem, Timestamp,
     access::{AuditRecord, Refusals},
     manifest::ScheduleDescription,
 };
@@ -279,7 +279,7 @@ impl Desk {
         if let Some(limit) = grant.limits.requests_per_second {
             self.requests.take(now, limit.into(), 1).map_err(|seconds| {
                 let detail = format!("The namespace may have {limit} requests a second.");
-                Problem::new(Code::LimitReached, detail).after(seconds)
+                Problem::new(Code::LimitReached, detail).of_limit(LimitName::RequestsPerSecond).after(seconds)
             })?;
         }
         grant.check(now, need)?;

@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use stepwell_protocol::{
-    Code, Problem, Timestamp,
+    Code, LimitName, Problem, Timestamp,
     access::{Limits, RunSettings},
 };
 
@@ -228,24 +228,26 @@ impl Cell {
             "The namespace may have {} runs that have not ended, and this cell's share of them is used.",
             limits.live_runs.unwrap_or_default()
         );
-        Ok(Some(Problem::new(Code::LimitReached, detail).after(1)))
+        Ok(Some(Problem::new(Code::LimitReached, detail).of_limit(LimitName::LiveRuns).after(1)))
     }
 }
 
 impl Spending {
     fn take(&mut self, now: Timestamp, limits: &Limits, bytes: u64, shares: u32) -> Result<(), Problem> {
-        let reached = |what: &str, limit: u32, seconds: u32| {
+        let reached = |what: &str, name: LimitName, limit: u32, seconds: u32| {
             let detail =
                 format!("The namespace may have {limit} {what} a second, and this cell's share is used.");
-            Problem::new(Code::LimitReached, detail).after(seconds)
+            Problem::new(Code::LimitReached, detail).of_limit(name).after(seconds)
         };
         if let Some(limit) = limits.requests_per_second {
             let taken = self.requests.take(now, share(limit, shares), 1);
-            taken.map_err(|seconds| reached("requests", limit, seconds))?;
+            taken.map_err(|seconds| reached("requests", LimitName::RequestsPerSecond, limit, seconds))?;
         }
         if let Some(limit) = limits.payload_bytes_per_second.filter(|_| bytes > 0) {
             let taken = self.bytes.take(now, share(limit, shares), bytes);
-            taken.map_err(|seconds| reached("bytes of payloads", limit, seconds))?;
+            taken.map_err(|seconds| {
+                reached("bytes of payloads", LimitName::PayloadBytesPerSecond, limit, seconds)
+            })?;
         }
         Ok(())
     }

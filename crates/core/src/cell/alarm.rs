@@ -23,13 +23,14 @@ impl<R: Rows> Machine<R> for Cell {
         self.nudge_due(now);
         // After whatever has to go on.
         self.delete_slice(rows, now);
+        let unstored = self.store_totals_in_time(rows, now);
         // No run waits for that: what cannot be forgotten now is tried again later.
         let lapse = Self::forget_lapsed(rows, now).unwrap_or(Some(now.plus_millis(FORGET_AGAIN_MS)));
         let next = taken.and_then(|()| self.next_due(rows, now));
         if next.is_err() {
             self.scanned = (Timestamp::default(), 0);
         }
-        Ok([next?, lapse].into_iter().flatten().min())
+        Ok([next?, lapse, unstored].into_iter().flatten().min())
     }
 
     fn first_due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<R::Error>> {

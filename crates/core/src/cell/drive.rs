@@ -100,6 +100,8 @@ impl Cell {
             if decision.entries.iter().any(Entry::is_stored) {
                 rows.commit(&next, before, &decision.entries, &mail)
                     .map_err(|error| self.lose_count(error))?;
+                self.count_entries(&next, &decision.entries);
+                self.store_totals_beside(rows, now, &next);
                 self.posted(&mail.post);
                 if self.refusals.clear(next.id.number) {
                     // Alarms have passed it over; whatever it waits for may be due since.

@@ -32,6 +32,7 @@ mod rows;
 mod session;
 mod ticks;
 mod tokens;
+mod totals;
 mod triggered;
 mod unreadable;
 mod watching;
@@ -60,6 +61,7 @@ pub use room::FULL_PERCENT;
 pub use rows::{JoinedRun, KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Trimmed};
 pub use ticks::TickRun;
 pub use tokens::{TOKEN_ACTOR, TokenAnswer, Unsigned};
+pub use totals::{Happened, MINUTES_KEPT, add_happened};
 pub use triggered::TriggeredRun;
 pub(crate) use unreadable::unreadable_journal;
 pub use unreadable::{LOOK_AT_UNREADABLE_MS, readable_again, unreadable};
@@ -123,6 +125,8 @@ pub struct Cell {
     delete_slice: Slice,
     /// How many runs there are, once somebody has asked.
     counted: Option<Counted>,
+    /// What has happened to them, as far as it is not stored.
+    unstored_totals: totals::Unstored,
     /// Calls whose program has said something.
     reached: OrdSet<(u64, Epoch)>,
     /// The latest activation of a run whose report the storage did not take.
@@ -198,6 +202,7 @@ impl Cell {
             more_expired: false,
             delete_slice: DELETE_SLICE,
             counted: None,
+            unstored_totals: totals::Unstored::default(),
             reached: OrdSet::new(),
             unstored: OrdMap::new(),
             steps: OrdMap::new(),

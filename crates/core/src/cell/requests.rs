@@ -143,6 +143,9 @@ impl Cell {
         rows.insert(&run, &input, new.key.as_ref()).map_err(|error| self.lose_count(error))?;
         self.note_start(&run.id);
         self.recount(&run, None, counts_as(&run));
+        self.count_start(&run);
+        self.count_entries(&run, &decision.entries);
+        self.store_totals_beside(rows, now, &run);
         self.tell_start(&run);
         self.settle(now, &run, &decision);
         if self.window.holds(number, run.epoch) {

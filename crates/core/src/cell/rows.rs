@@ -2,7 +2,7 @@
 
 use stepwell_protocol::{Event, Op, Outcome, Payload, Place, Record, Seq, Timestamp, program::RawPage};
 
-use super::{Mail, Tally};
+use super::{Happened, Mail, Tally};
 use crate::{
     object::Letters,
     run::{Cut, Entry, Run},
@@ -89,6 +89,18 @@ pub trait Rows: Letters {
 
     /// Counts the runs before a number, the newest first and up to so many.
     fn tally(&self, before: u64, limit: usize) -> Result<Tally, Self::Error>;
+
+    /// Adds what has happened to what is stored of a minute: see [`super::add_happened`].
+    fn add_minute(&self, minute: u64, happened: &Happened) -> Result<(), Self::Error>;
+
+    /// Gives what is stored of each minute from this one on, in order. Never all of it is in memory.
+    fn each_minute(&self, from: u64, each: &mut dyn FnMut(u64, Happened)) -> Result<(), Self::Error>;
+
+    /// All that happened before a minute, and that minute; 0 and nothing, if that was never added up.
+    fn totals(&self) -> Result<(u64, Happened), Self::Error>;
+
+    /// Stores all that happened before a minute, and forgets what is stored of minutes before another one.
+    fn add_up(&self, before: u64, all: &Happened, forget_before: u64) -> Result<(), Self::Error>;
 
     /// How many bytes are stored.
     fn bytes(&self) -> Result<u64, Self::Error>;

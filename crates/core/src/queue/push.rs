@@ -8,7 +8,7 @@ use stepwell_protocol::{
     queue::{
         CLAIM_BYTES_MAX, Claimed, DELAY_MS_MAX, Lease, PUSH_TIMEOUT_MS_MAX, PUSH_TIMEOUT_MS_MIN, PUSHES_MAX,
         PUSHES_OF_PARTITION_MAX, PUSHES_PER_SECOND_MAX, Push, PushEnd, PushFailure, QueueSettings,
-        QueueState, REASON_LENGTH_MAX, URL_LENGTH_MAX,
+        QueueState, REASON_LENGTH_MAX, SINK_PREFIX, URL_LENGTH_MAX,
     },
     text::is_hidden,
 };
@@ -211,7 +211,7 @@ impl Queue {
         for job in claimed {
             let own = self.known.as_ref().and_then(|known| known.pushing.to.get(&job.id.number));
             let url = own.or(push.url.as_ref()).cloned();
-            self.object.order(Order::Push(Box::new(Pushed { job, push: Push { url, ..push } })));
+            self.object.order(Order::Push(Box::new(Pushed { job, push: Push { url, ..push.clone() } })));
         }
         self.look_again(rows, now)
     }
@@ -374,22 +374,37 @@ fn cut(reason: &str) -> String {
 
 /// Refuses what no queue can push by. Whether an address may be called is for whoever calls it.
 pub(super) fn check_push(push: &Push) -> Result<(), Problem> {
-    match &push.url {
-        None => {
-            let detail = "`push` needs a `url`. A handler of the app is declared in its code, with `#[job]`.";
+    match (&push.url, &push.sink) {
+        (None, None) | (Some(_), Some(_)) => {
+            let detail = "`push` needs either a `url` or a `sink`. A handler of the app is declared in its code, with \
+                          `#[job]`.";
             return bad(detail.into());
         }
-        Some(url) if url.len() > URL_LENGTH_MAX => {
+        (Some(url), None) if url.len() > URL_LENGTH_MAX => {
             return bad(format!("`url` has at most {URL_LENGTH_MAX} bytes."));
         }
-        Some(_) => {}
+        (None, Some(sink)) if !is_sink(sink) => {
+            return bad(format!(
+                "`sink` is the binding of a Cloudflare Queue. Its name begins with {SINK_PREFIX} and has at most 64 \
+                 letters, digits and '_'."
+            ));
+        }
+        (Some(_), None) | (None, Some(_)) => {}
     }
     check_handler(push)
 }
 
+/// Whether a binding of this name may be a sink.
+fn is_sink(name: &str) -> bool {
+    name.strip_prefix(SINK_PREFIX).is_some_and(|rest| {
+        (1..=64 - SINK_PREFIX.len()).contains(&rest.len())
+            && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    })
+}
+
 /// Refuses how no handler can be called.
 pub fn check_handler(push: &Push) -> Result<(), Problem> {
-    let Push { url: _, concurrency, per_second, timeout_ms } = push;
+    let Push { url: _, sink: _, concurrency, per_second, timeout_ms } = push;
     if !(1..=PUSHES_MAX).contains(concurrency) {
         return bad(format!("`concurrency` is 1 to {PUSHES_MAX}."));
     }

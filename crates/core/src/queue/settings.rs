@@ -185,7 +185,7 @@ impl Queue {
         let before = &head.settings;
         // What an operator has set stays, unless the app has a handler, or had one.
         let (declared, push) = match handler {
-            Some(handler) => (true, Some(Push { url: None, ..handler })),
+            Some(handler) => (true, Some(Push { url: None, sink: None, ..handler })),
             None if before.declared => (false, None),
             None => (false, before.push.clone()),
         };

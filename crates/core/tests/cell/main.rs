@@ -29,6 +29,7 @@ mod streams;
 mod taken_back;
 mod ticks;
 mod tokens;
+mod totals;
 mod triggered;
 mod unreadable;
 

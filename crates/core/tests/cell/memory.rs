@@ -7,7 +7,10 @@ use std::{
 };
 
 use stepwell_core::{
-    cell::{JoinedRun, KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
+    cell::{
+        Happened, JoinedRun, KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed,
+        add_happened,
+    },
     object::{Discarded, Letter, Letters, Slip},
     run::{Cut, Entry, KnownJoin, Run, RunRow, Tail, Trailer},
     stream::{Change, PublishedMark, PublishedPage, PublishedRow, Walked},
@@ -39,6 +42,13 @@ pub struct Memory {
     /// How many events it looked at to find others.
     pub looked_at: Slot<usize>,
     pub keys: RefCell<BTreeMap<String, StoredKey>>,
+    /// What has happened in each minute, and before one of them.
+    pub minutes: RefCell<BTreeMap<u64, Happened>>,
+    pub added_up: RefCell<(u64, Happened)>,
+    /// How often that was written.
+    pub minute_writes: Slot<usize>,
+    /// Whether it takes none of that.
+    pub refuses_minutes: Slot<bool>,
     signals: RefCell<BTreeSet<(u64, String)>>,
     last_number: Slot<u64>,
     /// How many bytes each event has.
@@ -352,6 +362,31 @@ impl Rows for Memory {
 
     fn unbind(&self, key: &str, until: Timestamp) -> Result<(), Failed> {
         self.unbound.borrow_mut().entry(key.to_owned()).or_insert(until);
+        Ok(())
+    }
+
+    fn add_minute(&self, minute: u64, happened: &Happened) -> Result<(), Failed> {
+        if self.refuses_minutes.get() {
+            return Err(Failed::Refused);
+        }
+        self.minute_writes.set(self.minute_writes.get() + 1);
+        let mut minutes = self.minutes.borrow_mut();
+        add_happened(minutes.entry(minute).or_default(), happened);
+        Ok(())
+    }
+
+    fn each_minute(&self, from: u64, each: &mut dyn FnMut(u64, Happened)) -> Result<(), Failed> {
+        self.minutes.borrow().range(from..).for_each(|(minute, it)| each(*minute, it.clone()));
+        Ok(())
+    }
+
+    fn totals(&self) -> Result<(u64, Happened), Failed> {
+        Ok(self.added_up.borrow().clone())
+    }
+
+    fn add_up(&self, before: u64, all: &Happened, forget_before: u64) -> Result<(), Failed> {
+        *self.added_up.borrow_mut() = (before, all.clone());
+        self.minutes.borrow_mut().retain(|minute, _| *minute >= forget_before);
         Ok(())
     }
 

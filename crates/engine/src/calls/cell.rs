@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stepwell_core::{
-    cell::{Action, Joins, TickRun, TokenAnswer, TriggeredRun},
+    cell::{Action, Happened, Joins, TickRun, TokenAnswer, TriggeredRun},
     object::Message,
     ordered::OrdMap,
     stream::{Cursor, Kinds, Only},
@@ -18,6 +18,7 @@ use stepwell_protocol::{
     program::Dispatch,
     rest::{BulkAction, Counts, Filter, RunView},
     topic::{EventView, Waiter},
+    totals::Minute,
     wait_token::{NewToken, WaitToken},
 };
 
@@ -132,6 +133,15 @@ pub enum Operation {
     },
     /// Count the runs.
     Count,
+    /// Say what Prometheus is told.
+    Measure,
+    /// List what has happened since a time, to the runs of one workflow or of all.
+    ListMinutes {
+        /// Since when.
+        since: Timestamp,
+        /// Of which workflow.
+        workflow: Option<String>,
+    },
     /// Show a run's history.
     History {
         /// Its number.
@@ -374,7 +384,7 @@ pub struct Moved {
 }
 
 /// A cell's part of the counts.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct CountedRuns {
     /// How many runs of each workflow are in which status.
     pub workflows: OrdMap<String, Counts>,
@@ -383,6 +393,30 @@ pub struct CountedRuns {
     /// How many letters have not arrived.
     #[serde(default)]
     pub letters: LetterCounts,
+}
+
+/// A cell's part of what Prometheus is told.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Measured {
+    /// How many runs there are.
+    pub counted: CountedRuns,
+    /// What has ever happened to them.
+    pub totals: Happened,
+    /// How many bytes are stored.
+    pub bytes: u64,
+    /// How many could be.
+    pub bytes_max: u64,
+    /// How many programs are called at this moment.
+    pub at_work: u64,
+    /// Since when the run has been due that has waited longest for a place.
+    pub due_since: Option<Timestamp>,
+}
+
+/// A cell's part of what has happened.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ListedMinutes {
+    /// Minute by minute.
+    pub minutes: Vec<Minute>,
 }
 
 /// A cell's part of what has not arrived.
@@ -444,6 +478,8 @@ impl Operation {
             | Self::ByKey { .. }
             | Self::List { .. }
             | Self::Count
+            | Self::Measure
+            | Self::ListMinutes { .. }
             | Self::ActOnAll { .. }
             | Self::ShowToken { .. }
             | Self::CompleteToken { .. }
@@ -469,7 +505,9 @@ impl Operation {
             | Self::ByKey { .. }
             | Self::List { .. }
             | Self::ActOnAll { .. }
-            | Self::Count => true,
+            | Self::Count
+            | Self::Measure
+            | Self::ListMinutes { .. } => true,
             Self::Touch
             | Self::ShowSweep
             | Self::KeepSweep { .. }

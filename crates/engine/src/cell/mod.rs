@@ -9,6 +9,7 @@ mod access;
 mod lanes;
 mod listeners;
 mod mail;
+mod measures;
 mod pool;
 mod programs;
 mod published;

@@ -21,7 +21,7 @@ use worker::Delay;
 
 use super::Host;
 use crate::{
-    calls::cell::{ByKey, Call, CountedRuns, Moved, Operation, Start, fingerprint},
+    calls::cell::{ByKey, Call, Moved, Operation, Start, fingerprint},
     object::{Answered, Answering, Fault, StoreError},
     runtime,
 };
@@ -144,12 +144,9 @@ impl Host {
             Operation::ActOnAll { filter, below, limit, action, by, limits } => {
                 Ok(Answered::new(200, &self.act_on_all(&filter, below, limit, action, &by, &limits)?))
             }
-            Operation::Count => self.turn(|machine, store, _| {
-                let counted = machine.count(store)?;
-                let (workflows, is_all) = (counted.workflows().clone(), counted.is_all());
-                let letters = store.count_letters()?;
-                Ok(Answered::new(200, &CountedRuns { workflows, is_all, letters }))
-            }),
+            Operation::Count => Ok(Answered::new(200, &self.count()?)),
+            Operation::Measure => self.measure(),
+            Operation::ListMinutes { since, workflow } => self.list_minutes(since, workflow.as_deref()),
             Operation::History { number, suffix, after, replay } => {
                 self.history(&RunId { place, number, suffix }, after, replay)
             }

@@ -8,6 +8,7 @@ mod joins;
 mod journal;
 mod letters;
 pub(super) mod list;
+mod minutes;
 mod quarantine;
 mod removal;
 mod unbound;
@@ -17,7 +18,7 @@ use std::cell::Cell as Slot;
 
 use serde::de::DeserializeOwned;
 use stepwell_core::{
-    cell::{JoinedRun, KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
+    cell::{Happened, JoinedRun, KeyRow, Mail, Rows, Slice, Sought, StoredKey, StoredRun, Tally, Trimmed},
     run::{Cut, Entry, Run, Tail, Trailer},
     stream::{PublishedMark, PublishedPage, PublishedRow, Walked},
 };
@@ -69,6 +70,8 @@ pub struct Store {
     has_unbound: Slot<Option<bool>>,
     /// Whether there is a table of starts that have become part of runs, if that is known.
     has_joins: Slot<Option<bool>>,
+    /// Whether there is a table of what has happened, if that is known.
+    has_minutes: Slot<Option<bool>>,
 }
 
 impl Store {
@@ -81,6 +84,7 @@ impl Store {
             has_outbox: Slot::new(None),
             has_unbound: Slot::new(None),
             has_joins: Slot::new(None),
+            has_minutes: Slot::new(None),
         }
     }
 
@@ -419,6 +423,22 @@ impl Rows for Store {
 
     fn unbind(&self, key: &str, until: Timestamp) -> Result<(), StoreError> {
         self.unbind_key(key, until)
+    }
+
+    fn add_minute(&self, minute: u64, happened: &Happened) -> Result<(), StoreError> {
+        self.add_to_minute(minute, happened)
+    }
+
+    fn each_minute(&self, from: u64, each: &mut dyn FnMut(u64, Happened)) -> Result<(), StoreError> {
+        self.read_minutes(from, each)
+    }
+
+    fn totals(&self) -> Result<(u64, Happened), StoreError> {
+        self.added_up()
+    }
+
+    fn add_up(&self, before: u64, all: &Happened, forget_before: u64) -> Result<(), StoreError> {
+        self.put_added_up(before, all, forget_before)
     }
 
     fn first_lapse(&self) -> Result<Option<Timestamp>, StoreError> {

@@ -5,8 +5,8 @@ use stepwell_protocol::{queue::QueueState, routes::Route};
 
 use super::{
     audit, by_key, described, error::Refusal, events, front::Front, issuers, keys, lanes, list, manifest,
-    namespaces, outbox, overview, pauses, queues, request::Incoming, response::Response, runs, schedules,
-    sessions, settings, starts, streams, wait_tokens, webhooks,
+    metrics, namespaces, outbox, overview, pauses, queues, request::Incoming, response::Response, runs,
+    schedules, sessions, settings, starts, streams, wait_tokens, webhooks,
 };
 use crate::calls::topics::{Request, WebhookAsk};
 
@@ -18,7 +18,9 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
     match route {
         Route::ListWorkflows => overview::workflows(front).await,
         Route::ShowWorkflow => overview::workflow(front, &name("workflow")).await,
-        Route::ShowMetrics => overview::metrics(front, &query).await,
+        Route::ShowMetrics => metrics::count(front, &query).await,
+        Route::ListMinutes => metrics::minutes(front, &query).await,
+        Route::Scrape => metrics::scrape(front).await,
         Route::StartRun => starts::run(front, name("workflow"), &query, &headers, body).await,
         Route::PauseWorkflow => pauses::pause(front, name("workflow")).await,
         Route::ResumeWorkflow => pauses::resume(front, name("workflow")).await,

@@ -46,7 +46,7 @@ pub async fn send(front: &Front, body: &str) -> Result<Response, Refusal> {
         }
     };
     let by = front.sender(std::slice::from_ref(&event)).await?;
-    let topic = check(&event).map_err(Refusal)?;
+    let topic = check_id(&event).and_then(|()| check(&event)).map_err(Refusal)?;
     let call = Call { by, request: Request::Accept { mark: nonce(), events: vec![event] } };
     let (status, body) = front.call_topic(&topic, &call).await?;
     let accepted = json::from_str::<AcceptedList>(&body).ok();
@@ -65,6 +65,18 @@ async fn send_batch(front: &Front, by: String, events: Vec<NewEvent>) -> Result<
         let detail = format!("`events` has {} events. Send 1 to {BATCH_MAX} at once.", events.len());
         return Err(Refusal::new(Code::InvalidRequest, detail));
     }
+    let problems: Vec<_> = events.iter().map(|event| check_id(event).err()).collect();
+    let good = events.iter().zip(&problems).filter(|(_, problem)| problem.is_none());
+    let mut accepted = accept(front, &by, good.map(|(event, _)| event.clone()).collect()).await?.into_iter();
+    let results = events.into_iter().zip(problems).map(|(event, problem)| match problem {
+        Some(_) => Accepted { problem, ..unanswered(event.name) },
+        None => accepted.next().unwrap_or_else(|| unanswered(event.name)),
+    });
+    Ok(Response::of(200, &AcceptedList { results: results.collect() }))
+}
+
+/// Gives events to their topics. Says of each what became of it.
+pub async fn accept(front: &Front, by: &str, events: Vec<NewEvent>) -> Result<Vec<Accepted>, Refusal> {
     let mut results: Vec<_> = events.iter().map(|event| unanswered(event.name.clone())).collect();
     let mut topics: OrdMap<String, (Vec<usize>, Vec<NewEvent>)> = OrdMap::new();
     for (index, event) in events.into_iter().enumerate() {
@@ -83,7 +95,7 @@ async fn send_batch(front: &Front, by: String, events: Vec<NewEvent>) -> Result<
         return Err(Refusal::new(Code::InvalidRequest, detail));
     }
     let calls = topics.into_iter().map(|(topic, (indexes, events))| {
-        let call = Call { by: by.clone(), request: Request::Accept { mark: nonce(), events } };
+        let call = Call { by: by.to_owned(), request: Request::Accept { mark: nonce(), events } };
         async move { (indexes, front.call_topic(&topic, &call).await) }
     });
     for (indexes, answer) in join_all(calls).await {
@@ -104,7 +116,7 @@ async fn send_batch(front: &Front, by: String, events: Vec<NewEvent>) -> Result<
             Err(Refusal(problem)) => refuse(&mut results, &indexes, &problem),
         }
     }
-    Ok(Response::of(200, &AcceptedList { results }))
+    Ok(results)
 }
 
 /// What is said of an event that nobody has said anything of.
@@ -121,6 +133,15 @@ fn refuse(results: &mut [Accepted], indexes: &[usize], problem: &Problem) {
     }
 }
 
+/// Refuses an id that only Stepwell gives.
+fn check_id(event: &NewEvent) -> Result<(), Problem> {
+    if event.id.as_deref().is_some_and(is_given_id) {
+        let detail = "Ids of this form are given by Stepwell. Choose another one, or leave `id` out.";
+        return Err(Problem::new(Code::InvalidRequest, detail));
+    }
+    Ok(())
+}
+
 /// The topic of an event, if it is one.
 fn check(event: &NewEvent) -> Result<String, Problem> {
     let bad = |detail: String| Problem::new(Code::InvalidRequest, detail);
@@ -135,11 +156,6 @@ fn check(event: &NewEvent) -> Result<String, Problem> {
         return Err(bad(format!(
             "The id of an event has 1 to {EVENT_ID_LENGTH_MAX} visible ASCII characters, without / ? # % \" \\."
         )));
-    }
-    if event.id.as_deref().is_some_and(is_given_id) {
-        return Err(bad(
-            "Ids of this form are given by Stepwell. Choose another one, or leave `id` out.".into()
-        ));
     }
     if event.data.size() > EVENT_BYTES_MAX {
         let detail = format!(

@@ -25,11 +25,13 @@ mod known_namespaces;
 mod lanes;
 mod list;
 mod manifest;
+mod metrics;
 mod namespaces;
 mod need;
 mod outbox;
 mod overview;
 mod pauses;
+mod pressing;
 mod queues;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod reading;
@@ -64,6 +66,7 @@ use self::{
     response::Response,
 };
 pub use self::{
+    events::accept as accept_events,
     front::Front,
     generations::has_cell,
     manifest::pull,
@@ -167,6 +170,9 @@ async fn respond(request: Request, address: &Address, env: Env) -> Response {
         Ok(identified) => identified,
         Err(refusal) => return refusal.into_response(),
     };
+    if let Err(refusal) = pressing::check(&front) {
+        return refusal.into_response();
+    }
     let answered = match (allowed, address.route) {
         (Err(refusal), _) => refusal.into_response(),
         (Ok(()), None) => address.no_route(),
@@ -183,6 +189,7 @@ async fn respond(request: Request, address: &Address, env: Env) -> Response {
             };
             let response = response.unwrap_or_else(Refusal::into_response);
             webhooks::count(sender.as_deref(), &response);
+            pressing::count(&front, &response);
             response
         }
     };

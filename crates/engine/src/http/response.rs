@@ -118,6 +118,14 @@ impl Response {
         (200..300).contains(&self.status)
     }
 
+    /// The problem that it is, if it is one.
+    pub fn problem_read(&self) -> Option<Problem> {
+        match &self.body {
+            Body::Text(text) => json::from_str(text).ok(),
+            Body::Raw(_) => None,
+        }
+    }
+
     /// Its body, as far as that is a text.
     pub fn into_text(self) -> String {
         match self.body {

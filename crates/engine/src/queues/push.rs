@@ -8,7 +8,7 @@ use js_sys::{Array, Uint8Array};
 use stepwell_core::queue::Pushed;
 use stepwell_protocol::{
     json,
-    queue::{Claimed, JobCall, Push, PushEnd, PushFailure},
+    queue::{Claimed, JobCall, Push, PushEnd, PushFailure, SINK_BYTES_MAX},
     webhook::schemes::standard_signature,
 };
 use wasm_bindgen::{JsCast as _, JsValue};
@@ -49,9 +49,39 @@ impl Host {
     }
 
     async fn consume(&self, job: Claimed, push: &Push) -> PushEnd {
-        match &push.url {
-            Some(url) => self.post(url, job, push.timeout_ms).await,
-            None => self.call_app(job, push.timeout_ms).await,
+        match (&push.url, &push.sink) {
+            (Some(url), _) => self.post(url, job, push.timeout_ms).await,
+            (None, Some(sink)) => self.send_on(sink, job, push.timeout_ms).await,
+            (None, None) => self.call_app(job, push.timeout_ms).await,
+        }
+    }
+
+    /// Sends a job's body to a Cloudflare Queue.
+    async fn send_on(&self, sink: &str, job: Claimed, timeout_ms: u64) -> PushEnd {
+        // It was checked when it was set; the Worker may have been deployed without it since.
+        let Some(queue) = outbound::sink(&self.env, sink) else {
+            return down(outbound::no_sink(sink));
+        };
+        let Claimed { body, text, base64, .. } = job;
+        let bytes = base64.as_ref().and_then(|base64| STANDARD.decode(base64).ok());
+        let (content_type, sent): (_, JsValue) = match (body, text, bytes) {
+            (Some(body), ..) => ("json", body.text().into()),
+            (None, Some(text), _) => ("text", text.as_str().into()),
+            (None, None, bytes) => ("bytes", Uint8Array::from(bytes.unwrap_or_default().as_slice()).into()),
+        };
+        let sending = runtime::send_to_queue(&queue, &sent, content_type, SINK_BYTES_MAX);
+        let answer = pin!(runtime::settle(sending.into()));
+        match select(answer, Delay::from(Duration::from_millis(timeout_ms))).await {
+            Either::Left((Ok(too_many), _)) => match too_many.as_f64() {
+                None => PushEnd::Done,
+                Some(bytes) => {
+                    let reason =
+                        format!("the body has {bytes} bytes, and a Cloudflare Queue takes {SINK_BYTES_MAX}");
+                    PushEnd::Failed(PushFailure { reason, dead: true, ..PushFailure::default() })
+                }
+            },
+            Either::Left((Err(thrown), _)) => down(runtime::message(&thrown)),
+            Either::Right(_) => down(format!("no answer within {timeout_ms} ms")),
         }
     }
 

@@ -18,7 +18,8 @@ pub use check::{check_terms, too_large};
 pub use dead::{DEAD_LETTER, DeadCode, DeadLetter, Death, EditJob, JobList, JobStatus, JobView, Redrive};
 pub use push::{
     JobCall, PUSH_TIMEOUT_MS_MAX, PUSH_TIMEOUT_MS_MIN, PUSHES_MAX, PUSHES_OF_PARTITION_MAX,
-    PUSHES_PER_SECOND_MAX, Push, PushEnd, PushFailure, QueueSecret, REJECT_HEADER, URL_LENGTH_MAX,
+    PUSHES_PER_SECOND_MAX, Push, PushEnd, PushFailure, QueueSecret, REJECT_HEADER, SINK_BYTES_MAX,
+    SINK_PREFIX, URL_LENGTH_MAX,
 };
 pub use sent::{SentJob, check_target};
 pub use settings::{Purge, QueueCounts, QueueList, QueuePatch, QueueSettings, QueueState, QueueView};

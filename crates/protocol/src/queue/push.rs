@@ -23,6 +23,12 @@ pub const PUSH_TIMEOUT_MS_MAX: u64 = 300_000;
 /// The most bytes of an address.
 pub const URL_LENGTH_MAX: usize = 2_048;
 
+/// What the names of bindings begin with that are sinks: whoever deploys the engine says by that which queues jobs may go to.
+pub const SINK_PREFIX: &str = "SINK_";
+
+/// The largest body that is sent to a Cloudflare Queue: of the 128 KB that a message has, some are its own.
+pub const SINK_BYTES_MAX: u32 = 127_000;
+
 /// The header of a consumer's answer that makes its job a dead letter at once. It says why.
 pub const REJECT_HEADER: &str = "stepwell-reject";
 
@@ -34,6 +40,9 @@ pub struct Push {
     /// Where to: an https address. Absent if the app has a `#[job]` handler for the queue, which declares its push in code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// Where to: a Cloudflare Queue, by its binding, which is named `SINK_…`. Either this or `url`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sink: Option<String>,
     /// How many jobs are pushed at once: 1 to 384, of which each partition has its part, at least 1 and at most 6.
     #[serde(default = "concurrency")]
     pub concurrency: u32,
@@ -55,7 +64,7 @@ fn timeout_ms() -> u64 {
 
 impl Default for Push {
     fn default() -> Self {
-        Self { url: None, concurrency: concurrency(), per_second: None, timeout_ms: timeout_ms() }
+        Self { url: None, sink: None, concurrency: concurrency(), per_second: None, timeout_ms: timeout_ms() }
     }
 }
 

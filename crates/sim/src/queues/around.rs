@@ -137,6 +137,7 @@ const POISON: &str = "!";
 fn push_of(common: &mut Common<Queues, Event, Out>) -> Push {
     Push {
         url: Some(format!("https://consumer.example/{}", common.rng.below(2))),
+        sink: None,
         concurrency: u32::try_from(common.rng.between(1, 3)).unwrap_or(1),
         per_second: common.rng.percent(20).then_some(2),
         timeout_ms: 10_000,

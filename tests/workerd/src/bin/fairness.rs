@@ -30,6 +30,9 @@ const OFFERED: u64 = 500;
 /// How long the neighbour goes on before anything is measured: it may begin with a burst.
 const BURST_SECONDS: u64 = 3;
 
+/// What is started: a workflow of one step.
+const STARTED: &str = "many";
+
 /// How many requests a second are measured.
 const MEASURED: u64 = 20;
 
@@ -111,7 +114,7 @@ async fn slots_before_b(workflow: &str, backlog: u32) -> Result<usize> {
     }
 }
 
-/// Measures a namespace beside a quiet one, and beside one that offers ten times its limit.
+/// Measures a namespace beside a quiet one, beside one that keeps to its limit, and beside one that offers ten times that.
 async fn neighbours(seconds: u64, is_quick: bool) -> Result<()> {
     let engine = Engine::start(Form::AllInOne, 16).await?;
     let root = engine.client();
@@ -120,27 +123,58 @@ async fn neighbours(seconds: u64, is_quick: bool) -> Result<()> {
     let set = root.request("PUT", "/api/namespaces/wild/limits", &limits).await?;
     ensure!(set.status == 200, "{} {}", set.status, set.body);
     latencies(&calm, seconds.min(5)).await?;
-    let alone = latencies(&calm, seconds).await?;
-    let offers = tokio::spawn(offer(wild, seconds + BURST_SECONDS));
-    sleep(Duration::from_secs(BURST_SECONDS)).await;
-    let beside = latencies(&calm, seconds).await?;
-    let (accepted, refused) = offers.await??;
-    let (before, after) = (p99(alone).context("it was measured")?, p99(beside).context("it was measured")?);
-    let moved = (after.as_secs_f64() / before.as_secs_f64() - 1.0) * 100.0;
+    let mut alone = latencies(&calm, seconds).await?;
+    let (mut within, _) = beside(&calm, &wild, u64::from(LIMIT), seconds).await?;
+    let (mut beyond, offered) = beside(&calm, &wild, OFFERED, seconds).await?;
+    let Offered { accepted, refused, at_door } = offered;
     println!(
-        "a namespace limited to {LIMIT} requests a second offers {OFFERED} ({accepted} accepted, {refused} refused in {seconds} s): \
-         the p99 of another one's starts is {:.1} ms, and {:.1} ms without it ({moved:+.0} %, bound {MOVED_MAX} %)",
-        after.as_secs_f64() * 1e3,
-        before.as_secs_f64() * 1e3
+        "a namespace limited to {LIMIT} starts a second offers {OFFERED}: {accepted} accepted and {refused} refused in \
+         {seconds} s, {at_door} of them without asking a cell"
+    );
+    println!("the starts of another one meanwhile, p50 and p99 in ms:");
+    for (name, took) in [
+        ("alone", &mut alone),
+        ("beside one that keeps to its limit", &mut within),
+        ("beside one at ten times its limit", &mut beyond),
+    ] {
+        took.sort_unstable();
+        let ms = |percent| Some(percentile(took, percent)?.as_secs_f64() * 1e3);
+        let (p50, p99) = (ms(50).context("it was measured")?, ms(99).context("it was measured")?);
+        println!("  {name:<36} {p50:>7.1} {p99:>7.1}");
+    }
+    let p99 = |took: &[Duration]| percentile(took, 99).context("it was measured");
+    let moved_from = |took: &[Duration]| {
+        anyhow::Ok((p99(&beyond)?.as_secs_f64() / p99(took)?.as_secs_f64() - 1.0) * 100.0)
+    };
+    let (from_alone, from_within) = (moved_from(&alone)?, moved_from(&within)?);
+    println!(
+        "ten times the limit moves the p99 by {from_within:+.0} % of that within the limit, and by {from_alone:+.0} % of that \
+         alone (bound {MOVED_MAX} %)"
     );
     // Each of 16 cells has its part, rounded up, and two seconds of it at once.
     let most = u64::from(LIMIT.div_ceil(16) * 16) * (seconds + 2 * BURST_SECONDS);
     ensure!(accepted <= most, "the limit did not hold: {accepted} accepted, and {most} are the most");
+    let least = u64::from(LIMIT) * seconds / 2;
+    ensure!(accepted >= least, "the limit allows more: {accepted} accepted, and {least} are the least");
+    ensure!(at_door > refused / 2, "{at_door} of {refused} were refused without asking a cell");
     ensure!(
-        is_quick || moved <= MOVED_MAX,
-        "the p99 has moved by {moved:.0} %, and {MOVED_MAX} % is the bound"
+        is_quick || from_alone <= MOVED_MAX,
+        "the p99 has moved by {from_alone:.0} %, and {MOVED_MAX} % is the bound"
     );
     Ok(())
+}
+
+/// How long the starts of one namespace take while another one offers some.
+async fn beside(
+    calm: &Client,
+    wild: &Client,
+    per_second: u64,
+    seconds: u64,
+) -> Result<(Vec<Duration>, Offered)> {
+    let offers = tokio::spawn(offer(wild.clone(), per_second, seconds + BURST_SECONDS));
+    sleep(Duration::from_secs(BURST_SECONDS)).await;
+    let took = latencies(calm, seconds).await?;
+    Ok((took, offers.await??))
 }
 
 async fn latencies(client: &Client, seconds: u64) -> Result<Vec<Duration>> {
@@ -150,36 +184,50 @@ async fn latencies(client: &Client, seconds: u64) -> Result<Vec<Duration>> {
     while Instant::now() < until {
         ticks.tick().await;
         let began = Instant::now();
-        let answer = client.start("ten", &json!(null), None, 0).await?;
+        let answer = client.start(STARTED, &json!([1, 10]), None, 0).await?;
         ensure!(answer.status == 201, "{} {}", answer.status, answer.body);
         took.push(began.elapsed());
     }
     Ok(took)
 }
 
+/// What became of starts that were offered.
+#[derive(Default)]
+struct Offered {
+    accepted: u64,
+    refused: u64,
+    /// How many were refused without asking a cell.
+    at_door: u64,
+}
+
 /// Offers starts at a rate, whether they are accepted or not.
-async fn offer(client: Client, seconds: u64) -> Result<(u64, u64)> {
+async fn offer(client: Client, per_second: u64, seconds: u64) -> Result<Offered> {
     let ticks =
-        stream::unfold(interval(Duration::from_micros(1_000_000 / OFFERED)), |mut ticks| async move {
+        stream::unfold(interval(Duration::from_micros(1_000_000 / per_second)), |mut ticks| async move {
             ticks.tick().await;
             Some(((), ticks))
         });
     let until = Instant::now() + Duration::from_secs(seconds);
     let in_time = ticks.take_while(|()| std::future::ready(Instant::now() < until));
-    let asked = in_time.map(|()| client.start("ten", &serde_json::Value::Null, None, 0));
-    let (mut accepted, mut refused) = (0, 0);
+    let input = json!([1, 10]);
+    let asked = in_time.map(|()| client.start(STARTED, &input, None, 0));
+    let mut offered = Offered::default();
     let mut asked = std::pin::pin!(asked.buffer_unordered(2 * AT_ONCE));
     while let Some(answer) = asked.next().await {
-        match answer?.status {
-            201 => accepted += 1,
-            429 => refused += 1,
+        let answer = answer?;
+        match answer.status {
+            201 => offered.accepted += 1,
+            429 => {
+                offered.refused += 1;
+                offered.at_door += u64::from(answer.body.contains("Send them more slowly"));
+            }
             status => anyhow::bail!("a start was answered with {status}"),
         }
     }
-    Ok((accepted, refused))
+    Ok(offered)
 }
 
-fn p99(mut took: Vec<Duration>) -> Option<Duration> {
-    took.sort_unstable();
-    took.get(took.len().saturating_sub(1) * 99 / 100).copied()
+/// A percentile of what is sorted.
+fn percentile(took: &[Duration], percent: usize) -> Option<Duration> {
+    took.get(took.len().saturating_sub(1) * percent / 100).copied()
 }

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 use stepwell_workerd_tests::{
-    TestResult,
+    Answer, TestResult,
     access::{self, Plan, code, key, namespace},
     engine::{Client, Engine, Form},
 };
@@ -214,6 +214,42 @@ async fn limits_are_429_with_the_time_to_wait_and_only_for_their_namespace() -> 
     }
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     assert_eq!(one.get("/api/executions").await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_goes_on_beyond_a_limit_is_refused_at_the_door_and_let_in_again_in_time() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let root = engine.client();
+    let one = namespace(&root, "one").await?;
+    let (_, two) = key(&one, &["read"]).await?;
+    put(&root, "/api/namespaces/one/limits", &json!({ "requests_per_second": 5 })).await?;
+    let is_at_the_door = |answer: &Answer| answer.body.contains("Send them more slowly");
+    let mut refused = Vec::new();
+    for _ in 0..100 {
+        let answer = one.get("/api/executions").await?;
+        if answer.status == 429 {
+            let problem: Value = serde_json::from_str(&answer.body)?;
+            assert_eq!(
+                (&problem["code"], &problem["limit"]),
+                (&json!("limit_reached"), &json!("requests_per_second"))
+            );
+            assert!(answer.headers.contains_key("retry-after"), "{}", answer.body);
+            refused.push(is_at_the_door(&answer));
+        }
+    }
+    let first = refused.iter().position(|at_door| *at_door).expect("a hundred at once are too many");
+    assert!((20..30).contains(&first), "{first} refused by the cell first");
+    assert!(is_at_the_door(&one.get("/api/workflows").await?), "whatever it asks for");
+    // Another key is not refused there; by the cell it may be.
+    assert!(!is_at_the_door(&two.get("/api/executions").await?));
+    // What the limit allows gets through while somebody goes on and on.
+    let (began, mut accepted) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_secs(6) {
+        accepted += u32::from(one.get("/api/executions").await?.status == 200);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!((15..=45).contains(&accepted), "{accepted} in 6 s, at 5 a second");
     Ok(())
 }
 

@@ -353,7 +353,9 @@ fn each_partition_has_its_part_of_what_is_pushed_at_once() {
 #[test]
 fn a_push_that_no_queue_can_have_is_refused() {
     let patch = |push| check_patch(&QueuePatch { push: Some(Some(push)), ..QueuePatch::default() });
+    let into_sink = |name: &str| Push { sink: Some(name.into()), ..Push::default() };
     assert_eq!(patch(to("https://example.com")), Ok(()));
+    assert_eq!(patch(into_sink("SINK_ORDERS_2")), Ok(()));
     for bad in [
         Push::default(),
         Push { concurrency: 0, ..to("https://example.com") },
@@ -362,6 +364,11 @@ fn a_push_that_no_queue_can_have_is_refused() {
         Push { timeout_ms: 300_001, ..to("https://example.com") },
         Push { timeout_ms: 999, ..to("https://example.com") },
         to(&"x".repeat(3_000)),
+        Push { sink: Some("SINK_OUT".into()), ..to("https://example.com") },
+        into_sink("DISPATCH"),
+        into_sink("SINK_"),
+        into_sink("SINK_A-B"),
+        into_sink(&format!("SINK_{}", "x".repeat(60))),
     ] {
         assert_eq!(patch(bad.clone()).map_err(|problem| problem.code), Err(Code::InvalidRequest), "{bad:?}");
     }

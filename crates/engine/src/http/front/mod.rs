@@ -128,6 +128,11 @@ impl Front {
         &self.namespace
     }
 
+    /// The hash of the caller's key, if it is not the deployment's own.
+    pub fn hash(&self) -> Option<&str> {
+        self.access.as_ref().map(|access| access.credential.hash.as_str())
+    }
+
     /// Whether somebody asks whose key says what it may.
     pub fn is_limited(&self) -> bool {
         self.access.is_some()

@@ -67,6 +67,11 @@ pub async fn set(front: &Front, queue: &str, body: &str) -> Result<Response, Ref
     if let Some(url) = push.and_then(|push| push.url.as_deref()) {
         outbound::check("url", url, front.deployment().is_dev).map_err(Refusal)?;
     }
+    if let Some(sink) = push.and_then(|push| push.sink.as_deref())
+        && outbound::sink(front.env(), sink).is_none()
+    {
+        return Err(Refusal::new(Code::InvalidRequest, outbound::no_sink(sink)));
+    }
     configure(front, queue, Request::Configure { patch, state: None, create: true }).await
 }
 

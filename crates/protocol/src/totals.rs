@@ -1,0 +1,179 @@
+//! What has happened to runs, in numbers.
+
+use serde::{Deserialize, Serialize};
+
+/// The upper bounds of how long runs take, in milliseconds.
+pub const RUN_BOUNDS_MS: [u64; 9] =
+    [100, 1_000, 10_000, 60_000, 300_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000];
+
+/// The same for attempts of steps.
+pub const STEP_BOUNDS_MS: [u64; 8] = [10, 50, 250, 1_000, 5_000, 15_000, 60_000, 300_000];
+
+/// What has happened to the runs of a workflow, within a time or ever.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Totals {
+    /// Runs that were started.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub started: u64,
+    /// Runs that completed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub completed: u64,
+    /// Runs that failed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed: u64,
+    /// Runs that were cancelled.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cancelled: u64,
+    /// Times that a run was paused, by a person or because of a problem.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub paused: u64,
+    /// Calls of the workflow's code.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub activations: u64,
+    /// Steps that succeeded.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub steps: u64,
+    /// Steps that failed for good.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub steps_failed: u64,
+    /// Attempts of steps that failed and are retried.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retries: u64,
+    /// Signals that were received.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub signals: u64,
+    /// How long runs took from their start to their end.
+    #[serde(skip_serializing_if = "Durations::is_empty")]
+    pub run_ms: Durations,
+    /// How long attempts of steps took.
+    #[serde(skip_serializing_if = "Durations::is_empty")]
+    pub step_ms: Durations,
+}
+
+/// How long things took.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Durations {
+    /// How many took up to each bound, and no less than the one before. The last number is those above all bounds.
+    pub counts: Vec<u64>,
+    /// All together, in milliseconds.
+    pub sum_ms: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Totals {
+    /// Adds what has happened besides.
+    pub fn add(&mut self, more: &Self) {
+        let Self {
+            started,
+            completed,
+            failed,
+            cancelled,
+            paused,
+            activations,
+            steps,
+            steps_failed,
+            retries,
+            signals,
+            run_ms,
+            step_ms,
+        } = self;
+        for (count, more) in [
+            (started, more.started),
+            (completed, more.completed),
+            (failed, more.failed),
+            (cancelled, more.cancelled),
+            (paused, more.paused),
+            (activations, more.activations),
+            (steps, more.steps),
+            (steps_failed, more.steps_failed),
+            (retries, more.retries),
+            (signals, more.signals),
+        ] {
+            *count = count.saturating_add(more);
+        }
+        run_ms.add(&more.run_ms);
+        step_ms.add(&more.step_ms);
+    }
+}
+
+impl Durations {
+    /// Notes that something took so long.
+    pub fn note(&mut self, bounds: &[u64], ms: u64) {
+        self.counts.resize(bounds.len() + 1, 0);
+        let at = bounds.iter().position(|bound| ms <= *bound).unwrap_or(bounds.len());
+        if let Some(count) = self.counts.get_mut(at) {
+            *count += 1;
+        }
+        self.sum_ms = self.sum_ms.saturating_add(ms);
+    }
+
+    /// Whether nothing was noted.
+    pub fn is_empty(&self) -> bool {
+        self.counts.iter().all(|count| *count == 0)
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.counts.resize(self.counts.len().max(more.counts.len()), 0);
+        for (count, more) in self.counts.iter_mut().zip(&more.counts) {
+            *count = count.saturating_add(*more);
+        }
+        self.sum_ms = self.sum_ms.saturating_add(more.sum_ms);
+    }
+}
+
+/// What has happened in each minute: `GET /api/metrics/minutes`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MinuteList {
+    /// Minutes in which something has happened, oldest first. The last ones may still grow.
+    pub minutes: Vec<Minute>,
+    /// Whether every cell has answered.
+    pub complete: bool,
+}
+
+/// What has happened in a minute.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Minute {
+    /// When it began.
+    pub at: crate::Timestamp,
+    /// What.
+    #[serde(flatten)]
+    pub totals: Totals,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_long_is_above_all_bounds() {
+        let mut durations = Durations::default();
+        assert!(durations.is_empty());
+        for ms in [0, 10, 11, 300_000, 300_001] {
+            durations.note(&STEP_BOUNDS_MS, ms);
+        }
+        assert_eq!(durations.counts, [2, 1, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!(durations.sum_ms, 600_022);
+    }
+
+    #[test]
+    fn totals_add_up_and_say_only_what_has_happened() {
+        let mut one = Totals { started: 2, ..Totals::default() };
+        one.run_ms.note(&RUN_BOUNDS_MS, 5);
+        let mut all = Totals::default();
+        all.add(&one);
+        all.add(&one);
+        assert_eq!((all.started, all.run_ms.counts.first()), (4, Some(&2)));
+        let text = serde_json::to_string(&Totals { failed: 1, ..Totals::default() });
+        assert_eq!(text.ok().as_deref(), Some(r#"{"failed":1}"#));
+        assert_eq!(serde_json::from_str::<Totals>("{}").ok(), Some(Totals::default()));
+    }
+}

@@ -7,6 +7,7 @@
 //! simulator and in a unit test, and does the same thing in each.
 
 pub mod access;
+pub mod alert;
 pub mod bulk;
 pub mod catalog;
 pub mod cell;

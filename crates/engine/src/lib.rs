@@ -5,6 +5,7 @@
 //! thin: decisions are the machines', durability is the platform's.
 
 mod access;
+mod alerts;
 mod bulk_program;
 mod calls;
 mod catalog;

@@ -15,7 +15,7 @@ use wasm_bindgen::prelude::*;
 use worker::{Env, worker_sys::DurableObjectState};
 
 use crate::{
-    catalog, lanes,
+    alerts, catalog, lanes,
     object::{Answered, Fault, Loaded, StoreError, Tables},
     queues, runtime, schedules, topics,
 };
@@ -35,6 +35,7 @@ enum Machine {
     Topic(Rc<topics::Host>),
     Lane(Rc<lanes::Host>),
     Queue(Rc<queues::Host>),
+    Alerts(Rc<alerts::Host>),
 }
 
 /// See `cell::extend_durable_object`.
@@ -62,6 +63,7 @@ impl Station {
             Ok(Machine::Topic(host)) => host.ask(&call),
             Ok(Machine::Lane(host)) => host.ask(&call),
             Ok(Machine::Queue(host)) => host.ask(&call),
+            Ok(Machine::Alerts(host)) => host.ask(&call),
             Err(fault) => Answered::from(fault).into_array(None),
         }
     }
@@ -78,6 +80,7 @@ impl Station {
             Ok(Some(Machine::Topic(host))) => host.alarm(),
             Ok(Some(Machine::Lane(host))) => host.alarm(),
             Ok(Some(Machine::Queue(host))) => host.alarm(),
+            Ok(Some(Machine::Alerts(host))) => host.alarm(),
             // Nothing was ever stored, so nothing is due.
             Ok(None) => Promise::resolve(&JsValue::UNDEFINED),
             Err(fault) => Promise::reject(&JsError::new(&fault.to_string()).into()),
@@ -109,6 +112,7 @@ impl Station {
             Kind::Topic => Machine::Topic(topics::load(self.loaded().clone(), address)?),
             Kind::Lane => Machine::Lane(lanes::load(self.loaded().clone(), address)),
             Kind::Queue => Machine::Queue(queues::load(self.loaded().clone(), address)),
+            Kind::Alerts => Machine::Alerts(alerts::load(self.loaded().clone(), address)),
             Kind::Cell => return Err(StoreError::Refused("a cell is no station".into()).into()),
         };
         Ok(self.machine.get_or_init(|| machine))

@@ -32,6 +32,9 @@ pub fn body(route: Route) -> Option<Value> {
         Route::SendEvents => {
             json!({ "name": "order/paid", "id": "order-17-paid", "data": { "id": 17, "amount": 250 } })
         }
+        Route::PutAlert => json!({
+            "on": "failures", "workflow": "greet", "above_percent": 10, "url": "https://ops.example.com/stepwell"
+        }),
         Route::PutTrigger => {
             json!({ "on": "order/paid", "when": "event.data.amount > 100", "workflow": "greet" })
         }
@@ -79,6 +82,7 @@ mod tests {
     use serde::de::DeserializeOwned;
     use stepwell_protocol::{
         access::{Issuer, Limits, NewKey, NewNamespace, Rotation, RunSettings},
+        alert::AlertSpec,
         lane::LimitChange,
         manifest::Manifest,
         rest::{Bulk, Restart},
@@ -108,6 +112,7 @@ mod tests {
                 Route::CreateToken => reads::<NewToken>(body),
                 Route::SendEvents => reads::<NewEvent>(body),
                 Route::PutTrigger => reads::<TriggerSpec>(body),
+                Route::PutAlert => reads::<AlertSpec>(body),
                 Route::PutWebhook => reads::<WebhookSpec>(body),
                 Route::CreateKey | Route::CreateNamespaceKey => reads::<NewKey>(body),
                 Route::RotateKey => reads::<Rotation>(body),

@@ -1,7 +1,7 @@
 //! The groups of routes, as a reader of the description finds them.
 
 /// The groups of routes, in the order of a reader's interest.
-pub const GROUPS: [(&str, &str); 14] = [
+pub const GROUPS: [(&str, &str); 15] = [
     ("Runs", "Start runs, follow them, send them signals, and operate them."),
     ("Workflows", "What the app declares, and what an operator changes."),
     ("Schedules", "Start runs at certain times."),
@@ -12,6 +12,7 @@ pub const GROUPS: [(&str, &str); 14] = [
     ("Tokens", "Links that complete a wait. They need no key."),
     ("Settings", "Timeouts, retention and payload sizes."),
     ("Keys and sessions", "Who may call the API."),
+    ("Alerts", "Tell an address when something is wrong."),
     ("Audit", "Who did what."),
     ("Namespaces", "Tenants of a deployment. These routes need the deployment's key."),
     ("Outbox", "Messages between runs that have not arrived."),

@@ -18,6 +18,7 @@ use stepwell_protocol::{
         Limits, NamespaceDetails, NamespaceList, NewKey, NewNamespace, OpenedSession, Rotation, RunSettings,
         SessionList, SessionView, Settings,
     },
+    alert::{AlertList, AlertSpec, AlertView},
     lane::{LaneView, LimitChange, SetLimits},
     manifest::{Manifest, PausedWorkflow, Plan, WorkflowView},
     outbox::{DiscardedLetter, OutboxList, Redelivery},
@@ -171,6 +172,21 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
         vec![(200, description, "application/json", schema::<RunView>(schemas))]
     };
     match route {
+        Route::ListAlerts => Parts::of(vec![ok::<AlertList>(schemas, "The alerts.")]),
+        Route::ShowAlert => Parts::of(vec![ok::<AlertView>(schemas, "The alert.")]),
+        Route::PutAlert => {
+            let view = schema::<AlertView>(schemas);
+            Parts::of(vec![
+                (200, "The alert, changed.", "application/json", view.clone()),
+                (201, "The new alert.", "application/json", view),
+            ])
+            .taking(
+                schema::<AlertSpec>(schemas),
+                "What it watches, and which address it tells.",
+                true,
+            )
+        }
+        Route::DeleteAlert => Parts::of(vec![nothing("The alert is deleted.")]),
         Route::ListWorkflows => Parts::of(vec![ok::<WorkflowList>(schemas, "The app's workflows.")]),
         Route::ShowWorkflow => Parts::of(vec![ok::<WorkflowView>(schemas, "The workflow.")]),
         Route::ShowMetrics => Parts::of(vec![ok::<Metrics>(schemas, "The number of runs.")])

@@ -11,6 +11,7 @@
 //! only ever added with a default, so that the release before this one can read what this one writes.
 
 pub mod access;
+pub mod alert;
 pub mod callback;
 pub mod child;
 pub mod command;

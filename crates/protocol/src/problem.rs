@@ -128,6 +128,8 @@ pub enum Code {
     QueueClosed,
     /// No such job.
     JobNotFound,
+    /// The namespace has no such alert.
+    AlertNotFound,
     /// The workflow has a run, and this start is skipped.
     StartSkipped,
     /// The workflow's rate has no room, and this start is dropped.
@@ -143,7 +145,7 @@ pub enum Code {
 
 impl Code {
     /// Every code that this release knows.
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 63] = [
         Self::Unauthorized,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -204,6 +206,7 @@ impl Code {
         Self::QueueNotFound,
         Self::QueueClosed,
         Self::JobNotFound,
+        Self::AlertNotFound,
         Self::StartSkipped,
         Self::StartDropped,
     ];
@@ -228,6 +231,7 @@ impl Code {
             | Self::NamespaceNotFound
             | Self::QueueNotFound
             | Self::JobNotFound
+            | Self::AlertNotFound
             | Self::TokenNotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::RunEnded
@@ -333,6 +337,7 @@ impl Code {
             Self::QueueNotFound => "queue_not_found",
             Self::QueueClosed => "queue_closed",
             Self::JobNotFound => "job_not_found",
+            Self::AlertNotFound => "alert_not_found",
             Self::StartSkipped => "start_skipped",
             Self::StartDropped => "start_dropped",
             Self::Internal => "internal",
@@ -407,6 +412,7 @@ impl Code {
             Self::QueueNotFound => "No such queue",
             Self::QueueClosed => "The queue accepts no jobs",
             Self::JobNotFound => "No such job",
+            Self::AlertNotFound => "No such alert",
             Self::StartSkipped => "The workflow has a run already",
             Self::StartDropped => "The workflow starts no more runs for now",
             Self::Internal => "Internal error",

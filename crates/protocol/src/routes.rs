@@ -148,6 +148,14 @@ macro_rules! routes {
 }
 
 routes! {
+    /// Lists the alerts of the namespace.
+    ListAlerts: Get "/api/alerts" Read Whole [],
+    /// Shows an alert.
+    ShowAlert: Get "/api/alerts/{alert}" Read Whole [AlertNotFound],
+    /// Creates an alert, or changes what it watches.
+    PutAlert: Put "/api/alerts/{alert}" Admin Whole [InvalidRequest TooMany],
+    /// Deletes an alert.
+    DeleteAlert: Delete "/api/alerts/{alert}" Admin Whole [AlertNotFound],
     /// Lists the app's workflows.
     ListWorkflows: Get "/api/workflows" Read Whole [AppUnreachable],
     /// Shows a workflow of the app.

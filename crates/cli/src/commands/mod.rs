@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod act;
+mod alerts;
 mod audit;
 mod build;
 mod completions;
@@ -105,6 +106,9 @@ pub enum Command {
     /// Send jobs to a queue, claim and end them, and handle dead letters.
     #[command(subcommand)]
     Jobs(jobs::Jobs),
+    /// Create, list, change and delete alerts: addresses that are told when something is wrong.
+    #[command(subcommand)]
+    Alerts(alerts::Alerts),
     /// Create, list, change, pause, purge and delete queues.
     #[command(subcommand)]
     Queues(queues::Queues),
@@ -166,6 +170,7 @@ impl Command {
             Self::Triggers(command) => command.run(global),
             Self::Webhooks(command) => command.run(global),
             Self::Jobs(command) => command.run(global),
+            Self::Alerts(command) => command.run(global),
             Self::Queues(command) => command.run(global),
             Self::Keys(command) => command.run(global),
             Self::Namespaces(command) => command.run(global),

@@ -20,12 +20,14 @@ pub enum Kind {
     Lane,
     /// A partition of a queue: [`crate::queue`].
     Queue,
+    /// Alert rules of a namespace: [`crate::alert`].
+    Alerts,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Cell, Self::Catalog, Self::Schedules, Self::Topic, Self::Lane, Self::Queue];
+    pub const ALL: [Self; 7] =
+        [Self::Cell, Self::Catalog, Self::Schedules, Self::Topic, Self::Lane, Self::Queue, Self::Alerts];
 
     /// What it is called in addresses.
     pub fn as_str(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Kind {
             Self::Topic => "topic",
             Self::Lane => "lane",
             Self::Queue => "queue",
+            Self::Alerts => "alerts",
         }
     }
 }
@@ -83,6 +86,11 @@ impl Address {
     pub fn partition(&self) -> Option<(u32, &str)> {
         let (partition, queue) = self.name.split_once('/').filter(|_| self.kind == Kind::Queue)?;
         Some((partition.parse().ok()?, queue))
+    }
+
+    /// The address of the station of a namespace's alerts.
+    pub fn alerts(namespace: &str) -> Self {
+        Self { kind: Kind::Alerts, namespace: namespace.to_owned(), name: "0".to_owned() }
     }
 
     /// The address of a topic.
@@ -147,6 +155,7 @@ mod tests {
             (Address::topic("acme", "order"), "topic/acme/order"),
             (Address::lane("acme", "order"), "lane/acme/order"),
             (Address::queue("acme", "mails", 3), "queue/acme/3/mails"),
+            (Address::alerts("acme"), "alerts/acme/0"),
         ] {
             assert_eq!(address.to_string(), text);
             assert_eq!(text.parse(), Ok(address));

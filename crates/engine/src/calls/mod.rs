@@ -3,6 +3,7 @@
 //! Owns: the texts that go from one to the other. Does not own: what is done about them. Whoever asks and whoever
 //! answers import this module, and not each other.
 
+pub mod alerts;
 pub mod catalog;
 pub mod cell;
 pub mod lanes;

@@ -6,7 +6,7 @@ use stepwell_core::{
     queue::{Content, End, Post, Wanted},
 };
 use stepwell_protocol::{
-    Timestamp,
+    Payload, Timestamp,
     queue::{JobId, Lease, Push, QueuePatch, QueueSettings, QueueState, Redrive, SentJob},
 };
 use wasm_bindgen::JsValue;
@@ -73,6 +73,15 @@ pub enum Request {
         key: Option<String>,
         /// The jobs.
         posts: Vec<Post>,
+    },
+    /// Of the queue of webhooks: tell an address of an alert.
+    Tell {
+        /// What it is known by, if it comes again.
+        id: String,
+        /// The address.
+        url: String,
+        /// What it is told.
+        body: Payload,
     },
     /// Take what another object writes.
     Receive {

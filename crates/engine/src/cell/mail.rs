@@ -105,7 +105,7 @@ impl Host {
                 let call = queues::Call { settings: None, request: queues::Request::Receive { message } };
                 object::ask(&self.env, to, &call).await
             }
-            Kind::Catalog => Err(JsValue::from_str("nobody writes to this object")),
+            Kind::Catalog | Kind::Alerts => Err(JsValue::from_str("nobody writes to this object")),
         }
     }
 

@@ -4,9 +4,9 @@
 use stepwell_protocol::{queue::QueueState, routes::Route};
 
 use super::{
-    audit, by_key, described, error::Refusal, events, front::Front, issuers, keys, lanes, list, manifest,
-    metrics, namespaces, outbox, overview, pauses, queues, request::Incoming, response::Response, runs,
-    schedules, sessions, settings, starts, streams, wait_tokens, webhooks,
+    alerts, audit, by_key, described, error::Refusal, events, front::Front, issuers, keys, lanes, list,
+    manifest, metrics, namespaces, outbox, overview, pauses, queues, request::Incoming, response::Response,
+    runs, schedules, sessions, settings, starts, streams, wait_tokens, webhooks,
 };
 use crate::calls::topics::{Request, WebhookAsk};
 
@@ -16,6 +16,10 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
     let Incoming { mut names, query, headers, sent, body } = request;
     let mut name = |wanted: &str| names.take(wanted);
     match route {
+        Route::ListAlerts => alerts::list(front).await,
+        Route::ShowAlert => alerts::show(front, name("alert")).await,
+        Route::PutAlert => alerts::put(front, name("alert"), &body).await,
+        Route::DeleteAlert => alerts::delete(front, name("alert")).await,
         Route::ListWorkflows => overview::workflows(front).await,
         Route::ShowWorkflow => overview::workflow(front, &name("workflow")).await,
         Route::ShowMetrics => metrics::count(front, &query).await,

@@ -4,6 +4,7 @@
 //! any cell asked. A request is routed once, by the table in `stepwell_protocol::routes`; its route says who may ask,
 //! how much of a body is read, and which handler answers ([`dispatch`]).
 
+mod alerts;
 mod audit;
 mod auth;
 mod body;

@@ -8,7 +8,7 @@ use stepwell_core::{
     queue::{Content, Form, Looked, Post, Queue as Machine, home, no_queue},
 };
 use stepwell_protocol::{
-    Code, Problem, Timestamp,
+    Code, Payload, Problem, Timestamp,
     callback::CALLBACK_QUEUE,
     json,
     queue::{ClaimedList, JSON, JobList, LeaseList, Push, QueuePatch, QueueSettings, QueueState, SentList},
@@ -37,6 +37,7 @@ impl Host {
             (Request::Declare { revision, handler }, _) => self.declare(revision, handler).await,
             (Request::Delete { with_jobs }, _) => self.delete(with_jobs).await,
             (Request::Receive { message }, _) => self.receive(message).await,
+            (Request::Tell { id, url, body }, _) => self.tell_address(id, url, body).await,
             (Request::Take { letter, job }, _) => self.take(letter.clone(), Post::sent(letter, *job)?).await,
             (Request::Adopt, Some(settings)) => {
                 register(self, &self.address).await?;
@@ -107,6 +108,7 @@ impl Host {
                 | Request::Declare { .. }
                 | Request::Delete { .. }
                 | Request::Receive { .. }
+                | Request::Tell { .. }
                 | Request::Take { .. }
                 | Request::Adopt
                 | Request::Erase { .. }
@@ -118,14 +120,24 @@ impl Host {
     /// Takes what a cell writes: a callback, or a job that a run has sent.
     async fn receive(self: &Rc<Self>, message: Message) -> Result<Answered, Fault> {
         if let Message::Callback { id, url, body, .. } = message {
-            let content = Content { content_type: JSON.into(), form: Form::Json, data: body.into_text() };
-            self.take(id.clone(), Post::to_address(content, url, id)).await
+            self.tell_address(id, url, body).await
         } else if let Message::Job { run, seq, job } = message {
             let letter = format!("{run}.{}", seq.0);
             self.take(letter.clone(), Post::sent(letter, *job)?).await
         } else {
             Ok(Answered::new(200, &Receipt::Gone))
         }
+    }
+
+    /// Takes what an address is told, once for each id.
+    async fn tell_address(
+        self: &Rc<Self>,
+        id: String,
+        url: String,
+        body: Payload,
+    ) -> Result<Answered, Fault> {
+        let content = Content { content_type: JSON.into(), form: Form::Json, data: body.into_text() };
+        self.take(id.clone(), Post::to_address(content, url, id)).await
     }
 
     /// Takes what is known by this id: one job, however often it comes.

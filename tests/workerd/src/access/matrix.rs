@@ -284,6 +284,15 @@ impl Target {
                 canaries.push(id);
             }
         }
+        if route.entry().path.contains("{alert}") {
+            let id = format!("alert-{}", rand::random::<u64>());
+            let made = callers.admin.request("PUT", &format!("/api/alerts/{id}"), ON_DEAD_LETTERS).await?;
+            anyhow::ensure!(made.status == 201, "{} {}", made.status, made.body);
+            put("{alert}", &id, "alert-that-never-was");
+            if route != Route::PutAlert {
+                canaries.push(id);
+            }
+        }
         if route.entry().path.contains("{trigger}") {
             let id = format!("trigger-{}", rand::random::<u64>());
             let made = callers.admin.request("PUT", &format!("/api/triggers/order/{id}"), ON_SHIPPED).await?;
@@ -400,6 +409,9 @@ impl Target {
 /// A schedule that does not tick while this test runs, unless it is midnight.
 const DAILY: &str = r#"{"workflow":"ten","when":"every day"}"#;
 
+/// An alert that never fires here.
+const ON_DEAD_LETTERS: &str = r#"{"on": "dead_letters", "url": "https://ops.example.com/"}"#;
+
 /// A trigger of events that nobody sends.
 const ON_SHIPPED: &str = r#"{"on":"order/shipped","workflow":"ten"}"#;
 
@@ -452,6 +464,8 @@ fn body(route: Route) -> String {
         json!("an answer").to_string()
     } else if route == Route::PutSchedule {
         DAILY.to_owned()
+    } else if route == Route::PutAlert {
+        ON_DEAD_LETTERS.to_owned()
     } else if route == Route::PutTrigger {
         ON_SHIPPED.to_owned()
     } else if route == Route::PutWebhook {

@@ -332,6 +332,18 @@ async fn links(api: &mut Described) -> Result<()> {
 
 /// Events, one and several, and a trigger from its beginning to its end.
 async fn events(api: &mut Described) -> Result<()> {
+    let alert = r#"{"on": "dead_letters", "url": "https://ops.example.com/"}"#;
+    api.get("/api/alerts", 200).await?;
+    api.get("/api/alerts/dead", 404).await?;
+    api.ask(Method::PUT, "/api/alerts/dead", &[], alert, 201).await?;
+    api.ask(Method::PUT, "/api/alerts/dead", &[], alert, 200).await?;
+    api.ask(Method::PUT, "/api/alerts/dead", &[], r#"{"on": "nothing"}"#, 400).await?;
+    let typo = r#"{"on": "dead_letters", "url": "https://ops.example.com/", "above_percent": 3}"#;
+    api.ask(Method::PUT, "/api/alerts/dead", &[], typo, 400).await?;
+    api.get("/api/alerts/dead", 200).await?;
+    api.get("/api/alerts", 200).await?;
+    api.ask(Method::DELETE, "/api/alerts/dead", &[], "", 200).await?;
+    api.ask(Method::DELETE, "/api/alerts/dead", &[], "", 404).await?;
     let charge = "/api/triggers/order/charge";
     let spec = r#"{"on":"order/*","when":"event.data.amount > 100","workflow":"ten"}"#;
     api.ask(Method::PUT, charge, &[], spec, 201).await?;
@@ -458,6 +470,9 @@ async fn reads(api: &mut Described, runs: &Runs) -> Result<()> {
     for query in ["?limit=0", "?status=gone", "?cursor=!", "?attribute=a", "?from=-1", "?colour=red"] {
         api.get(&format!("/api/executions{query}"), 400).await?;
     }
+    api.get("/api/metrics/minutes", 200).await?;
+    api.get("/api/metrics/minutes?minutes=0", 400).await?;
+    api.get("/api/metrics/prometheus", 200).await?;
     api.get("/api/metrics", 200).await?;
     api.get("/api/metrics?workflow=ten", 200).await?;
     api.get("/api/metrics?status=failed", 400).await?;

@@ -3,6 +3,7 @@
 mod access;
 mod agent;
 mod alarms;
+mod alerts;
 mod api;
 mod apps;
 mod background;

@@ -1,0 +1,137 @@
+//! A rule: when it fires, and what is told of it.
+
+use serde::{Deserialize, Serialize};
+use stepwell_protocol::{
+    Code, Payload, Problem, Timestamp,
+    alert::{AlertNotice, AlertSpec, AlertState, MINUTES_MAX, NoticedAlert, Watched},
+    queue::URL_LENGTH_MAX,
+};
+
+use crate::schedule::civil;
+
+/// A rule, and how it stands. One row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// What it watches.
+    pub spec: AlertSpec,
+    /// How it stands.
+    pub state: AlertState,
+    /// Since when.
+    pub since: Timestamp,
+    /// Who has made it.
+    pub by: String,
+    /// What the queue of webhooks does not have yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<Notice>,
+}
+
+/// What an address is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// The rule.
+    pub alert: String,
+    /// By what the queue of webhooks knows it.
+    pub id: String,
+    /// The address.
+    pub url: String,
+    /// What it is told.
+    pub body: Payload,
+}
+
+impl Rule {
+    /// How it stands after a look; nothing, if nothing has changed.
+    pub(super) fn follow(&self, now: Timestamp, namespace: &str, id: &str, value: u64) -> Option<Self> {
+        let is_wrong = value > bound(&self.spec.watched);
+        let wait_ms = self.spec.for_minutes * 60_000;
+        let (state, since) = match (self.state, is_wrong) {
+            (AlertState::Quiet, true) if wait_ms == 0 => (AlertState::Firing, now),
+            (AlertState::Quiet, true) => (AlertState::Pending, now),
+            (AlertState::Pending, true) if self.since.plus_millis(wait_ms) <= now => {
+                (AlertState::Firing, now)
+            }
+            (AlertState::Pending | AlertState::Firing, false) => (AlertState::Quiet, now),
+            (AlertState::Quiet, false) | (AlertState::Pending | AlertState::Firing, true) => return None,
+        };
+        let was_firing = self.state == AlertState::Firing;
+        let notice = match state {
+            AlertState::Firing => Some(self.notice(now, namespace, id, value, "fired")),
+            AlertState::Quiet if was_firing => Some(self.notice(now, namespace, id, value, "resolved")),
+            AlertState::Quiet | AlertState::Pending => self.notice.clone(),
+        };
+        Some(Self { state, since, notice, ..self.clone() })
+    }
+
+    fn notice(&self, now: Timestamp, namespace: &str, id: &str, value: u64, what: &str) -> Notice {
+        let watched = self.spec.watched.clone();
+        let summary = in_words(&watched, value);
+        let data =
+            NoticedAlert { alert: id.to_owned(), namespace: namespace.to_owned(), watched, value, summary };
+        let notice = AlertNotice { kind: format!("alert.{what}"), timestamp: civil::shown(now), data };
+        Notice {
+            alert: id.to_owned(),
+            id: format!("alert/{id}/{}/{what}", now.as_millis()),
+            url: self.spec.url.clone(),
+            body: Payload::encode(&notice).unwrap_or_default(),
+        }
+    }
+}
+
+/// What a figure may be at the most.
+fn bound(watched: &Watched) -> u64 {
+    match watched {
+        Watched::Failures { above_percent, .. } | Watched::CellFill { above_percent } => *above_percent,
+        Watched::Waiting { above_seconds } => *above_seconds,
+        Watched::Backlog { above, .. } | Watched::DeadJobs { above, .. } | Watched::DeadLetters { above } => {
+            *above
+        }
+    }
+}
+
+fn in_words(watched: &Watched, value: u64) -> String {
+    match watched {
+        Watched::Failures { workflow: Some(workflow), minutes, .. } => {
+            format!("{value} % of the runs of '{workflow}' failed in the last {minutes} minutes.")
+        }
+        Watched::Failures { workflow: None, minutes, .. } => {
+            format!("{value} % of the runs failed in the last {minutes} minutes.")
+        }
+        Watched::Waiting { .. } => format!("A run has waited for a place in its cell for {value} seconds."),
+        Watched::Backlog { queue, .. } => format!("{value} jobs wait in the queue '{queue}'."),
+        Watched::DeadJobs { queue, .. } => format!("The queue '{queue}' has {value} dead letters."),
+        Watched::DeadLetters { .. } => format!("{value} messages between objects are dead."),
+        Watched::CellFill { .. } => format!("The fullest cell has used {value} % of its storage."),
+    }
+}
+
+/// Refuses what no rule can watch. Whether its address may be called is for whoever calls it.
+pub fn check_alert(spec: &AlertSpec) -> Result<(), Problem> {
+    let bad = |detail: String| Err(Problem::new(Code::InvalidRequest, detail));
+    if spec.url.is_empty() || spec.url.len() > URL_LENGTH_MAX {
+        return bad(format!("`url` has 1 to {URL_LENGTH_MAX} bytes."));
+    }
+    if spec.for_minutes > MINUTES_MAX {
+        return bad(format!("`for_minutes` is at most {MINUTES_MAX}."));
+    }
+    match &spec.watched {
+        Watched::Failures { above_percent, minutes, at_least, .. } => {
+            if *above_percent >= 100 {
+                return bad("`above_percent` is 0 to 99.".into());
+            }
+            if !(1..=MINUTES_MAX).contains(minutes) {
+                return bad(format!("`minutes` is 1 to {MINUTES_MAX}."));
+            }
+            if *at_least == 0 {
+                return bad("`at_least` is at least 1.".into());
+            }
+        }
+        Watched::CellFill { above_percent } if *above_percent >= 100 => {
+            return bad("`above_percent` is 0 to 99.".into());
+        }
+        Watched::Waiting { .. }
+        | Watched::Backlog { .. }
+        | Watched::DeadJobs { .. }
+        | Watched::DeadLetters { .. }
+        | Watched::CellFill { .. } => {}
+    }
+    Ok(())
+}

@@ -6,7 +6,7 @@ use stepwell_sim::topics::{Planted, simulate};
 const SEEDS: u64 = 120;
 
 /// How many a planted bug gets to show itself.
-const PLANTED_SEEDS: u64 = 400;
+const PLANTED_SEEDS: u64 = 1_000;
 
 #[test]
 fn no_rule_of_topics_is_broken() {

@@ -141,7 +141,7 @@ impl Alerts {
         &mut self,
         rows: &R,
         clock: Timestamp,
-        by: &str,
+        (namespace, by): (&str, &str),
         id: &str,
         spec: AlertSpec,
     ) -> Result<(AlertView, bool), Fault<R::Error>> {
@@ -158,9 +158,10 @@ impl Alerts {
         if let Some(same) = before.filter(|before| before.rule.spec == spec) {
             return Ok((same.view(id), false));
         }
-        // What it has watched before says nothing about this; what was not told of it yet still is.
-        let notice = before.and_then(|before| before.rule.notice.clone());
-        let rule = Rule { spec, state: AlertState::Quiet, since: now, by: by.to_owned(), notice };
+        let rule = match before {
+            Some(before) => before.rule.changed(now, namespace, id, by, spec),
+            None => Rule { spec, state: AlertState::Quiet, since: now, by: by.to_owned(), notice: None },
+        };
         rows.put(id, &rule).map_err(Fault::Storage)?;
         let made = Known::new(rule);
         let view = made.view(id);
@@ -175,11 +176,16 @@ impl Alerts {
         self.now(clock);
         self.read(rows)?;
         let known = self.known.get_or_insert_default();
-        if !known.contains_key(id) {
+        let is_known = known.remove(id).is_some();
+        // One that cannot be read is not known, and can be deleted all the same.
+        let is_there = is_known || rows.rules().map_err(Fault::Storage)?.iter().any(|(there, _)| there == id);
+        if !is_there {
             return Err(no_alert().into());
         }
-        rows.delete(id).map_err(Fault::Storage)?;
-        known.remove(id);
+        if let Err(error) = rows.delete(id) {
+            self.known = None;
+            return Err(Fault::Storage(error));
+        }
         Ok(())
     }
 
@@ -291,10 +297,12 @@ impl Alerts {
         if self.is_empty() {
             return None;
         }
-        let late = self.look.map(|(_, since)| since.plus_millis(ANSWER_MS));
+        // A look that is under way is waited for, and given up with the next one.
+        let look =
+            self.look.map_or(self.next_look, |(_, since)| self.next_look.max(since.plus_millis(ANSWER_MS)));
         let known = self.known.iter().flat_map(OrdMap::values);
         let tell = known.filter(|known| known.rule.notice.is_some()).map(|known| known.tell_at).min();
-        let next = [late, tell, Some(self.next_look)].into_iter().flatten().min();
+        let next = [tell, Some(look)].into_iter().flatten().min();
         next.map(|at| at.max(now.plus_millis(1)))
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Payload, Problem, Timestamp,
     alert::{AlertNotice, AlertSpec, AlertState, MINUTES_MAX, NoticedAlert, Watched},
-    queue::URL_LENGTH_MAX,
+    queue::{URL_LENGTH_MAX, is_queue},
 };
 
 use crate::schedule::civil;
@@ -61,6 +61,27 @@ impl Rule {
         Some(Self { state, since, notice, ..self.clone() })
     }
 
+    /// The same with another spec. What it has watched before says nothing about anything else: that is over, and whoever
+    /// was told of it is told that, too.
+    pub(super) fn changed(
+        &self,
+        now: Timestamp,
+        namespace: &str,
+        id: &str,
+        by: &str,
+        spec: AlertSpec,
+    ) -> Self {
+        let by = by.to_owned();
+        if spec.watched == self.spec.watched && spec.url == self.spec.url {
+            return Self { spec, by, ..self.clone() };
+        }
+        let is_told = self.state == AlertState::Firing && self.notice.is_none();
+        let over = is_told.then(|| self.notice(now, namespace, id, 0, "resolved"));
+        // What was not told yet still is.
+        let notice = over.or_else(|| self.notice.clone());
+        Self { spec, state: AlertState::Quiet, since: now, by, notice }
+    }
+
     fn notice(&self, now: Timestamp, namespace: &str, id: &str, value: u64, what: &str) -> Notice {
         let watched = self.spec.watched.clone();
         let summary = in_words(&watched, value);
@@ -112,7 +133,15 @@ pub fn check_alert(spec: &AlertSpec) -> Result<(), Problem> {
     if spec.for_minutes > MINUTES_MAX {
         return bad(format!("`for_minutes` is at most {MINUTES_MAX}."));
     }
+    if let Watched::Backlog { queue, .. } | Watched::DeadJobs { queue, .. } = &spec.watched
+        && !is_queue(queue)
+    {
+        return bad("`queue` is no name of a queue.".into());
+    }
     match &spec.watched {
+        Watched::Failures { workflow: Some(workflow), .. } if !(1..=128).contains(&workflow.len()) => {
+            return bad("`workflow` has 1 to 128 bytes.".into());
+        }
         Watched::Failures { above_percent, minutes, at_least, .. } => {
             if *above_percent >= 100 {
                 return bad("`above_percent` is 0 to 99.".into());

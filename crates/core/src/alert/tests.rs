@@ -82,7 +82,8 @@ fn kind(notice: &Notice) -> String {
 #[test]
 fn a_rule_fires_and_resolves_once_each() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
-    let (view, is_new) = alerts.put(&rows, at(0), "root", "letters", dead_letters(0)).expect("it is good");
+    let (view, is_new) =
+        alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(0)).expect("it is good");
     assert!(is_new && view.state == AlertState::Quiet);
     assert_eq!(minute(&mut alerts, &rows, 1, Some(&figures(2))), []);
     let fired = minute(&mut alerts, &rows, MINUTE + 1, Some(&figures(3)));
@@ -107,7 +108,7 @@ fn a_rule_fires_and_resolves_once_each() {
 #[test]
 fn it_waits_until_something_has_been_wrong_for_a_while() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
-    alerts.put(&rows, at(0), "root", "letters", dead_letters(2)).expect("it is good");
+    alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(2)).expect("it is good");
     assert_eq!(minute(&mut alerts, &rows, 1, Some(&figures(3))), []);
     assert_eq!(alerts.get(&rows, "letters").expect("it is there").state, AlertState::Pending);
     // An instance that is made anew waits no longer for that.
@@ -117,7 +118,7 @@ fn it_waits_until_something_has_been_wrong_for_a_while() {
     // What was over in time was never wrong.
     let mut short = Alerts::default();
     let rows = Memory::default();
-    short.put(&rows, at(0), "root", "letters", dead_letters(2)).expect("it is good");
+    short.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(2)).expect("it is good");
     minute(&mut short, &rows, 1, Some(&figures(3)));
     assert_eq!(minute(&mut short, &rows, MINUTE + 1, Some(&figures(0))), []);
     assert_eq!(short.get(&rows, "letters").expect("it is there").state, AlertState::Quiet);
@@ -126,7 +127,7 @@ fn it_waits_until_something_has_been_wrong_for_a_while() {
 #[test]
 fn a_notice_goes_out_until_the_queue_has_it_and_by_the_same_id() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
-    alerts.put(&rows, at(0), "root", "letters", dead_letters(0)).expect("it is good");
+    alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(0)).expect("it is good");
     let fired = minute(&mut alerts, &rows, 1, Some(&figures(3)));
     alerts.told(&rows, at(2), &fired[0], false).expect("it is noted");
     let again = minute(&mut alerts, &rows, MINUTE + 1, Some(&figures(3)));
@@ -141,7 +142,7 @@ fn a_notice_goes_out_until_the_queue_has_it_and_by_the_same_id() {
 #[test]
 fn what_nobody_could_find_out_changes_nothing_and_is_asked_for_again() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
-    alerts.put(&rows, at(0), "root", "letters", dead_letters(0)).expect("it is good");
+    alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(0)).expect("it is good");
     let fired = minute(&mut alerts, &rows, 1, Some(&figures(3)));
     alerts.told(&rows, at(2), &fired[0], true).expect("it is stored");
     assert_eq!(minute(&mut alerts, &rows, MINUTE + 1, None), []);
@@ -156,7 +157,7 @@ fn what_nobody_could_find_out_changes_nothing_and_is_asked_for_again() {
 #[test]
 fn what_could_not_be_stored_fires_the_next_time() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
-    alerts.put(&rows, at(0), "root", "letters", dead_letters(0)).expect("it is good");
+    alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(0)).expect("it is good");
     rows.refuses.set(true);
     assert_eq!(minute(&mut alerts, &rows, 1, Some(&figures(3))), []);
     rows.refuses.set(false);
@@ -181,7 +182,7 @@ fn a_few_failures_are_no_part_of_anything() {
 fn a_namespace_without_rules_does_nothing() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
     assert_eq!(alerts.due(&rows, at(0)).expect("the alarm goes"), None);
-    alerts.put(&rows, at(0), "root", "letters", dead_letters(0)).expect("it is good");
+    alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(0)).expect("it is good");
     assert!(alerts.due(&rows, at(1)).expect("the alarm goes").is_some());
     alerts.delete(&rows, at(2), "letters").expect("it is there");
     assert_eq!(alerts.due(&rows, at(3)).expect("the alarm goes"), None);
@@ -189,19 +190,55 @@ fn a_namespace_without_rules_does_nothing() {
 }
 
 #[test]
+fn a_rule_that_is_set_during_a_look_waits_for_its_end_without_a_storm_of_alarms() {
+    let (rows, mut alerts) = (Memory::default(), Alerts::default());
+    alerts.put(&rows, at(0), ("acme", "root"), "a", dead_letters(0)).expect("it is good");
+    let next = alerts.due(&rows, at(1)).expect("the alarm goes");
+    assert_eq!(next, Some(at(1 + CHECK_MS)), "one alarm a minute");
+    alerts.put(&rows, at(2), ("acme", "root"), "b", dead_letters(0)).expect("it is good");
+    let next = alerts.due(&rows, at(3)).expect("the alarm goes").expect("another one follows");
+    assert!(next >= at(1 + ANSWER_MS), "{next:?}");
+}
+
+#[test]
+fn a_firing_rule_that_is_changed_is_over_for_whom_it_has_told() {
+    let (rows, mut alerts) = (Memory::default(), Alerts::default());
+    alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(0)).expect("it is good");
+    let fired = minute(&mut alerts, &rows, 1, Some(&figures(3)));
+    alerts.told(&rows, at(2), &fired[0], true).expect("it is stored");
+    // It waits longer the next time, and fires on.
+    alerts.put(&rows, at(3), ("acme", "root"), "letters", dead_letters(5)).expect("it is good");
+    assert_eq!(alerts.get(&rows, "letters").expect("it is there").state, AlertState::Firing);
+    let other = AlertSpec { url: "https://b.example".into(), ..dead_letters(5) };
+    alerts.put(&rows, at(4), ("acme", "root"), "letters", other).expect("it is good");
+    let over = minute(&mut alerts, &rows, 5, None);
+    assert_eq!(over.iter().map(kind).collect::<Vec<_>>(), ["alert.resolved"]);
+    assert_eq!(over[0].url, "https://a.example", "who was told that it fires");
+}
+
+#[test]
 fn rules_are_bounded_and_checked() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
     for number in 0..ALERTS_MAX {
-        alerts.put(&rows, at(0), "root", &number.to_string(), dead_letters(0)).expect("there is room");
+        alerts
+            .put(&rows, at(0), ("acme", "root"), &number.to_string(), dead_letters(0))
+            .expect("there is room");
     }
-    assert!(alerts.put(&rows, at(0), "root", "more", dead_letters(0)).is_err());
-    let (_, is_new) = alerts.put(&rows, at(0), "root", "7", dead_letters(1)).expect("it is there");
+    assert!(alerts.put(&rows, at(0), ("acme", "root"), "more", dead_letters(0)).is_err());
+    let (_, is_new) = alerts.put(&rows, at(0), ("acme", "root"), "7", dead_letters(1)).expect("it is there");
     assert!(!is_new);
     let with = |watched| AlertSpec { watched, ..dead_letters(0) };
     for bad in [
         AlertSpec { url: String::new(), ..dead_letters(0) },
         AlertSpec { for_minutes: 1_441, ..dead_letters(0) },
         with(Watched::CellFill { above_percent: 100 }),
+        with(Watched::Backlog { queue: "Mails/eu ".into(), above: 1 }),
+        with(Watched::Failures {
+            workflow: Some("w".repeat(200)),
+            above_percent: 1,
+            at_least: 1,
+            minutes: 1,
+        }),
         with(Watched::Failures { workflow: None, above_percent: 100, at_least: 1, minutes: 1 }),
         with(Watched::Failures { workflow: None, above_percent: 1, at_least: 0, minutes: 1 }),
         with(Watched::Failures { workflow: None, above_percent: 1, at_least: 1, minutes: 0 }),

@@ -1,22 +1,30 @@
 //! Gathers the figures that alert rules look at.
+//!
+//! Each cell is asked once, and each partition of a queue, a few at a time. What does not answer in time is left out.
 
-use std::rc::Rc;
+use std::{pin::pin, rc::Rc, time::Duration};
 
-use futures::future::join_all;
+use futures::{
+    StreamExt as _,
+    future::{Either, select},
+    stream,
+};
+use serde::de::DeserializeOwned;
 use stepwell_core::{
     alert::{Figures, Wanted},
     object::Address,
 };
 use stepwell_protocol::{
-    Place, Timestamp, json,
+    Place, json,
     queue::{QueueCounts, QueueSettings},
-    totals::Minute,
 };
+use worker::Delay;
 
 use super::Host;
 use crate::{
     calls::{
-        cell::{self, ListedMinutes, Measured, Operation},
+        cell::{self, Operation},
+        figures::{Ends, Summed},
         queues,
     },
     object::{self, in_time},
@@ -24,12 +32,22 @@ use crate::{
     settings::Deployment,
 };
 
+/// How long a look takes at the most: what was found by then counts.
+const LOOK_MS: u64 = 20_000;
+
+/// How many questions are under way at once.
+const AT_ONCE: usize = 6;
+
 impl Host {
     /// Gathers figures. The machine hears them.
     pub(super) fn look(self: &Rc<Self>, flight: u64, wanted: Wanted) {
         let host = self.clone();
         self.go_on_with(async move {
-            let figures = host.gather(&wanted).await;
+            let mut figures = Figures::default();
+            let time = Delay::from(Duration::from_millis(LOOK_MS));
+            if let Either::Right(_) = select(pin!(host.gather(&wanted, &mut figures)), time).await {
+                worker::console_warn!("stepwell: not all figures for alerts were found in time");
+            }
             let namespace = &host.address.namespace;
             let heard = host.turn(|machine, store, now| {
                 Ok(machine.looked(store, now, namespace, flight, Some(&figures))?)
@@ -40,47 +58,32 @@ impl Host {
         });
     }
 
-    async fn gather(&self, Wanted { ends, cells, queues }: &Wanted) -> Figures {
-        let mut figures = Figures::default();
-        let Ok(deployment) = Deployment::known(&self.env) else { return figures };
-        let places: Vec<_> = deployment.pool.places().collect();
-        for (workflow, minutes) in ends {
-            let since = runtime::clock().as_millis().saturating_sub(minutes * 60_000);
-            let (since, workflow) = (Timestamp::from_millis(since), workflow.clone());
-            let asked = places.iter().map(|place| {
-                self.ask_cell(place, Operation::ListMinutes { since, workflow: workflow.clone() })
-            });
-            // Without the part of one cell, the others would say something else.
-            let Some(listed) = join_all(asked).await.into_iter().collect::<Option<Vec<ListedMinutes>>>()
-            else {
-                continue;
-            };
-            let (mut failed, mut ended) = (0, 0);
-            for Minute { totals, .. } in listed.into_iter().flat_map(|listed| listed.minutes) {
-                failed += totals.failed;
-                ended += totals.failed + totals.completed + totals.cancelled;
-            }
-            figures.ends.insert((workflow, *minutes), (failed, ended));
-        }
-        if *cells {
-            let asked = places.iter().map(|place| self.ask_cell(place, Operation::Measure));
-            if let Some(cells) = join_all(asked).await.into_iter().collect::<Option<Vec<Measured>>>() {
-                measure(&mut figures, &cells);
-            }
-        }
-        for queue in queues {
-            if let Some(counts) = self.count(queue).await {
+    async fn gather(&self, wanted: &Wanted, figures: &mut Figures) {
+        let Ok(deployment) = Deployment::known(&self.env) else { return };
+        let counted =
+            stream::iter(&wanted.queues).map(|queue| async move { (queue, self.count(queue).await) });
+        let mut counted = pin!(counted.buffer_unordered(AT_ONCE));
+        while let Some((queue, counts)) = counted.next().await {
+            if let Some(counts) = counts {
                 figures.queues.insert(queue.clone(), (counts.depth, counts.dead));
             }
         }
-        figures
+        if !wanted.cells && wanted.ends.is_empty() {
+            return;
+        }
+        let ends: Vec<_> = wanted.ends.iter().cloned().collect();
+        let ends = &ends;
+        let asked = stream::iter(deployment.pool.places()).map(|place| async move {
+            self.ask_cell::<Summed>(&place, Operation::Sum { ends: ends.clone() }).await
+        });
+        let answers: Vec<_> = asked.buffer_unordered(AT_ONCE).collect().await;
+        // Without the part of one cell, the others would say something else.
+        if let Some(cells) = answers.into_iter().collect::<Option<Vec<_>>>() {
+            add_up(figures, ends, &cells);
+        }
     }
 
-    async fn ask_cell<T: serde::de::DeserializeOwned>(
-        &self,
-        place: &Place,
-        operation: Operation,
-    ) -> Option<T> {
+    async fn ask_cell<T: DeserializeOwned>(&self, place: &Place, operation: Operation) -> Option<T> {
         let namespace = &self.address.namespace;
         let call = cell::Call::new(namespace, place, None, operation).in_life(self.life().ok()?);
         let to = Address::cell(namespace, place);
@@ -123,11 +126,16 @@ impl Host {
     }
 }
 
-fn measure(figures: &mut Figures, cells: &[Measured]) {
+fn add_up(figures: &mut Figures, ends: &[(Option<String>, u64)], cells: &[Summed]) {
+    for (at, wanted) in ends.iter().enumerate() {
+        let of = cells.iter().filter_map(|cell| cell.ends.get(at));
+        let sum = of.fold((0, 0), |(failed, ended), of: &Ends| (failed + of.failed, ended + of.ended));
+        figures.ends.insert(wanted.clone(), sum);
+    }
     let now = runtime::clock().as_millis();
     let due = cells.iter().filter_map(|cell| cell.due_since).min();
     figures.waiting_seconds = Some(due.map_or(0, |since| now.saturating_sub(since.as_millis()) / 1_000));
-    figures.dead_letters = Some(cells.iter().map(|cell| cell.counted.letters.dead).sum());
+    figures.dead_letters = Some(cells.iter().map(|cell| cell.dead_letters).sum());
     let filled = cells.iter().map(|cell| cell.bytes.saturating_mul(100) / cell.bytes_max.max(1));
     figures.cell_percent = filled.max();
 }

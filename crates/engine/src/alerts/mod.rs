@@ -78,7 +78,8 @@ impl Host {
                 register(self, &self.address).await?;
                 self.store.prepare()?;
                 self.turn(|machine, store, now| {
-                    let (view, is_new) = machine.put(store, now, &by, &id, *spec)?;
+                    let (view, is_new) =
+                        machine.put(store, now, (&self.address.namespace, &by), &id, *spec)?;
                     Ok(Answered::new(if is_new { 201 } else { 200 }, &view))
                 })
             }

@@ -5,20 +5,18 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stepwell_core::{
-    cell::{Action, Happened, Joins, TickRun, TokenAnswer, TriggeredRun},
+    cell::{Action, Joins, TickRun, TokenAnswer, TriggeredRun},
     object::Message,
-    ordered::OrdMap,
     stream::{Cursor, Kinds, Only},
 };
 use stepwell_protocol::{
     Payload, Place, Seq, Timestamp,
     access::Limits,
     lane::{Flow, Ticket},
-    outbox::{LetterCounts, MessageHead},
+    outbox::MessageHead,
     program::Dispatch,
-    rest::{BulkAction, Counts, Filter, RunView},
+    rest::{BulkAction, Filter, RunView},
     topic::{EventView, Waiter},
-    totals::Minute,
     wait_token::{NewToken, WaitToken},
 };
 
@@ -135,6 +133,11 @@ pub enum Operation {
     Count,
     /// Say what Prometheus is told.
     Measure,
+    /// Say what alert rules look at, with ends of runs: of which workflow, and within how many minutes.
+    Sum {
+        /// Which.
+        ends: Vec<(Option<String>, u64)>,
+    },
     /// List what has happened since a time, to the runs of one workflow or of all.
     ListMinutes {
         /// Since when.
@@ -383,42 +386,6 @@ pub struct Moved {
     pub to: String,
 }
 
-/// A cell's part of the counts.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct CountedRuns {
-    /// How many runs of each workflow are in which status.
-    pub workflows: OrdMap<String, Counts>,
-    /// Whether all were counted. If not, the next request goes on.
-    pub is_all: bool,
-    /// How many letters have not arrived.
-    #[serde(default)]
-    pub letters: LetterCounts,
-}
-
-/// A cell's part of what Prometheus is told.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Measured {
-    /// How many runs there are.
-    pub counted: CountedRuns,
-    /// What has ever happened to them.
-    pub totals: Happened,
-    /// How many bytes are stored.
-    pub bytes: u64,
-    /// How many could be.
-    pub bytes_max: u64,
-    /// How many programs are called at this moment.
-    pub at_work: u64,
-    /// Since when the run has been due that has waited longest for a place.
-    pub due_since: Option<Timestamp>,
-}
-
-/// A cell's part of what has happened.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct ListedMinutes {
-    /// Minute by minute.
-    pub minutes: Vec<Minute>,
-}
-
 /// A cell's part of what has not arrived.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ListedLetters {
@@ -479,6 +446,7 @@ impl Operation {
             | Self::List { .. }
             | Self::Count
             | Self::Measure
+            | Self::Sum { .. }
             | Self::ListMinutes { .. }
             | Self::ActOnAll { .. }
             | Self::ShowToken { .. }
@@ -507,6 +475,7 @@ impl Operation {
             | Self::ActOnAll { .. }
             | Self::Count
             | Self::Measure
+            | Self::Sum { .. }
             | Self::ListMinutes { .. } => true,
             Self::Touch
             | Self::ShowSweep

@@ -6,6 +6,7 @@
 pub mod alerts;
 pub mod catalog;
 pub mod cell;
+pub mod figures;
 pub mod lanes;
 pub mod queue;
 pub mod queues;

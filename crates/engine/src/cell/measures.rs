@@ -7,7 +7,7 @@ use stepwell_protocol::Timestamp;
 
 use super::Host;
 use crate::{
-    calls::cell::{CountedRuns, ListedMinutes, Measured},
+    calls::figures::{CountedRuns, Ends, ListedMinutes, Measured, Summed},
     object::{Answered, Fault},
 };
 
@@ -37,6 +37,33 @@ impl Host {
             })
         })?;
         Ok(Answered::new(200, &measured))
+    }
+
+    /// What alert rules look at, by one look at the minutes.
+    pub(super) fn sum(self: &Rc<Self>, wanted: &[(Option<String>, u64)]) -> Result<Answered, Fault> {
+        let summed = self.turn(|machine, store, now| {
+            let minute = now.as_millis() / 60_000;
+            let longest = wanted.iter().map(|(_, minutes)| *minutes).max().unwrap_or_default();
+            let mut ends = vec![Ends::default(); wanted.len()];
+            store.each_minute(minute.saturating_sub(longest), &mut |at, happened| {
+                for (end, (workflow, minutes)) in ends.iter_mut().zip(wanted) {
+                    if at + minutes < minute {
+                        continue;
+                    }
+                    let of =
+                        happened.iter().filter(|(name, _)| workflow.as_ref().is_none_or(|it| it == *name));
+                    for (_, totals) in of {
+                        end.failed += totals.failed;
+                        end.ended += totals.failed + totals.completed + totals.cancelled;
+                    }
+                }
+            })?;
+            let (due_since, _) = machine.workload(now);
+            let dead_letters = store.count_letters()?.dead;
+            let (bytes, bytes_max) = (store.bytes()?, self.settings.cell_bytes);
+            Ok(Summed { ends, dead_letters, bytes, bytes_max, due_since })
+        })?;
+        Ok(Answered::new(200, &summed))
     }
 
     /// What has happened since a time, to the runs of one workflow or of all.

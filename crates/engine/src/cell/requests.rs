@@ -146,6 +146,7 @@ impl Host {
             }
             Operation::Count => Ok(Answered::new(200, &self.count()?)),
             Operation::Measure => self.measure(),
+            Operation::Sum { ends } => self.sum(&ends),
             Operation::ListMinutes { since, workflow } => self.list_minutes(since, workflow.as_deref()),
             Operation::History { number, suffix, after, replay } => {
                 self.history(&RunId { place, number, suffix }, after, replay)

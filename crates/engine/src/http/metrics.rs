@@ -13,7 +13,10 @@ use stepwell_protocol::{
 
 use super::{error::Refusal, front::Front, request::pairs, response::Response};
 use crate::{
-    calls::cell::{CountedRuns, ListedMinutes, Measured, Operation},
+    calls::{
+        cell::Operation,
+        figures::{CountedRuns, ListedMinutes, Measured},
+    },
     runtime,
 };
 

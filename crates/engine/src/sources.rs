@@ -81,8 +81,8 @@ async fn store(front: &Front, source: &Source, messages: &[Message], fates: &mut
     // Without an id, all of them would be the same.
     let known = messages.iter().enumerate().filter(|(_, message)| !message.id.is_empty());
     for (index, message) in known {
-        let is_poison = message.data().and_then(|data| check(&data).map(|()| data));
-        let (event, fate) = match is_poison {
+        let said = message.data().and_then(|data| check(&data).map(|()| data));
+        let (event, fate) = match said {
             Ok(data) => (message.event(source, data), Fate::Stored),
             Err(problem) => (message.refused(source, &problem), Fate::Poison),
         };

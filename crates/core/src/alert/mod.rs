@@ -118,12 +118,12 @@ impl<R: Rows> Machine<R> for Alerts {
             self.look = None;
         }
         self.tell(now);
-        let rules = self.known.iter().flat_map(OrdMap::values).map(|known| &known.rule.spec.watched);
-        let wanted = Wanted::of(rules);
         if self.look.is_none() && self.next_look <= now && !self.is_empty() {
             self.last_flight += 1;
             let flight = self.last_flight;
             (self.look, self.next_look) = (Some((flight, now)), now.plus_millis(CHECK_MS));
+            let rules = self.known.iter().flat_map(OrdMap::values).map(|known| &known.rule.spec.watched);
+            let wanted = Wanted::of(rules);
             self.object.order(Order::Look { flight, wanted: Box::new(wanted) });
         }
         Ok(self.next(now))
@@ -203,14 +203,14 @@ impl Alerts {
         Ok(AlertList { alerts: known.map(|(id, known)| known.view(id)).collect() })
     }
 
-    /// What the host has gathered; nothing, if it could not.
+    /// What the host has gathered.
     pub fn looked<R: Rows>(
         &mut self,
         rows: &R,
         clock: Timestamp,
         namespace: &str,
         flight: u64,
-        figures: Option<&Figures>,
+        figures: &Figures,
     ) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
         self.read(rows)?;
@@ -219,7 +219,7 @@ impl Alerts {
         }
         let mut stored = Ok(());
         for (id, known) in self.known.iter_mut().flat_map(OrdMap::iter_mut) {
-            let value = figures.and_then(|figures| figures.of(&known.rule.spec.watched));
+            let value = figures.of(&known.rule.spec.watched);
             (known.value, known.checked_at) = (value, Some(now));
             // What nobody could say changes nothing; and what was not told yet is not overtaken by what comes after it.
             let Some(value) = value.filter(|_| known.rule.notice.is_none()) else { continue };

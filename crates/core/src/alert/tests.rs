@@ -55,7 +55,7 @@ fn figures(dead: u64) -> Figures {
 }
 
 /// The alarm goes, and the host says what it has found. Gives the notices that go out.
-fn minute(alerts: &mut Alerts, rows: &Memory, ms: u64, found: Option<&Figures>) -> Vec<Notice> {
+fn minute(alerts: &mut Alerts, rows: &Memory, ms: u64, found: &Figures) -> Vec<Notice> {
     alerts.due(rows, at(ms)).expect("the alarm goes");
     let mut notices = Vec::new();
     let mut orders = alerts.take_orders().own;
@@ -85,22 +85,22 @@ fn a_rule_fires_and_resolves_once_each() {
     let (view, is_new) =
         alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(0)).expect("it is good");
     assert!(is_new && view.state == AlertState::Quiet);
-    assert_eq!(minute(&mut alerts, &rows, 1, Some(&figures(2))), []);
-    let fired = minute(&mut alerts, &rows, MINUTE + 1, Some(&figures(3)));
+    assert_eq!(minute(&mut alerts, &rows, 1, &figures(2)), []);
+    let fired = minute(&mut alerts, &rows, MINUTE + 1, &figures(3));
     assert_eq!(fired.iter().map(kind).collect::<Vec<_>>(), ["alert.fired"]);
     alerts.told(&rows, at(MINUTE + 2), &fired[0], true).expect("it is stored");
     let view = alerts.get(&rows, "letters").expect("it is there");
     assert_eq!((view.state, view.value, view.since), (AlertState::Firing, Some(3), at(MINUTE + 1)));
     for later in 2..10 {
-        assert_eq!(minute(&mut alerts, &rows, later * MINUTE + 1, Some(&figures(9))), [], "it fires already");
+        assert_eq!(minute(&mut alerts, &rows, later * MINUTE + 1, &figures(9)), [], "it fires already");
     }
-    let over = minute(&mut alerts, &rows, 11 * MINUTE, Some(&figures(0)));
+    let over = minute(&mut alerts, &rows, 11 * MINUTE, &figures(0));
     assert_eq!(over.iter().map(kind).collect::<Vec<_>>(), ["alert.resolved"]);
     assert_ne!(over[0].id, fired[0].id);
-    let waits = minute(&mut alerts, &rows, 13 * MINUTE, Some(&figures(5)));
+    let waits = minute(&mut alerts, &rows, 13 * MINUTE, &figures(5));
     assert_eq!(waits, over, "nothing overtakes it");
     alerts.told(&rows, at(13 * MINUTE + 1), &over[0], true).expect("it is stored");
-    let again = minute(&mut alerts, &rows, 15 * MINUTE, Some(&figures(5)));
+    let again = minute(&mut alerts, &rows, 15 * MINUTE, &figures(5));
     assert_eq!(again.iter().map(kind).collect::<Vec<_>>(), ["alert.fired"]);
     assert_ne!(again[0].id, fired[0].id, "another time");
 }
@@ -109,18 +109,18 @@ fn a_rule_fires_and_resolves_once_each() {
 fn it_waits_until_something_has_been_wrong_for_a_while() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
     alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(2)).expect("it is good");
-    assert_eq!(minute(&mut alerts, &rows, 1, Some(&figures(3))), []);
+    assert_eq!(minute(&mut alerts, &rows, 1, &figures(3)), []);
     assert_eq!(alerts.get(&rows, "letters").expect("it is there").state, AlertState::Pending);
     // An instance that is made anew waits no longer for that.
     let mut alerts = Alerts::default();
-    assert_eq!(minute(&mut alerts, &rows, MINUTE + 1, Some(&figures(3))), []);
-    assert_eq!(minute(&mut alerts, &rows, 2 * MINUTE + 1, Some(&figures(3))).len(), 1);
+    assert_eq!(minute(&mut alerts, &rows, MINUTE + 1, &figures(3)), []);
+    assert_eq!(minute(&mut alerts, &rows, 2 * MINUTE + 1, &figures(3)).len(), 1);
     // What was over in time was never wrong.
     let mut short = Alerts::default();
     let rows = Memory::default();
     short.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(2)).expect("it is good");
-    minute(&mut short, &rows, 1, Some(&figures(3)));
-    assert_eq!(minute(&mut short, &rows, MINUTE + 1, Some(&figures(0))), []);
+    minute(&mut short, &rows, 1, &figures(3));
+    assert_eq!(minute(&mut short, &rows, MINUTE + 1, &figures(0)), []);
     assert_eq!(short.get(&rows, "letters").expect("it is there").state, AlertState::Quiet);
 }
 
@@ -128,30 +128,30 @@ fn it_waits_until_something_has_been_wrong_for_a_while() {
 fn a_notice_goes_out_until_the_queue_has_it_and_by_the_same_id() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
     alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(0)).expect("it is good");
-    let fired = minute(&mut alerts, &rows, 1, Some(&figures(3)));
+    let fired = minute(&mut alerts, &rows, 1, &figures(3));
     alerts.told(&rows, at(2), &fired[0], false).expect("it is noted");
-    let again = minute(&mut alerts, &rows, MINUTE + 1, Some(&figures(3)));
+    let again = minute(&mut alerts, &rows, MINUTE + 1, &figures(3));
     assert_eq!(again, fired);
     // So does the next instance.
     let mut alerts = Alerts::default();
-    assert_eq!(minute(&mut alerts, &rows, 2 * MINUTE, Some(&figures(3))), fired);
+    assert_eq!(minute(&mut alerts, &rows, 2 * MINUTE, &figures(3)), fired);
     alerts.told(&rows, at(2 * MINUTE + 1), &fired[0], true).expect("it is stored");
-    assert_eq!(minute(&mut Alerts::default(), &rows, 4 * MINUTE, Some(&figures(3))), []);
+    assert_eq!(minute(&mut Alerts::default(), &rows, 4 * MINUTE, &figures(3)), []);
 }
 
 #[test]
 fn what_nobody_could_find_out_changes_nothing_and_is_asked_for_again() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
     alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(0)).expect("it is good");
-    let fired = minute(&mut alerts, &rows, 1, Some(&figures(3)));
+    let fired = minute(&mut alerts, &rows, 1, &figures(3));
     alerts.told(&rows, at(2), &fired[0], true).expect("it is stored");
-    assert_eq!(minute(&mut alerts, &rows, MINUTE + 1, None), []);
+    assert_eq!(minute(&mut alerts, &rows, MINUTE + 1, &Figures::default()), []);
     let view = alerts.get(&rows, "letters").expect("it is there");
     assert_eq!((view.state, view.value), (AlertState::Firing, None));
     // A look that gets no answer at all is given up.
     alerts.due(&rows, at(2 * MINUTE + 1)).expect("the alarm goes");
     assert_eq!(alerts.take_orders().own.len(), 1);
-    assert_eq!(minute(&mut alerts, &rows, 3 * MINUTE + 2, Some(&figures(0))).len(), 1);
+    assert_eq!(minute(&mut alerts, &rows, 3 * MINUTE + 2, &figures(0)).len(), 1);
 }
 
 #[test]
@@ -159,9 +159,9 @@ fn what_could_not_be_stored_fires_the_next_time() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
     alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(0)).expect("it is good");
     rows.refuses.set(true);
-    assert_eq!(minute(&mut alerts, &rows, 1, Some(&figures(3))), []);
+    assert_eq!(minute(&mut alerts, &rows, 1, &figures(3)), []);
     rows.refuses.set(false);
-    assert_eq!(minute(&mut alerts, &rows, MINUTE + 1, Some(&figures(3))).len(), 1);
+    assert_eq!(minute(&mut alerts, &rows, MINUTE + 1, &figures(3)).len(), 1);
 }
 
 #[test]
@@ -204,14 +204,14 @@ fn a_rule_that_is_set_during_a_look_waits_for_its_end_without_a_storm_of_alarms(
 fn a_firing_rule_that_is_changed_is_over_for_whom_it_has_told() {
     let (rows, mut alerts) = (Memory::default(), Alerts::default());
     alerts.put(&rows, at(0), ("acme", "root"), "letters", dead_letters(0)).expect("it is good");
-    let fired = minute(&mut alerts, &rows, 1, Some(&figures(3)));
+    let fired = minute(&mut alerts, &rows, 1, &figures(3));
     alerts.told(&rows, at(2), &fired[0], true).expect("it is stored");
     // It waits longer the next time, and fires on.
     alerts.put(&rows, at(3), ("acme", "root"), "letters", dead_letters(5)).expect("it is good");
     assert_eq!(alerts.get(&rows, "letters").expect("it is there").state, AlertState::Firing);
     let other = AlertSpec { url: "https://b.example".into(), ..dead_letters(5) };
     alerts.put(&rows, at(4), ("acme", "root"), "letters", other).expect("it is good");
-    let over = minute(&mut alerts, &rows, 5, None);
+    let over = minute(&mut alerts, &rows, 5, &Figures::default());
     assert_eq!(over.iter().map(kind).collect::<Vec<_>>(), ["alert.resolved"]);
     assert_eq!(over[0].url, "https://a.example", "who was told that it fires");
 }

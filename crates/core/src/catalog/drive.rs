@@ -299,17 +299,19 @@ impl Desk {
         if let Some(problem) = grant.check_payload(None, largest) {
             return Err(problem);
         }
-        let reached = |what: &str, limit: u32, seconds: u32| {
+        let reached = |what: &str, name: LimitName, limit: u32, seconds: u32| {
             let detail = format!("The namespace may have {limit} {what} a second.");
-            Problem::new(Code::LimitReached, detail).after(seconds)
+            Problem::new(Code::LimitReached, detail).of_limit(name).after(seconds)
         };
         if let Some(limit) = grant.limits.payload_bytes_per_second.filter(|_| bytes > 0) {
             let taken = self.bytes.take(now, limit.into(), bytes as u64);
-            taken.map_err(|seconds| reached("bytes of payloads", limit, seconds))?;
+            taken.map_err(|seconds| {
+                reached("bytes of payloads", LimitName::PayloadBytesPerSecond, limit, seconds)
+            })?;
         }
         if let Some(limit) = grant.limits.requests_per_second.filter(|_| events > 1) {
             let taken = self.requests.take(now, limit.into(), events as u64 - 1);
-            taken.map_err(|seconds| reached("requests", limit, seconds))?;
+            taken.map_err(|seconds| reached("requests", LimitName::RequestsPerSecond, limit, seconds))?;
         }
         Ok(())
     }

@@ -57,10 +57,10 @@ pub(super) struct Unstored {
     added_up: Option<u64>,
 }
 
-/// Nothing that a cell does depends on it.
+/// Only what the alarm depends on: no run depends on how much was counted.
 impl fmt::Debug for Unstored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Unstored")
+        f.debug_tuple("Unstored").field(&!self.happened.is_empty()).field(&self.stored_at).finish()
     }
 }
 

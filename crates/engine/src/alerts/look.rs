@@ -49,9 +49,8 @@ impl Host {
                 worker::console_warn!("stepwell: not all figures for alerts were found in time");
             }
             let namespace = &host.address.namespace;
-            let heard = host.turn(|machine, store, now| {
-                Ok(machine.looked(store, now, namespace, flight, Some(&figures))?)
-            });
+            let heard =
+                host.turn(|machine, store, now| Ok(machine.looked(store, now, namespace, flight, &figures)?));
             if let Err(fault) = heard {
                 worker::console_error!("stepwell: {fault}");
             }

@@ -108,7 +108,9 @@ impl<M: Clone> Host<Cells, M> {
             let run = self.disk.run(place, number)?;
             // The disk may know only of an activation by an earlier instance: this one was not called by its word.
             let first = instance.own.first.get(&number);
-            let is_this = epoch == Epoch(0) || first.is_some_and(|first| *first <= run.epoch);
+            // And it may know of a later one, by a consumer, while a call of this instance hangs.
+            let is_this =
+                epoch == Epoch(0) || first.is_some_and(|first| *first <= run.epoch) && run.epoch <= epoch;
             match run.phase {
                 Phase::Running { since, .. } if is_this => Some((number, since)),
                 Phase::Running { .. }

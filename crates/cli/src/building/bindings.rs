@@ -133,12 +133,14 @@ const LIBRARIES: [&str; 26] = [
 ];
 
 /// Whether this is one of the many functions that are not the project's own: those of libraries, those that the compiler
-/// makes of a library's for each type, and what reads and writes JSON. They are most of the names.
+/// makes of a library's for each type, what reads and writes JSON, and calls of JavaScript, whose names end with a hash.
+/// They are most of the names.
 fn is_of_a_library(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&', '[']);
     let path = ["mut ", "dyn "].iter().find_map(|word| path.strip_prefix(word)).unwrap_or(path);
     let krate = path.split([':', '[', '<', '>', ' ', ']']).next().unwrap_or_default();
-    LIBRARIES.contains(&krate) || krate.len() <= 1 || path == krate || name.contains("serde_core::")
+    let is_glue = name.contains("serde_core::") || name.contains("::__wbg_");
+    LIBRARIES.contains(&krate) || krate.len() <= 1 || path == krate || is_glue
 }
 
 /// The version in the lock file of a project: its own, or that of the workspace that it belongs to.
@@ -210,6 +212,7 @@ mod tests {
             "app::_::<impl serde_core::ser::Serialize for app::Order>::serialize",
             "<dlmalloc[e24a27700634d609]::dlmalloc::Dlmalloc<dlmalloc[e24a27700634d609]::sys::System>>::malloc",
             "stepwell_protocol::json::Reader::value",
+            "app::sockets::send::__wbg_send_a948b1a8d0804e76",
         ] {
             assert!(is_of_a_library(name), "{name}");
         }

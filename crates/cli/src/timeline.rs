@@ -88,6 +88,11 @@ impl Timeline {
                 let line = self.line(op);
                 line.goes_on = Some(at);
             }
+            Event::StepLetIn { op, since, .. } => {
+                let line = self.line(op);
+                line.pieces.push((since.unwrap_or(edge), at, Piece::Rest));
+                line.goes_on = Some(at);
+            }
             Event::StepRetrying { op, attempt, failure, retry_at, took_ms } => {
                 let line = self.line(op);
                 let from = began(at, *took_ms).unwrap_or_else(|| line.goes_on.unwrap_or(edge));
@@ -356,6 +361,12 @@ pub fn tell(record: &Record) -> (char, Style, String) {
             (Mark::UnderWay, format!("{} failed at attempt {attempt}, again in {pause}: {why}", named(op)))
         }
         Event::StepBegun { op } => (Mark::UnderWay, format!("{} begun, to run at most once", named(op))),
+        Event::StepLetIn { op, lane, since, .. } => {
+            let waited =
+                since.map(|since| format!(" after {}", words::length(words::between(since, record.at))));
+            let (lane, waited) = (words::plain(lane), waited.unwrap_or_default());
+            (Mark::UnderWay, format!("{} let in by lane {lane}{waited}", named(op)))
+        }
         Event::TimerFired { op, .. } if op.kind == OpKind::Wait => {
             (Mark::Slept, format!("{} timed out", named(op)))
         }

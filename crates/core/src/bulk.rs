@@ -190,6 +190,7 @@ impl Progressing {
             // Nobody has to signal it anything, and it has no sleeps.
             Event::SignalReceived { .. }
             | Event::StepBegun { .. }
+            | Event::StepLetIn { .. }
             | Event::TimerFired { .. }
             | Event::ChildInvoked { .. }
             | Event::ChildStarted { .. }

@@ -187,6 +187,7 @@ fn add(rows: &mut Vec<Row>, recorded: &HistoryEvent, edge: Timestamp, open: &mut
         Event::StepFinished { op, .. }
         | Event::StepRetrying { op, .. }
         | Event::StepBegun { op }
+        | Event::StepLetIn { op, .. }
         | Event::TimerFired { op, .. }
         | Event::ChildInvoked { op, .. }
         | Event::ChildStarted { op, .. }
@@ -237,12 +238,13 @@ impl Timeline {
                 "event" => "event",
                 "token" => "token",
                 "child" => "child",
-                "step" => "step",
+                "step" | "lane" => "step",
                 _ => "wait",
             };
             let pieces = vec![Piece { from: wait.since.unwrap_or(edge), to: now, kind: Kind::Rest }];
             let mut row = Row::new(None, shown::line(&wait.name), what, Mark::Open, pieces);
             row.note = match (what, until.is_empty()) {
+                _ if wait.kind == "lane" => "waits to be let in".into(),
                 (_, true) => "waits".into(),
                 ("sleep", false) => format!("wakes {until}"),
                 (_, false) => format!("times out {until}"),
@@ -312,6 +314,10 @@ impl Row {
     fn take(&mut self, event: &Event, at: Timestamp, edge: Timestamp) -> bool {
         match event {
             Event::StepBegun { .. } | Event::ChildInvoked { .. } => self.goes_on = Some(at),
+            Event::StepLetIn { since, .. } => {
+                self.pieces.push(Piece { from: since.unwrap_or(edge), to: at, kind: Kind::Rest });
+                self.goes_on = Some(at);
+            }
             Event::StepRetrying { attempt, failure, retry_at, took_ms, .. } => {
                 let from = self.began(at, *took_ms, edge);
                 self.pieces.push(Piece { from, to: at, kind: Kind::Failed });

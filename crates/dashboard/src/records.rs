@@ -64,6 +64,7 @@ pub fn told(event: &Event) -> (&'static str, String, String) {
             ("step retrying", named(op), format!("attempt {attempt} ✗ {}", short(&failure.message)))
         }
         Event::StepBegun { op } => ("step begun", named(op), String::new()),
+        Event::StepLetIn { op, lane, .. } => ("step let in", named(op), parts::word(lane)),
         Event::TimerFired { op, .. } => ("timer fired", named(op), String::new()),
         Event::SignalReceived { name, payload, .. } => {
             ("signal received", parts::word(name), short(payload.text()))

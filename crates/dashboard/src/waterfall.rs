@@ -167,6 +167,7 @@ fn one(page: Page, seq: Seq, recorded: Recorded) -> impl IntoView {
             format!("attempt {attempt}{took}")
         }
         Event::StepBegun { .. }
+        | Event::StepLetIn { .. }
         | Event::TimerFired { .. }
         | Event::SignalReceived { .. }
         | Event::ChildInvoked { .. }

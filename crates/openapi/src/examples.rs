@@ -62,6 +62,7 @@ pub fn body(route: Route) -> Option<Value> {
         Route::CreateNamespace => json!({ "name": "acme", "limits": { "live_runs": 10_000 } }),
         Route::SetLimits => json!({ "live_runs": 10_000, "requests_per_second": 100 }),
         Route::SetLimit => json!({ "by": "input.customer", "key": "acme", "max": 20 }),
+        Route::SetStepLimit => json!({ "by": "key", "key": "acme", "max": 20 }),
         Route::SetSettings | Route::SetWorkflowSettings => {
             json!({ "timeout_ms": hour_ms, "retention_ms": 7 * 24 * hour_ms })
         }
@@ -117,7 +118,7 @@ mod tests {
                 Route::CreateKey | Route::CreateNamespaceKey => reads::<NewKey>(body),
                 Route::RotateKey => reads::<Rotation>(body),
                 Route::CreateNamespace => reads::<NewNamespace>(body),
-                Route::SetLimit => reads::<LimitChange>(body),
+                Route::SetLimit | Route::SetStepLimit => reads::<LimitChange>(body),
                 Route::SetLimits => reads::<Limits>(body),
                 Route::SetSettings | Route::SetWorkflowSettings => reads::<RunSettings>(body),
                 Route::SetIssuer => reads::<Issuer>(body),

@@ -1,9 +1,10 @@
 //! The groups of routes, as a reader of the description finds them.
 
 /// The groups of routes, in the order of a reader's interest.
-pub const GROUPS: [(&str, &str); 15] = [
+pub const GROUPS: [(&str, &str); 16] = [
     ("Runs", "Start runs, follow them, send them signals, and operate them."),
     ("Workflows", "What the app declares, and what an operator changes."),
+    ("Lanes", "Limits that steps share."),
     ("Schedules", "Start runs at certain times."),
     ("Events", "Say what has happened."),
     ("Triggers", "Start a run for each event that matches."),

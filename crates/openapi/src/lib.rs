@@ -427,16 +427,19 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 limit,
             ])
         }
-        Route::SetLimit => Parts::of(vec![ok::<SetLimits>(schemas, "All limits that are set now.")]).taking(
-            schema::<LimitChange>(schemas),
-            "Which limit, and its number. `max: null` returns to what the code declares.",
-            true,
-        ),
-        Route::ShowLane => {
+        Route::SetLimit | Route::SetStepLimit => {
+            Parts::of(vec![ok::<SetLimits>(schemas, "All limits that are set now.")]).taking(
+                schema::<LimitChange>(schemas),
+                "Which limit, and its number. `max: null` returns to what the code declares.",
+                true,
+            )
+        }
+        Route::ShowLane | Route::ShowStepLane => {
             let cursor = query("cursor", "The `next` of the previous page.", json!({ "type": "string" }));
             let limit =
                 query("limit", "How many.", json!({ "type": "integer", "minimum": 1, "maximum": 100 }));
-            Parts::of(vec![ok::<LaneView>(schemas, "Its runs that work or wait.")]).with(vec![cursor, limit])
+            Parts::of(vec![ok::<LaneView>(schemas, "Its runs and steps that work or wait.")])
+                .with(vec![cursor, limit])
         }
         Route::ShowEvent => Parts::of(vec![ok::<EventView>(schemas, "The event.")]),
         Route::ListTriggers => {

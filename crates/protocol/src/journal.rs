@@ -195,6 +195,19 @@ pub enum Event {
         /// The step.
         op: Op,
     },
+    /// The step's lane has let it in: its next attempt may begin.
+    #[serde(rename = "step_let_in")]
+    StepLetIn {
+        /// The step.
+        op: Op,
+        /// The lane.
+        lane: String,
+        /// By which of the tickets that the run's steps have had.
+        ticket: u32,
+        /// When it began to wait for that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Timestamp>,
+    },
     /// A sleep ended, or a wait timed out.
     #[serde(rename = "timer_fired")]
     TimerFired {

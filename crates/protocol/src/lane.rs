@@ -34,6 +34,9 @@ pub const PRIORITY_MS: u64 = 10_000;
 /// What the names of shared lanes begin with. It begins like the names that are Stepwell's own.
 const SHARED_PREFIX: &str = "stepwell.lane.";
 
+/// The same of lanes of steps.
+const STEPS_PREFIX: &str = "stepwell.steps.";
+
 /// How the runs of a workflow are let in, as its app declares it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,9 +74,33 @@ impl Flow {
     }
 }
 
+/// The lane that a step's code waits to be let in by, for each of its attempts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepLane {
+    /// Its name, as the code says it.
+    pub lane: String,
+    /// How many such steps may be at work at once, or begin within a time.
+    pub limits: Vec<Limit>,
+}
+
+/// The most steps of one run that wait for lanes, or have been let in, at once. Others begin to wait when these are done.
+pub const VISITS_MAX: usize = 50;
+
+impl StepLane {
+    /// What the limits of steps go by that have a key: code has no expression for it.
+    pub const BY: &str = "key";
+
+    /// The name of the object of a lane that is called so. It is never that of workflows: a run that has a place in one
+    /// may wait for the other, and so two of them could wait for each other.
+    pub fn object(lane: &str) -> String {
+        format!("{STEPS_PREFIX}{lane}")
+    }
+}
+
 /// What an app calls a shared lane of this name.
 pub fn shared_name(name: &str) -> &str {
-    name.strip_prefix(SHARED_PREFIX).unwrap_or(name)
+    let stripped = name.strip_prefix(SHARED_PREFIX).or_else(|| name.strip_prefix(STEPS_PREFIX));
+    stripped.unwrap_or(name)
 }
 
 /// How starts become runs, if not each of them a run of its own. Each of these has a `key`, an expression over `input`: it
@@ -197,6 +224,26 @@ pub struct Ticket {
     pub run: RunId,
     /// Which time.
     pub number: u32,
+    /// Whether it is one of the run's steps that wants to: each of their tickets stands for itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_step: bool,
+}
+
+impl Ticket {
+    /// A run's own.
+    pub fn of_run(run: RunId, number: u32) -> Self {
+        Self { run, number, is_step: false }
+    }
+
+    /// One of a run's steps.
+    pub fn of_step(run: RunId, number: u32) -> Self {
+        Self { run, number, is_step: true }
+    }
+
+    /// What a lane knows it by. A run's next ticket stands for the one before; a step's do not.
+    pub fn holder(&self) -> (RunId, u32) {
+        (self.run.clone(), if self.is_step { self.number } else { 0 })
+    }
 }
 
 /// A run wants to go to work.
@@ -219,6 +266,9 @@ pub struct Ask {
     pub since: Timestamp,
     /// When the run was started: the limits of the latest one hold.
     pub started: Timestamp,
+    /// The step's name, if it is a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -311,6 +361,9 @@ pub struct LaneView {
 pub struct LaneRun {
     /// The run.
     pub run: RunId,
+    /// The step of the run that works or waits, in a lane of steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     /// Since when it works or waits.
     pub since: Timestamp,
     /// The limits that it is under, with the numbers in effect.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Awaits, Epoch, Failure, Life, Op, Payload, Problem, Record, RunId, Seq, Shape, Timestamp,
-    lane::Flow,
+    lane::{Flow, StepLane},
     signature::Signature,
     stream::Published,
     topic::EventWait,
@@ -62,11 +62,31 @@ pub struct Activation<P = Page> {
     /// How much it may do; without one, as much as it likes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
+    /// Its steps that lanes have let in; absent if none ever asked one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub let_in: Option<Box<LetIn>>,
     /// The first page of its journal.
     pub journal: P,
     /// The cell's word that it has made this. A program verifies it before it does anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
+}
+
+/// Which of the words in a journal that a lane has let in a step still hold. A run that stops or suspends gives its places
+/// back, and its steps have to be let in again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LetIn {
+    /// The tickets of the steps that have their places.
+    pub tickets: Vec<u32>,
+    /// Up to where the journal was looked at for this. What comes later holds.
+    pub through: Seq,
+}
+
+impl LetIn {
+    /// Whether the word at this position, about this ticket, still holds.
+    pub fn holds(&self, seq: Seq, ticket: u32) -> bool {
+        seq > self.through || self.tickets.contains(&ticket)
+    }
 }
 
 /// How much one activation may do before it says [`Then::Yield`]: the platform bounds what one invocation may,
@@ -259,8 +279,9 @@ pub struct Commit {
     /// The id of the key that the run has made tokens with: its next activations get the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_key: Option<String>,
-    /// Waits with tokens that nobody in it awaits any more, and that no token has completed. The engine may not have been
-    /// told of them while they were open; it may also have been told that they are over.
+    /// Waits with tokens that nobody in it awaits any more, and that no token has completed; and steps whose lane has let
+    /// them in, and that nobody awaits any more. The engine may not have been told of them while they were open; it may
+    /// also have been told that they are over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<Op>,
     /// Logs and chunks, for people: no replay sees them.
@@ -429,6 +450,14 @@ pub enum Open {
         /// When it may begin.
         at: Timestamp,
     },
+    /// To be let in by a step's lane, for the next attempt of the step.
+    #[serde(rename = "lane")]
+    Lane {
+        /// The step.
+        op: Op,
+        /// The lane.
+        lane: Box<StepLane>,
+    },
     /// A child.
     #[serde(rename = "child")]
     Child {
@@ -453,6 +482,7 @@ impl Open {
             | Self::SleepUntil { op, .. }
             | Self::Wait { op, .. }
             | Self::Retry { op, .. }
+            | Self::Lane { op, .. }
             | Self::Child { op, .. } => op,
         }
     }

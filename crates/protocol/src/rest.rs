@@ -383,7 +383,8 @@ pub struct Why {
     /// Its current life, if it has continued as new; absent in the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<Life>,
-    /// The lane that it waits to be let in by, if it does: its workflow, or the lane that this shares with others.
+    /// The lane that it waits to be let in by, if it does: its workflow, the lane that this shares with others, or that of
+    /// a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
     /// What it waits for.
@@ -404,8 +405,8 @@ pub struct Why {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitsFor {
-    /// `sleep`, `wait`, `token` (a wait with a link), `event`, `cancel_on` (an event that cancels the run), `child` or
-    /// `step` (its next attempt).
+    /// `sleep`, `wait`, `token` (a wait with a link), `event`, `cancel_on` (an event that cancels the run), `child`, `step`
+    /// (its next attempt) or `lane` (a step that its lane has to let in).
     pub kind: String,
     /// Its name; of an event, what it waits for, such as `order/paid`.
     pub name: String,

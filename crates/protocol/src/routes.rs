@@ -180,6 +180,10 @@ routes! {
     /// Sets a limit of a workflow to another number, for all its keys or for one; 0 lets in no run.
     SetLimit: Put "/api/workflows/{workflow}/lane/limit" Admin Workflow
         [InvalidRequest WorkflowNotFound TooMany],
+    /// Lists the steps in a lane: those that work, and those that wait.
+    ShowStepLane: Get "/api/lanes/{lane}" Read Whole [InvalidRequest],
+    /// Sets a limit of a lane of steps to another number, for all its keys or for one; 0 lets in none.
+    SetStepLimit: Put "/api/lanes/{lane}/limit" Admin Whole [InvalidRequest TooMany],
     /// Reads and applies what the app declares, and returns the changes; with `dry_run`, only returns them.
     Sync: Post "/api/sync" Write Whole [InvalidRequest InvalidManifest AppUnreachable],
     /// Lists and finds runs, newest first.

@@ -364,6 +364,7 @@ mod tests {
             patches: Vec::new(),
             attributes: std::collections::BTreeMap::new(),
             budget: None,
+            let_in: None,
             tokens: None,
             journal: Page::default(),
             signature: None,

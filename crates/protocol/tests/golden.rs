@@ -44,6 +44,7 @@ fn every_form_of_an_event_reads_as_it_was_written() {
         "step_finished",
         "step_retrying",
         "step_begun",
+        "step_let_in",
         "timer_fired",
         "signal_received",
         "child_invoked",

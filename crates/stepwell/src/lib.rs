@@ -51,7 +51,8 @@ pub use error::{Error, FailedChild, Result, Terminal};
 pub use fetch::fetch;
 pub use job::{Job, JobHandler};
 pub use ops::{
-    Detached, Each, Emit, Event, Invoke, SendJob, Sleep, Step, StepInfo, Token, Wait, WaitError, WaitFor,
+    Detached, Each, Emit, Event, Invoke, LaneKey, SendJob, Sleep, Step, StepInfo, Token, Wait, WaitError,
+    WaitFor,
 };
 pub use schedule::Schedule;
 pub use span::Span;

@@ -235,6 +235,7 @@ fn no_more_steps_are_announced_at_once_than_may_run() {
             Event::StepBegun { .. } => begun += 1,
             Event::StepFinished { .. } => begun -= 1,
             Event::StepRetrying { .. }
+            | Event::StepLetIn { .. }
             | Event::TimerFired { .. }
             | Event::SignalReceived { .. }
             | Event::ChildInvoked { .. }

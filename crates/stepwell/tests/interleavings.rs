@@ -152,6 +152,7 @@ fn activation(seed: u64, events: &[Record], more: bool, commits: Option<u32>) ->
         attributes: [].into(),
         tokens: None,
         budget: commits.map(|commits| Budget { commits, ms: None, step_timeout_ms: None }),
+        let_in: None,
         journal: Page { events: events.to_vec(), more },
         signature: None,
     }

@@ -167,6 +167,7 @@ pub fn forged(workflow: &str, input: &Value) -> Result<Activation> {
         attributes: [].into(),
         tokens: None,
         budget: None,
+        let_in: None,
         journal: Page::default(),
         signature: None,
     })

@@ -14,6 +14,7 @@ mod guard;
 mod issuers;
 mod jobs;
 mod keys;
+mod lanes;
 mod list;
 mod logs;
 mod namespaces;
@@ -106,6 +107,9 @@ pub enum Command {
     /// Send jobs to a queue, claim and end them, and handle dead letters.
     #[command(subcommand)]
     Jobs(jobs::Jobs),
+    /// Show who works and waits in the lanes of steps, and set their limits.
+    #[command(subcommand)]
+    Lanes(lanes::Lanes),
     /// Create, list, change and delete alerts: addresses that are told when something is wrong.
     #[command(subcommand)]
     Alerts(alerts::Alerts),
@@ -170,6 +174,7 @@ impl Command {
             Self::Triggers(command) => command.run(global),
             Self::Webhooks(command) => command.run(global),
             Self::Jobs(command) => command.run(global),
+            Self::Lanes(command) => command.run(global),
             Self::Alerts(command) => command.run(global),
             Self::Queues(command) => command.run(global),
             Self::Keys(command) => command.run(global),

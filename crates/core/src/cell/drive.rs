@@ -80,6 +80,8 @@ impl Cell {
         let run = self.release(rows, now, run)?;
         let slot = if self.may_go(&run) { self.slot(now, &run.workflow, run.dispatch) } else { None };
         let (ticket, was_leased) = (run.ticket(), run.is_leased());
+        let step_tickets: Vec<_> =
+            run.step_tickets().map(|(lane, ticket)| (lane.to_owned(), ticket)).collect();
         let mut decision = run.decide(now, input(slot))?;
         if !decision.entries.is_empty() {
             decision.entries.extend(act.map(Entry::ActedOn));
@@ -118,8 +120,10 @@ impl Cell {
         self.settle(now, &next, &decision);
         // Whoever has its call and was not heard of for too long is taken for dead.
         let is_stopped = matches!(next.phase, Phase::Paused { .. } | Phase::Ended { .. });
-        let is_consumed = was_leased && is_stopped && !is_by_program(&decision.entries);
+        let is_by_program = is_by_program(&decision.entries);
+        let is_consumed = was_leased && is_stopped && !is_by_program;
         self.give_back(now, &next, ticket, is_consumed);
+        self.give_steps_back(now, &next, step_tickets, is_by_program, is_consumed);
         Ok(decision)
     }
 
@@ -129,6 +133,9 @@ impl Cell {
             self.object.arm_by(now, at);
         }
         self.remember(now, run);
+        if decision.entries.iter().any(|entry| matches!(entry, Entry::OpenChanged(_))) {
+            self.ask_for_steps(now, run);
+        }
         let number = run.id.number;
         for effect in &decision.effects {
             match effect {
@@ -223,9 +230,8 @@ impl Cell {
     ) -> Result<(), Fault<R::Error>> {
         let now = self.now(clock);
         self.window.leave(now, number, epoch);
-        if !self.window.is_called(number) {
-            self.lanes.call_ended(number);
-        }
+        let is_last = !self.window.is_called(number);
+        self.lanes.call_ended(number, epoch, is_last);
         self.inputs.remove(&number);
         let is_unstored = self.unstored.remove(&number) == Some(epoch);
         let end = match end {

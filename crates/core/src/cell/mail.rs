@@ -137,7 +137,7 @@ impl Cell {
             envelopes.push(Envelope { to, message });
         }
         if let Some(number) = kept {
-            let ticket = Ticket { run: run.id.clone(), number };
+            let ticket = Ticket::of_run(run.id.clone(), number);
             let to = Address::lane(&namespace, run.lane_name());
             envelopes.push(Envelope { to, message: Message::TicketOver { ticket } });
         }

@@ -182,6 +182,8 @@ impl Cell {
         }
         if let Some(because) = self.waits_for_its_lane(&run) {
             (why.because, why.lane) = (because, Some(run.lane_name().to_owned()));
+        } else if let Some(lane) = run.visits_lane() {
+            why.lane = Some(lane.to_owned());
         }
         if let Some(step) = self.current_step(&run) {
             why.because = step.because(now);

@@ -204,6 +204,7 @@ pub(super) fn op_of(event: &Event) -> Option<&Op> {
         Event::StepFinished { op, .. }
         | Event::StepBegun { op }
         | Event::StepRetrying { op, .. }
+        | Event::StepLetIn { op, .. }
         | Event::TimerFired { op, .. }
         | Event::ChildInvoked { op, .. }
         | Event::ChildStarted { op, .. }

@@ -45,6 +45,7 @@ impl Cell {
         // A program that cannot be reached, and one that kills what it runs in, look the same. Asked to fetch
         // the rest of its journal first, the second one is heard of before it dies.
         journal.more |= run.has_losses();
+        let let_in = run.told_of_places();
         Ok(Activation {
             protocol: PROTOCOL,
             workflow: run.workflow,
@@ -59,6 +60,7 @@ impl Cell {
             attributes: run.attributes,
             budget: self.budget,
             // The host signs and brings keys: secrets are none of a machine's. It goes by the key that the run has used.
+            let_in,
             tokens: run.token_key.map(|key| Box::new(Issuer { key, ..Issuer::default() })),
             signature: None,
             run: run.id,

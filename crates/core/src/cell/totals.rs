@@ -245,6 +245,7 @@ fn count_event(totals: &mut Totals, event: &Event) {
         }
         Event::SignalReceived { .. } => totals.signals += 1,
         Event::StepBegun { .. }
+        | Event::StepLetIn { .. }
         | Event::TimerFired { .. }
         | Event::ChildInvoked { .. }
         | Event::ChildStarted { .. }

@@ -272,7 +272,7 @@ impl Lane {
             // The latest one knows best how many slots there are.
             drop(known.gates.declare(waiter.started, &waiter.limits));
             if !waiter.is_over {
-                known.by_run.insert(waiter.ticket.run.clone(), number);
+                known.by_holder.insert(waiter.ticket.holder(), number);
             }
             if let Some(share) = &waiter.share {
                 let round = known.rounds.get_or_default(share.clone());
@@ -297,7 +297,7 @@ impl Lane {
                 } else if known.is_rated(number, &waiter) {
                     known.over += 1;
                     if waiter.is_start() {
-                        known.by_run.insert(waiter.ticket.run.clone(), number);
+                        known.by_holder.insert(waiter.ticket.holder(), number);
                     }
                 } else {
                     changes.deleted.insert(number);

@@ -139,6 +139,13 @@ pub fn check_change(
             format!("The workflow '{workflow}' has no such limit. It has: {}.", known.join("; "))
         });
     }
+    check_step_change(LimitChange { by, key, per_ms, max })
+}
+
+/// A change of a limit as its lane knows that limit. Steps say in their code what limits a lane has, so any may be.
+pub fn check_step_change(change: LimitChange) -> Result<LimitChange, Problem> {
+    let LimitChange { by, key, per_ms, max } = change;
+    let refused = |detail: String| Err(Problem::new(Code::InvalidRequest, detail));
     if by.is_empty() && key.is_some() {
         return refused("A `key` needs `by`: the expression of the limit that it belongs to.".into());
     }
@@ -234,7 +241,7 @@ fn find(text: &str, input: &Json) -> Option<String> {
 }
 
 /// A text that is no longer than a key may be, and another one for another text.
-fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     if text.len() <= KEY_LENGTH_MAX {
         return text.to_owned();
     }

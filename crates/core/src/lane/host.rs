@@ -46,6 +46,9 @@ pub struct Waiter {
     pub hold: Hold,
     /// Since when it waits or, once it was let in, since then.
     pub since: Timestamp,
+    /// The step's name, if it is a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     /// Whether it was let in.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_in: bool,

@@ -25,7 +25,8 @@ pub(super) struct Known {
     pub waiters: OrdMap<u64, Entry>,
     /// How much memory those take, about.
     pub bytes: usize,
-    pub by_run: OrdMap<RunId, u64>,
+    /// By the run and, if it is a step, by its ticket.
+    pub by_holder: OrdMap<(RunId, u32), u64>,
     pub gates: Gates,
     /// The limits that people have set.
     pub set: Vec<SetLimit>,
@@ -58,7 +59,8 @@ impl Entry {
     /// How much memory it takes, about.
     fn bytes(&self) -> usize {
         let limits = self.waiter.limits.iter().map(|limit| 100 + limit.by.len() + limit.key.len());
-        300 + limits.sum::<usize>() + self.waiter.share.as_ref().map_or(0, String::len)
+        let names = [&self.waiter.share, &self.waiter.step];
+        300 + limits.sum::<usize>() + names.into_iter().flatten().map(String::len).sum::<usize>()
     }
 
     pub fn turn(&self, number: u64) -> Turn {
@@ -76,7 +78,7 @@ pub(super) struct Changes {
 impl Known {
     /// A ticket wants to be let in.
     pub fn add(&mut self, now: Timestamp, ask: Ask, changes: &mut Changes) -> Standing {
-        let known = self.by_run.get(&ask.ticket.run).copied();
+        let known = self.by_holder.get(&ask.ticket.holder()).copied();
         if let Some((number, entry)) = known.and_then(|number| Some((number, self.waiters.get(&number)?))) {
             let waiter = &entry.waiter;
             if waiter.ticket.number > ask.ticket.number {
@@ -106,11 +108,11 @@ impl Known {
         let round = self.round_of(ask.share.as_deref());
         let ahead_ms = i64::from(ask.priority).saturating_mul(PRIORITY_MS.cast_signed());
         let order = ask.since.min(now).as_millis().saturating_add_signed(ahead_ms.saturating_neg());
-        let Ask { ticket, limits, share, hold, started, .. } = ask;
-        self.by_run.insert(ticket.run.clone(), number);
+        let Ask { ticket, limits, share, hold, started, step, .. } = ask;
+        self.by_holder.insert(ticket.holder(), number);
         let (is_in, is_over) = (false, false);
         let waiter =
-            Waiter { ticket, limits, round, order, share, started, hold, since: now, is_in, is_over };
+            Waiter { ticket, limits, round, order, share, started, hold, since: now, step, is_in, is_over };
         self.insert(number, Entry { waiter, passed: 0, check: None });
         changes.put.insert(number);
         let is_in = self.go_on(now, number, 0, changes);
@@ -149,7 +151,7 @@ impl Known {
         limits: Vec<Limit>,
         changes: &mut Changes,
     ) -> Option<Timestamp> {
-        if self.by_run.contains_key(&start) {
+        if self.by_holder.contains_key(&(start.clone(), 0)) {
             return None;
         }
         for number in self.gates.declare(now, &limits) {
@@ -163,9 +165,9 @@ impl Known {
         }
         self.last += 1;
         let number = self.last;
-        self.by_run.insert(start.clone(), number);
+        self.by_holder.insert((start.clone(), 0), number);
         let waiter = Waiter {
-            ticket: Ticket { run: start, number: 0 },
+            ticket: Ticket::of_run(start, 0),
             limits,
             round: self.round,
             order: now.as_millis(),
@@ -173,6 +175,7 @@ impl Known {
             started: now,
             hold: Hold::Work,
             since: now,
+            step: None,
             is_in: true,
             is_over: true,
         };
@@ -240,13 +243,13 @@ impl Known {
 
     /// The number of a ticket.
     pub fn number(&self, ticket: &Ticket) -> Option<u64> {
-        let number = self.by_run.get(&ticket.run).copied()?;
+        let number = self.by_holder.get(&ticket.holder()).copied()?;
         self.waiters.get(&number).filter(|entry| entry.waiter.ticket == *ticket).map(|_| number)
     }
 
     /// A ticket is over.
     pub fn end(&mut self, now: Timestamp, ticket: &Ticket, changes: &mut Changes) {
-        let number = self.by_run.get(&ticket.run).copied();
+        let number = self.by_holder.get(&ticket.holder()).copied();
         let entry = number.and_then(|number| Some((number, self.waiters.get(&number)?)));
         if let Some((number, entry)) = entry
             && entry.waiter.ticket.number <= ticket.number
@@ -260,8 +263,9 @@ impl Known {
         let Some(entry) = self.remove(number) else { return };
         let turn = entry.turn(number);
         let Entry { mut waiter, passed, check } = entry;
-        if self.by_run.get(&waiter.ticket.run) == Some(&number) {
-            self.by_run.remove(&waiter.ticket.run);
+        let holder = waiter.ticket.holder();
+        if self.by_holder.get(&holder) == Some(&number) {
+            self.by_holder.remove(&holder);
         }
         if let Some(at) = check {
             self.checks.remove(&(at, number));
@@ -306,7 +310,7 @@ impl Known {
             let limit = entry.waiter.limits.get(place).cloned();
             if entry.waiter.is_over && !self.is_rated(number, &entry.waiter) {
                 if entry.waiter.is_start() {
-                    self.by_run.remove(&entry.waiter.ticket.run);
+                    self.by_holder.remove(&entry.waiter.ticket.holder());
                 }
                 drop(self.remove(number));
                 self.over = self.over.saturating_sub(1);

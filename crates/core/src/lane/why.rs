@@ -16,7 +16,7 @@ pub fn limit_in_words(limit: &Limit, lane: &str) -> String {
     } else if shared_name(lane) == lane {
         format!("all runs of '{lane}'")
     } else {
-        format!("all runs of the lane '{}'", shared_name(lane))
+        format!("all of the lane '{}'", shared_name(lane))
     };
     match limit.per_ms {
         Some(per_ms) => format!("{} in {} for {of}", limit.max, in_words(per_ms)),
@@ -35,9 +35,16 @@ impl Lane {
         lane: &str,
     ) -> Result<Option<String>, Fault<R::Error>> {
         let known = self.known(rows, clock)?;
-        let number = known.by_run.get(run);
-        let Some((number, entry)) = number.and_then(|number| Some((number, known.waiters.get(number)?)))
-        else {
+        // Its own ticket or, in a lane of steps, the first of those that wait.
+        let of_run = known.by_holder.range((run.clone(), 0)..=(run.clone(), u32::MAX));
+        let mut entries = of_run.filter_map(|(_, number)| Some((number, known.waiters.get(number)?)));
+        let mut first = entries.next();
+        if let Some(waits) = entries.find(|(_, entry)| !entry.waiter.is_in)
+            && first.is_some_and(|(_, first)| first.waiter.is_in)
+        {
+            first = Some(waits);
+        }
+        let Some((number, entry)) = first else {
             let because = format!(
                 "It waits to be let in: so many wait already that it is not in line yet, and asks again every few seconds. \
                  A key that is stopped has up to {STOPPED_LINE_MAX} runs in line."
@@ -48,7 +55,8 @@ impl Lane {
             return Ok(None);
         };
         let in_effect = Limit { max: known.gates.max(limit), ..limit.clone() };
-        let mut because = format!("It waits to be let in: {}", limit_in_words(&in_effect, lane));
+        let who = entry.waiter.step.as_ref().map_or("It".into(), |step| format!("Its step '{step}'"));
+        let mut because = format!("{who} waits to be let in: {}", limit_in_words(&in_effect, lane));
         let is_it = |set: &&SetLimit| {
             (&set.by, set.per_ms) == (&limit.by, limit.per_ms)
                 && set.key.as_ref().is_none_or(|key| *key == limit.key)

@@ -92,6 +92,7 @@ impl Run {
         // In the new life, its program has written nothing; a repeat of the last word before it is still known.
         self.mark = self.mark.map(|mark| Mark { through: Seq(0), ..mark });
         self.open.clear();
+        self.held.clear();
         self.children.clear();
         self.patches.clear();
         self.progress = None;

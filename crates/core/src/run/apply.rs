@@ -13,6 +13,7 @@ impl Run {
                 self.mark = mark.or(self.mark);
                 self.remember_error(record);
                 self.follow_children(record.seq, &record.event);
+                self.follow_visits(record.seq, &record.event);
                 if let Event::SignalReceived { payload, .. } = &record.event {
                     self.inbox.unread = self.inbox.unread.saturating_add(1);
                     self.inbox.bytes = self.inbox.bytes.saturating_add(payload.size() as u64);
@@ -21,7 +22,7 @@ impl Run {
             // Its row alone knows it.
             Entry::SignalNoted(_) | Entry::SignalForgotten(_) => {}
             Entry::Marked(mark) => self.mark = Some(*mark),
-            Entry::OpenChanged(open) => self.open.clone_from(open),
+            Entry::OpenChanged(open) => self.follow_open(open),
             Entry::Troubled(trouble) => self.trouble = *trouble,
             Entry::Queued { not_before } => {
                 self.want_ticket();
@@ -51,6 +52,8 @@ impl Run {
             Entry::SignalsRead { unread } => self.inbox.unread = *unread,
             Entry::Suspended => {
                 self.phase = Phase::Suspended;
+                // What was let in and has not begun by now, nobody awaits.
+                self.held.clear();
                 self.trouble = Trouble::default();
             }
             Entry::Patched(patches) => {
@@ -75,6 +78,7 @@ impl Run {
                 self.mark = self.mark.filter(|mark| cuts::counts(&self.cuts, mark.through));
                 // What is invoked again is another child.
                 self.children.retain(|seq| cuts::counts(&self.cuts, seq));
+                self.held.retain(|held| cuts::counts(&self.cuts, held.seq));
             }
             Entry::BegunAnew { input, at, cuts, inbox, deadline } => {
                 self.live_anew(input, *at, cuts, *inbox, *deadline);
@@ -86,12 +90,14 @@ impl Run {
             Entry::Paused(why) => {
                 let at_work = matches!(self.phase, Phase::Running { .. });
                 self.draining = at_work && *why == PauseWhy::Request;
+                self.stop_visits();
                 self.phase = Phase::Paused { why: why.clone() };
             }
             Entry::Completed { at, .. } => self.end(End::Completed, *at),
             Entry::Failed { at, .. } => self.end(End::Failed, *at),
             Entry::Cancelled { at } => self.end(End::Cancelled, *at),
             Entry::LetGo(children) => self.let_go(children),
+            Entry::Left(steps) => self.held.retain(|held| !steps.contains(&held.op)),
             Entry::ActedOn(act) => self.remember_act(act),
             Entry::Expired => self.deleting = true,
             Entry::Emptied => self.emptied = true,
@@ -113,6 +119,7 @@ impl Run {
         }
         self.phase = Phase::Ended { how, at };
         self.open.clear();
+        self.held.clear();
         self.trouble = Trouble::default();
     }
 }

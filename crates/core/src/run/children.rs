@@ -130,6 +130,7 @@ impl Run {
             Event::ChildStarted { .. }
             | Event::StepFinished { .. }
             | Event::StepRetrying { .. }
+            | Event::StepLetIn { .. }
             | Event::StepBegun { .. }
             | Event::TimerFired { .. }
             | Event::SignalReceived { .. } => {}

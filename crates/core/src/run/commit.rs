@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Op, Outcome, Place, Problem, Record, Seq, Shape, Timestamp,
+    Code, Epoch, Event, Op, Outcome, Place, Problem, Record, Seq, Timestamp,
     program::{Attributes, Command, Commit, Open, PAYLOAD_BYTES_MAX, Progress, Retry, Since, Then},
     queue::SentJob,
     topic::{EVENT_BYTES_MAX, EventWait, NewEvent, WAIT_PREFIX, parts},
@@ -52,6 +52,7 @@ impl Run {
         check(&commit)?;
         self.check_asides(&commit)?;
         self.check_keeps(&commit)?;
+        self.check_visits(open_of(&commit.then).unwrap_or_default())?;
         Ok(if draining { self.drain(now, commit, hash) } else { self.accept(now, commit, hash, homes) })
     }
 
@@ -209,6 +210,7 @@ impl Run {
         };
         // If it has erred, the way that it has gone is not the run's.
         if !erred {
+            self.leave_lanes(&over, &mut entries);
             self.give_up(over, &mut entries);
         }
         // Only with something that is stored anyway: it is worth no row of its own.
@@ -372,16 +374,8 @@ impl Run {
             None => Some(now.plus_millis(ms).max(soonest)),
         };
         let since = |op: &Op| known.get(op).map_or(Some(now), |(_, since)| *since);
-        let plain = |op: Op| OpenOp {
-            op,
-            until: None,
-            since: None,
-            signal: None,
-            shape: Shape::Any,
-            child: None,
-            asked: None,
-            event: None,
-        };
+        let mut tickets = self.visits;
+        let plain = OpenOp::plain;
         open.into_iter()
             .map(|open| match open {
                 Open::Sleep { op, ms } => OpenOp { until: until(&op, ms), since: since(&op), ..plain(op) },
@@ -403,6 +397,10 @@ impl Run {
                 }
                 // The journal has its last attempt.
                 Open::Retry { op, at } => OpenOp { until: Some(at.max(soonest)), ..plain(op) },
+                Open::Lane { op, lane } => {
+                    tickets = tickets.saturating_add(1);
+                    self.visit_of(now, op, *lane, tickets)
+                }
                 Open::Child { op, invoked, awaits, timeout_ms } => OpenOp {
                     until: timeout_ms.and_then(|ms| until(&op, ms)),
                     since: since(&op),
@@ -530,7 +528,11 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
     }
     let mut signals = open.iter().filter_map(|open| match open {
         Open::Wait { signal, .. } => Some(signal),
-        Open::Sleep { .. } | Open::SleepUntil { .. } | Open::Retry { .. } | Open::Child { .. } => None,
+        Open::Sleep { .. }
+        | Open::SleepUntil { .. }
+        | Open::Retry { .. }
+        | Open::Lane { .. }
+        | Open::Child { .. } => None,
     });
     if commit.over.len() > OPEN_MAX {
         let detail =

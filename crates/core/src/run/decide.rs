@@ -99,6 +99,8 @@ impl Run {
             mark: None,
             inbox: Inbox::default(),
             open: Vec::new(),
+            held: Vec::new(),
+            visits: 0,
             children: Children::default(),
             parent: start.parent,
             ticked: start.ticked,
@@ -159,6 +161,8 @@ impl Run {
             Input::Wake { slot } => Ok(self.wake(now, slot)),
             Input::LetIn { slot } => Ok(self.let_in(now, slot)),
             Input::InLine => Ok(self.in_line(now)),
+            Input::StepLetIn { ticket, slot } => Ok(self.let_step_in(now, ticket, slot)),
+            Input::StepPutOff { ticket, until } => Ok(self.put_step_off(ticket, until)),
             Input::Join { joined, slot } => Ok(self.join(now, joined, slot)),
             Input::ActivationEnded { epoch, end } => Ok(self.activation_ended(now, epoch, &end)),
             Input::Reload => Ok(self.reload(now)),
@@ -361,11 +365,15 @@ impl Run {
 
     /// Everything in `open` whose time has come, recorded and taken out; and whether there was any.
     fn fire_due(&self, now: Timestamp) -> (Decision, bool) {
-        let (due, open): (Vec<_>, Vec<_>) =
+        let (due, mut open): (Vec<_>, Vec<_>) =
             self.open.iter().cloned().partition(|open| open.until.is_some_and(|until| until <= now));
         if due.is_empty() {
             return (Decision::default(), false);
         }
+        // A lane that should have answered is asked again, which is nothing to the program.
+        let (visits, due): (Vec<_>, Vec<_>) = due.into_iter().partition(|open| open.visit.is_some());
+        open.extend(visits.into_iter().map(|visit| Self::ask_again(now, visit)));
+        let any = !due.is_empty();
         let mut seq = self.head;
         let mut entries: Vec<_> = due
             .into_iter()
@@ -383,7 +391,7 @@ impl Run {
             .collect();
         entries.extend(self.tokens_over(&open));
         entries.push(Entry::OpenChanged(open));
-        (Decision { entries, ..Decision::default() }, true)
+        (Decision { entries, ..Decision::default() }, any)
     }
 
     fn activation_ended(&self, now: Timestamp, epoch: Epoch, end: &CallEnd) -> Decision {

@@ -1,6 +1,6 @@
 //! What is recorded of a run, and what of it has to be written.
 
-use stepwell_protocol::{Epoch, Failure, Payload, Record, Seq, Timestamp, program::Progress, rest::Act};
+use stepwell_protocol::{Epoch, Failure, Op, Payload, Record, Seq, Timestamp, program::Progress, rest::Act};
 
 use super::{Cut, Inbox, Joined, KnownJoin, Mark, OpenOp, PauseWhy, Slot, Trouble};
 
@@ -115,6 +115,8 @@ pub enum Entry {
     },
     /// It does not wait for these children any more, which are told so.
     LetGo(Vec<Seq>),
+    /// Nobody awaits these steps any more, which had been let in by their lanes.
+    Left(Vec<Op>),
     /// Somebody has done something to it.
     ActedOn(Act),
     /// It is being deleted.
@@ -180,6 +182,7 @@ impl Entry {
             | Self::Failed { .. }
             | Self::Cancelled { .. }
             | Self::LetGo(_)
+            | Self::Left(_)
             | Self::ActedOn(_)
             | Self::Expired
             | Self::Emptied => true,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{Epoch, Seq};
 
-use super::{Children, hex};
+use super::{Children, Held, hex};
 
 /// The last commit that was recorded, so that a repeat of it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,9 @@ pub struct Trailer {
     /// The children that have not ended.
     #[serde(default, skip_serializing_if = "Children::is_empty")]
     pub children: Children,
+    /// The steps that were let in by their lanes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Held>,
 }
 
 /// The signals that a run was sent.

@@ -23,6 +23,7 @@ mod gathering;
 mod hex;
 mod lane;
 mod mark;
+mod open;
 mod people;
 mod restart;
 mod retry;
@@ -30,19 +31,19 @@ mod row;
 mod spent;
 mod tokens;
 mod trouble;
+mod visits;
 mod why;
 
 #[cfg(test)]
 mod tests;
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Epoch, Invocation, Life, Op, Outcome, Parent, Place, Problem, RunId, Seq, Shape, Timestamp,
+    Epoch, Invocation, Life, Op, Outcome, Parent, Place, Problem, RunId, Seq, Timestamp,
     program::{Commit, Dispatch, Progress},
     queue::SentJob,
     rest::{Act, LastError, Status},
     schedule::Ticked,
-    topic::{EventWait, NewEvent, Triggered},
-    wait_token::Asked,
+    topic::{NewEvent, Triggered},
 };
 
 pub(crate) use children::invocations;
@@ -57,11 +58,13 @@ pub(crate) use gathering::{Admitted, list_of};
 pub use gathering::{GatheredBy, Gathering, Joined, KnownJoin};
 pub use lane::{IN_LINE_MS, InLane};
 pub use mark::{Inbox, Mark, Trailer};
+pub use open::OpenOp;
 pub use people::{ACTS_MAX, Signal, check_signal_name};
 pub use retry::delay_ms;
 pub use row::{Corrupt, RunRow, Stamps, Tail};
 pub use spent::Spent;
 pub use trouble::{STRIKES_MAX, SUSPICION_ALONE, Trouble, UNSTORED_MAX};
+pub use visits::{Held, VISIT_ASKED_MS, Visit};
 pub(crate) use why::with_result;
 
 /// How long a cell waits to hear of an activation that it does not hold the call of. Longer than two beats
@@ -131,6 +134,10 @@ pub struct Run {
     pub inbox: Inbox,
     /// What it waits for.
     pub open: Vec<OpenOp>,
+    /// Its steps that were let in by their lanes.
+    pub held: Vec<Held>,
+    /// How many tickets of lanes its steps have had.
+    pub visits: u32,
     /// Its children that have not ended, as far as it hears of them.
     pub children: Children,
     /// Who has invoked it, if it is a child.
@@ -269,34 +276,6 @@ pub enum Transport {
     Token,
 }
 
-/// Something that a run waits for, with the time that the engine's clock set for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenOp {
-    /// The sleep, wait or step.
-    pub op: Op,
-    /// When it is over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
-    /// When the engine first heard of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-    /// The signal that a wait is for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signal: Option<String>,
-    /// What that signal's payload must be.
-    #[serde(default, skip_serializing_if = "Shape::is_any")]
-    pub shape: Shape,
-    /// The child that it is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub child: Option<OpenChild>,
-    /// What somebody with a token of this wait is asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<Box<Asked>>,
-    /// The events that a wait is for, if it is for events.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event: Option<Box<EventWait>>,
-}
-
 /// What happens to a run.
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -378,6 +357,20 @@ pub enum Input {
     },
     /// Its lane has put it in line.
     InLine,
+    /// A step's lane has let it in.
+    StepLetIn {
+        /// By this ticket.
+        ticket: u32,
+        /// Whether the run could be activated at once.
+        slot: Option<Slot>,
+    },
+    /// A step's lane has put it in line, or has no room for it.
+    StepPutOff {
+        /// By this ticket.
+        ticket: u32,
+        /// When it is asked again.
+        until: Timestamp,
+    },
     /// Another start becomes part of it, or was skipped for it.
     Join {
         /// What of it changes by that.
@@ -506,7 +499,10 @@ impl Run {
             Phase::Pending { .. } => Status::Pending,
             Phase::Running { .. } => Status::Running,
             Phase::Suspended
-                if self.open.iter().any(|open| open.signal.is_some() || open.child.is_some()) =>
+                if self
+                    .open
+                    .iter()
+                    .any(|open| open.signal.is_some() || open.child.is_some() || open.visit.is_some()) =>
             {
                 Status::Waiting
             }
@@ -539,11 +535,6 @@ impl Run {
             Phase::Paused { .. } => None,
             Phase::Ended { .. } => self.deleted_at(),
         }
-    }
-
-    /// The earliest time among the things it waits for.
-    pub fn next_open(&self) -> Option<Timestamp> {
-        self.open.iter().filter_map(|open| open.until).min()
     }
 
     /// The earliest time at which something happens to it by itself. What an earlier activation waited for does not

@@ -101,6 +101,7 @@ impl Run {
             }
             Event::StepFinished { outcome: Outcome::Ok(_), .. }
             | Event::StepBegun { .. }
+            | Event::StepLetIn { .. }
             | Event::TimerFired { .. }
             | Event::SignalReceived { .. }
             | Event::ChildInvoked { .. }

@@ -15,7 +15,7 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Children, Cut, End, Gathering, InLane, Inbox, Mark, OpenOp, PauseWhy, Phase, Run, Spent, Trailer,
+    Children, Cut, End, Gathering, Held, InLane, Inbox, Mark, OpenOp, PauseWhy, Phase, Run, Spent, Trailer,
     Transport, Trouble, cuts::counts, hex,
 };
 
@@ -88,6 +88,10 @@ struct State {
     inbox: Inbox,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     open: Vec<OpenOp>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    held: Vec<Held>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    visits: u32,
     #[serde(default, skip_serializing_if = "Children::is_empty")]
     children: Children,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -213,6 +217,8 @@ impl Run {
             mark: self.mark,
             inbox: self.inbox,
             open: self.open.clone(),
+            held: self.held.clone(),
+            visits: self.visits,
             children: self.children.clone(),
             parent: self.parent.clone(),
             ticked: self.ticked.clone(),
@@ -256,7 +262,8 @@ impl Run {
 
     /// What the last event of what is recorded with this state says besides itself.
     pub fn trailer(&self) -> Trailer {
-        Trailer { mark: self.mark, inbox: self.inbox, children: self.children.clone() }
+        let (children, held) = (self.children.clone(), self.held.clone());
+        Trailer { mark: self.mark, inbox: self.inbox, children, held }
     }
 
     /// A run from its row and its journal's tail.
@@ -282,8 +289,9 @@ impl Run {
         let head = tail.head.max(state.spent.at);
         // Whatever was written last: a row knows where the journal ended when it was.
         let is_older = tail.head > state.spent.at;
-        let row = Trailer { mark: state.mark, inbox: state.inbox, children: state.children };
-        let Trailer { mark, inbox, children } = if is_older { tail.trailer } else { row };
+        let row =
+            Trailer { mark: state.mark, inbox: state.inbox, children: state.children, held: state.held };
+        let Trailer { mark, inbox, children, held } = if is_older { tail.trailer } else { row };
         Ok(Self {
             id,
             workflow,
@@ -297,6 +305,8 @@ impl Run {
             mark: mark.filter(|mark| counts(&state.cuts, mark.through)),
             inbox,
             open: state.open,
+            held,
+            visits: state.visits,
             children,
             parent: state.parent,
             ticked: state.ticked,

@@ -110,6 +110,7 @@ fn is_word(entry: &Entry) -> bool {
         | Entry::Completed { .. }
         | Entry::Failed { .. }
         | Entry::LetGo(_)
+        | Entry::Left(_)
         | Entry::ActedOn(_)
         | Entry::Expired
         | Entry::Emptied

@@ -3,12 +3,13 @@
 use stepwell_protocol::{
     Code, OpKind, Problem, Timestamp,
     export::{CutView, ReplayFacts},
+    lane::shared_name,
     rest::{Deed, RunView, TroubleView, WaitsFor, Why},
     signature::APP_KEY,
 };
 
 use super::{End, Entry, PauseWhy, Phase, Run, Transport, Trouble};
-use crate::{access::ROOT, cell::readable_again, schedule::civil::shown};
+use crate::{access::ROOT, cell::readable_again, lane::limit_in_words, schedule::civil::shown};
 
 /// How many names a warning shows.
 const WARNING_NAMES_MAX: usize = 8;
@@ -45,7 +46,7 @@ impl From<&Run> for RunView {
             created_at: run.created_at,
             ended_at,
             starts_at: run.begins_at().filter(|_| !run.quarantined),
-            wakes_at: run.next_open().filter(|_| !run.quarantined),
+            wakes_at: run.wakes_by_itself().filter(|_| !run.quarantined),
             waits_for: run.open.iter().filter_map(|open| open.signal.clone()).collect(),
             output: None,
             error: None,
@@ -94,13 +95,15 @@ impl Run {
                     Some(event) if event.cancels => "cancel_on",
                     Some(_) => "event",
                     None if open.asked.is_some() => "token",
+                    None if open.visit.is_some() => "lane",
                     None => open.op.kind.as_str(),
                 };
                 WaitsFor {
                     kind: kind.into(),
                     name: event.map_or(&open.op.name, |event| &event.on).clone(),
                     since: open.since,
-                    until: open.until,
+                    // It is only asked again then.
+                    until: open.until.filter(|_| open.visit.is_none()),
                     expects: (!open.shape.is_any()).then(|| open.shape.describe()),
                     when: event.and_then(|event| event.when.clone()),
                 }
@@ -108,7 +111,8 @@ impl Run {
             .collect();
         let next_wake = match self.phase {
             Phase::Pending { not_before } => Some(not_before),
-            Phase::Running { .. } | Phase::Suspended => self.next_due(),
+            Phase::Running { .. } => self.next_due(),
+            Phase::Suspended => [self.wakes_by_itself(), self.deadline].into_iter().flatten().min(),
             Phase::Paused { .. } | Phase::Ended { .. } => None,
         };
         let next_wake = next_wake.filter(|_| !self.quarantined);
@@ -186,7 +190,16 @@ impl Run {
                 let events = events.into_iter().filter(|event| !event.cancels);
                 let tokens =
                     tokens.into_iter().chain(events.map(|event| format!("for event '{}'", event.on)));
-                let (sleeps, retries) = (of(OpKind::Sleep), of(OpKind::Step));
+                let visits = self.open.iter().filter_map(|open| {
+                    let visit = open.visit.as_deref()?;
+                    let limits: Vec<_> =
+                        visit.limits.iter().map(|limit| limit_in_words(limit, &visit.lane)).collect();
+                    let lane = shared_name(&visit.lane);
+                    let (step, limits) = (&open.op.name, limits.join(", "));
+                    Some(format!("for the lane '{lane}' to let in step '{step}' ({limits})"))
+                });
+                let visits: Vec<_> = visits.collect();
+                let (sleeps, retries) = (of(OpKind::Sleep), of(OpKind::Step).saturating_sub(visits.len()));
                 let children: Vec<_> = self.open.iter().filter(|open| open.child.is_some()).collect();
                 let children = match children.as_slice() {
                     [] => None,
@@ -201,7 +214,7 @@ impl Run {
                     (retries, "for the next attempt of a step"),
                 ];
                 let parts = parts.iter().filter(|(n, _)| *n > 0).map(|(_, what)| (*what).to_owned());
-                let shown = tokens.take(WARNING_NAMES_MAX);
+                let shown = tokens.chain(visits).take(WARNING_NAMES_MAX);
                 let parts: Vec<_> = shown.chain(parts).chain(children).collect();
                 let waits = format!("It waits {}.", parts.join(" or "));
                 match self.last_error.as_ref().filter(|_| retries > 0) {

@@ -431,7 +431,7 @@ fn a_run_in_line_lets_its_cell_sleep_and_is_let_in_by_word() {
     let (rows, mut cell, id, question) = asked();
     cell.lane_answered(&rows, at(5), "w", question.flight, Some(&[Standing::InLine])).expect("it is stored");
     assert_eq!(cell.pending_in_memory(), 0);
-    let ticket = Ticket { run: id, number: 1 };
+    let ticket = Ticket::of_run(id, 1);
     // Whatever instance hears it.
     let mut cell = Cell::new(4);
     assert_eq!(cell.are_let_in(&rows, at(60_000), std::slice::from_ref(&ticket)), [true]);
@@ -443,7 +443,7 @@ fn a_run_in_line_lets_its_cell_sleep_and_is_let_in_by_word() {
 #[test]
 fn a_ticket_that_was_given_up_never_goes_again() {
     let (rows, mut cell, id, _) = asked();
-    let ticket = Ticket { run: id.clone(), number: 1 };
+    let ticket = Ticket::of_run(id.clone(), 1);
     cell.act(&rows, at(1), &id, "somebody", Action::Pause).expect("it is paused");
     assert_eq!(cell.are_let_in(&rows, at(2), std::slice::from_ref(&ticket)), [false]);
     cell.act(&rows, at(3), &id, "somebody", Action::Resume).expect("it goes on");
@@ -511,7 +511,7 @@ fn questions(cell: &mut Cell) -> Vec<(Vec<u32>, Vec<u32>)> {
 }
 
 fn goes(cell: &mut Cell, rows: &Memory, ms: u64, id: &RunId, number: u32) -> bool {
-    cell.are_let_in(rows, at(ms), &[Ticket { run: id.clone(), number }]) == [true]
+    cell.are_let_in(rows, at(ms), &[Ticket::of_run(id.clone(), number)]) == [true]
 }
 
 #[test]

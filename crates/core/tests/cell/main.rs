@@ -25,6 +25,7 @@ mod room;
 mod rules;
 mod signals;
 mod silence;
+mod step_lanes;
 mod streams;
 mod taken_back;
 mod ticks;

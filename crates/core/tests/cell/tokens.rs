@@ -66,6 +66,7 @@ fn signal(event: &Event) -> Option<(String, Option<u32>)> {
         Event::StepFinished { .. }
         | Event::StepRetrying { .. }
         | Event::StepBegun { .. }
+        | Event::StepLetIn { .. }
         | Event::TimerFired { .. }
         | Event::ChildInvoked { .. }
         | Event::ChildStarted { .. }

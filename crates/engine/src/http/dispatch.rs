@@ -30,6 +30,8 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::ResumeWorkflow => pauses::resume(front, name("workflow")).await,
         Route::SetLimit => lanes::set_limit(front, &name("workflow"), &body).await,
         Route::ShowLane => lanes::show(front, &name("workflow"), &query).await,
+        Route::ShowStepLane => lanes::show_steps(front, &name("lane"), &query).await,
+        Route::SetStepLimit => lanes::set_step_limit(front, &name("lane"), &body).await,
         Route::Sync => manifest::sync(front, &query, &body).await,
         Route::ListRuns => list::list(front, &query).await,
         Route::StartBulk => starts::bulk(front, &headers, &body).await,

@@ -179,6 +179,7 @@ fn same_again(at: &AtEnd<'_>, run: &Run, app: &App) -> Checked {
         attributes: run.attributes.clone(),
         tokens: None,
         budget: None,
+        let_in: None,
         journal: page,
         signature: None,
     };

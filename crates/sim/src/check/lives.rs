@@ -68,6 +68,7 @@ impl Known {
             Event::SignalReceived { name, payload, .. } => Some((name.clone(), payload.text().to_owned())),
             Event::StepFinished { .. }
             | Event::StepBegun { .. }
+            | Event::StepLetIn { .. }
             | Event::StepRetrying { .. }
             | Event::TimerFired { .. }
             | Event::ChildInvoked { .. }

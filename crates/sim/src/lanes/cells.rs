@@ -21,6 +21,10 @@ const CELLS: u64 = 3;
 /// How long a cell waits for an answer.
 const ANSWER_MS: u64 = 30_000;
 
+/// How many steps a run has, where they are steps, and how many tickets each of them has at the most.
+const STEPS: u64 = 4;
+const TICKETS: u32 = 100;
+
 /// How often a cell asks.
 const ASK_EVERY_MS: u64 = 500;
 
@@ -64,10 +68,12 @@ pub enum State {
     Over,
 }
 
-/// A run.
+/// A run, or one of the steps of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub id: RunId,
+    /// Which of its steps, from 1.
+    step: Option<u32>,
     pub limits: Vec<Limit>,
     /// Whose it is.
     share: Option<String>,
@@ -130,6 +136,7 @@ impl House {
             let rounds = u32::try_from(common.rng.between(1, 3)).unwrap_or(1);
             runs.push(Run {
                 id: RunId { place, number: number + 1, suffix: RunId::suffix_from(number) },
+                step: None,
                 limits,
                 share: is_fair.then(|| customer.to_owned()),
                 hold,
@@ -144,6 +151,9 @@ impl House {
                 let at_ms = at_ms + common.rng.between(0, 60_000);
                 common.put_at(at_ms, Event::Cancel(runs.len() - 1));
             }
+        }
+        if common.rng.percent(30) {
+            Self::make_steps(&mut runs);
         }
         for cell in 0..CELLS {
             common.put_at(cell * 100, Event::Ask(cell));
@@ -162,6 +172,17 @@ impl House {
             lives: vec![0; cells],
         }
     }
+
+    /// They are steps instead, four of each run. Each has tickets of its own.
+    fn make_steps(runs: &mut [Run]) {
+        for (run, index) in runs.iter_mut().zip(0_u64..) {
+            let (of_cell, cell) = (index / CELLS, index % CELLS);
+            let number = 1 + cell + CELLS * (of_cell / STEPS);
+            let step = 1 + u32::try_from(of_cell % STEPS).unwrap_or(0);
+            run.id = RunId { number, suffix: RunId::suffix_from(number), ..run.id.clone() };
+            (run.step, run.ticket, run.hold) = (Some(step), step * TICKETS, Hold::Work);
+        }
+    }
 }
 
 fn index(cell: u64) -> usize {
@@ -174,7 +195,11 @@ impl Run {
     }
 
     fn as_ticket(&self) -> Ticket {
-        Ticket { run: self.id.clone(), number: self.ticket }
+        Ticket { run: self.id.clone(), number: self.ticket, is_step: self.step.is_some() }
+    }
+
+    fn is_of(&self, ticket: &Ticket) -> bool {
+        self.id == ticket.run && self.step.is_none_or(|step| step == ticket.number / TICKETS)
     }
 
     /// Whether it keeps its ticket from its beginning to its end.
@@ -184,7 +209,8 @@ impl Run {
 
     /// The limits that its ticket is under: rates count its beginning alone.
     fn in_force(&self) -> Vec<Limit> {
-        let begins = self.first.is_none_or(|first| first == self.ticket);
+        // Each attempt of a step is a beginning.
+        let begins = self.step.is_some() || self.first.is_none_or(|first| first == self.ticket);
         self.limits.iter().filter(|limit| limit.per_ms.is_none() || begins).cloned().collect()
     }
 }
@@ -231,7 +257,7 @@ impl World {
             let ms = self.common.rng.between(10, 5_000);
             return self.common.put(ms, Event::Works(number, ticket));
         }
-        if !reuses || run.ticket == 0 {
+        if !reuses || run.ticket.is_multiple_of(TICKETS) {
             run.ticket += 1;
         }
         run.state = State::Wants { in_line: false };
@@ -242,7 +268,7 @@ impl World {
         if self.house.is_asking[index(cell)].is_some() {
             return;
         }
-        let loses = self.is(Planted::LimitLost);
+        let (loses, is_mistaken) = (self.is(Planted::LimitLost), self.is(Planted::StepTakenForRun));
         let since = Timestamp::from_millis(BEGINNING_MS + self.common.now_ms);
         let is_asked = |run: &Run| run.cell() == cell && run.state == State::Wants { in_line: false };
         let asks = self.house.runs.iter().enumerate().filter(|(_, run)| is_asked(run));
@@ -252,14 +278,17 @@ impl World {
                 if loses {
                     limits.retain(|limit| !limit.by.is_empty());
                 }
+                let mut ticket = run.as_ticket();
+                ticket.is_step &= !is_mistaken;
                 let ask = Ask {
-                    ticket: run.as_ticket(),
+                    ticket,
                     limits,
                     priority: 0,
                     share: run.share.clone(),
                     hold: run.hold,
                     since,
                     started: Timestamp::from_millis(BEGINNING_MS),
+                    step: run.step.map(|step| step.to_string()),
                 };
                 (number, ask)
             })
@@ -425,7 +454,7 @@ impl World {
     fn on_tell(&mut self, from: u64, telling: &Telling) {
         let mut goes = Vec::new();
         for ticket in &telling.tickets {
-            let number = self.house.runs.iter().position(|run| run.id == ticket.run);
+            let number = self.house.runs.iter().position(|run| run.is_of(ticket));
             let Some(number) = number else { continue };
             self.let_in(number, ticket.number);
             let run = &self.house.runs[number];

@@ -69,11 +69,13 @@ pub enum Planted {
     LateAnswerTaken,
     /// A run that gets no answer goes to work.
     Impatient,
+    /// The ticket of a step is taken for its run's own, which stands for those before it.
+    StepTakenForRun,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::HoldersForgotten,
         Self::WaiterHidden,
         Self::LetInLost,
@@ -92,6 +94,7 @@ impl Planted {
         Self::TicketReused,
         Self::LateAnswerTaken,
         Self::Impatient,
+        Self::StepTakenForRun,
     ];
 }
 

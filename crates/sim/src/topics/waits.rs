@@ -100,6 +100,7 @@ impl Model {
                 | JournalEvent::StepFinished { .. }
                 | JournalEvent::StepRetrying { .. }
                 | JournalEvent::StepBegun { .. }
+                | JournalEvent::StepLetIn { .. }
                 | JournalEvent::ChildInvoked { .. }
                 | JournalEvent::ChildStarted { .. }
                 | JournalEvent::ChildFinished { .. } => {}

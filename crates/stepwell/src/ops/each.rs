@@ -11,8 +11,8 @@ use futures::{StreamExt, stream};
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{Op, program::Retry};
 
-use super::{Policy, Step, StepInfo};
-use crate::{Ctx, Result, Span, vm::Lane};
+use super::{LaneKey, Policy, Step, StepInfo};
+use crate::{Ctx, Result, Span, vm::Line};
 
 /// How many steps of one [`Each`] run at once, unless it says otherwise. A Worker has six connections.
 const AT_ONCE: usize = 6;
@@ -93,6 +93,25 @@ impl<T> Each<'_, T> {
         self
     }
 
+    /// Runs each step only when a lane lets it in: see [`Step::lane`]. A step in line counts for [`Self::at_once`].
+    pub fn lane(self, name: impl Into<String>, key: impl LaneKey) -> Self {
+        self.settings.borrow_mut().policy.enter(&self.ctx, name.into(), key.into_key());
+        self
+    }
+
+    /// Sets the number of the lane's limit: see [`Step::limit`].
+    pub fn limit(self, max: u32) -> Self {
+        self.settings.borrow_mut().policy.limit(&self.ctx, |limit| limit.max = max);
+        self
+    }
+
+    /// Makes the lane's limit a rate: see [`Step::per`].
+    pub fn per(self, time: impl Into<Span>) -> Self {
+        let per_ms = self.ctx.millis_of(time.into());
+        self.settings.borrow_mut().policy.limit(&self.ctx, |limit| limit.per_ms = per_ms);
+        self
+    }
+
     /// The result for each item, in the order of the items.
     pub async fn results(self) -> Vec<Result<T>> {
         self.future.await
@@ -112,8 +131,8 @@ where
 {
     let (policy, at_once) = {
         let settings = settings.borrow();
-        let lane = Some(Lane::new(settings.at_once));
-        (Policy { lane, ..settings.policy.clone() }, settings.at_once)
+        let line = Some(Line::new(settings.at_once));
+        (Policy { line, ..settings.policy.clone() }, settings.at_once)
     };
     let code = &code;
     let steps = items.into_iter().enumerate().map(|(index, (op, item))| {

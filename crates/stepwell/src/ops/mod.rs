@@ -20,7 +20,7 @@ pub use invoke::{Detached, Invoke};
 pub use job::SendJob;
 pub use sleep::Sleep;
 pub(crate) use step::Policy;
-pub use step::{Step, StepInfo};
+pub use step::{LaneKey, Step, StepInfo};
 pub use token::Token;
 pub use wait::{Wait, WaitError};
 

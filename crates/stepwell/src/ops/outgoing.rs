@@ -30,7 +30,7 @@ impl Outgoing {
 
 async fn send(ctx: Ctx, op: Op, command: Result<Command>) -> Result<Payload> {
     let mut command = Some(command);
-    ctx.state.borrow_mut().begin_step(&op, false, None);
+    ctx.state.borrow_mut().begin_step(&op, false, None, None);
     loop {
         match poll_fn(|cx| ctx.state.borrow_mut().poll_step(&op, cx.waker())).await {
             Turn::Finished(Outcome::Ok(recorded)) => return Ok(recorded),

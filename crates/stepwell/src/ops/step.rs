@@ -12,13 +12,14 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use stepwell_protocol::{
     Code, Op, Outcome, Payload, Problem,
+    lane::{Limit, StepLane},
     program::{PAYLOAD_BYTES_MAX, Retry},
 };
 
 use super::abort::{Abort, Attempt};
 use crate::{
     Ctx, EnvError, Error, Result, Span, Terminal, panics,
-    vm::{Lane, Turn},
+    vm::{Line, Turn},
 };
 
 /// A step, as a future: see [`Ctx::step`].
@@ -109,11 +110,75 @@ impl<T> Step<'_, T> {
         self
     }
 
+    /// Runs the code only when a lane lets it in, across all runs and workflows that use the lane:
+    /// `.lane("openai", &customer).limit(5)`.
+    ///
+    /// Each key has its own limit. With the key `()`, the limit counts all steps that declare it. Without
+    /// [`Self::limit`] it is 1. A step can have one limit with a key and one without, and further rates if their times
+    /// differ: write `.lane` with the same name again.
+    ///
+    /// A step that has to wait does not keep its run awake. It gives its place back when its attempt is recorded, so a step
+    /// that waits for its next attempt holds none. Time in line does not count for the step's timeout.
+    ///
+    /// ```
+    /// use stepwell::{prelude::*, testing::Test};
+    ///
+    /// #[workflow]
+    /// async fn summarize(ctx: Ctx, customer: String) -> Result<String> {
+    ///     ctx.step("ask", async || Ok("a summary".to_owned())).lane("openai", &customer).limit(5).await
+    /// }
+    ///
+    /// let outcome = Test::new(App::new().workflow(summarize)).run("summarize", &"acme");
+    /// assert_eq!(outcome.output::<String>(), "a summary");
+    /// ```
+    pub fn lane(self, name: impl Into<String>, key: impl LaneKey) -> Self {
+        self.policy.borrow_mut().enter(&self.ctx, name.into(), key.into_key());
+        self
+    }
+
+    /// How many steps the limit of the last [`Self::lane`] lets in at a time.
+    pub fn limit(self, max: u32) -> Self {
+        self.policy.borrow_mut().limit(&self.ctx, |limit| limit.max = max);
+        self
+    }
+
+    /// Makes the limit of the last [`Self::lane`] a rate: `.lane("openai", ()).limit(60).per("1 minute")` lets in at most
+    /// 60 attempts in any minute.
+    pub fn per(self, time: impl Into<Span>) -> Self {
+        let per_ms = self.ctx.millis_of(time.into());
+        self.policy.borrow_mut().limit(&self.ctx, |limit| limit.per_ms = per_ms);
+        self
+    }
+
     /// Returns `None` instead of an error when the step fails.
     pub async fn or_none(self) -> Option<T> {
         self.await.ok()
     }
 }
+
+/// What a limit of a lane counts by: text or a number, or `()` for all steps that declare the limit.
+pub trait LaneKey {
+    /// The key; nothing for all steps.
+    fn into_key(self) -> Option<String>;
+}
+
+impl LaneKey for () {
+    fn into_key(self) -> Option<String> {
+        None
+    }
+}
+
+macro_rules! lane_keys {
+    ($($key:ty)*) => {$(
+        impl LaneKey for $key {
+            fn into_key(self) -> Option<String> {
+                Some(self.to_string())
+            }
+        }
+    )*};
+}
+
+lane_keys!(&str String &String u32 &u32 u64 &u64 i32 &i32 i64 &i64 usize &usize);
 
 /// How a step is run.
 #[derive(Clone, Default)]
@@ -121,8 +186,41 @@ pub(crate) struct Policy {
     pub retry: Retry,
     pub timeout_ms: Option<u64>,
     pub at_most_once: bool,
-    /// Whom it shares places with, if it does.
-    pub lane: Option<Lane>,
+    /// The other steps of an `Each` that it shares places with, if it is one of them.
+    pub line: Option<Line>,
+    /// The lane that lets it in, if one does.
+    pub lane: Option<StepLane>,
+}
+
+impl Policy {
+    /// Adds a limit of a lane.
+    pub fn enter(&mut self, ctx: &Ctx, name: String, key: Option<String>) {
+        let limit = match key {
+            // The number is this key's own: customers may have different ones.
+            Some(key) => Limit { by: StepLane::BY.to_owned(), key, max: 1, per_ms: None, is_own: true },
+            None => Limit { by: String::new(), key: String::new(), max: 1, per_ms: None, is_own: false },
+        };
+        match &mut self.lane {
+            None => self.lane = Some(StepLane { lane: name, limits: vec![limit] }),
+            Some(lane) if lane.lane == name => lane.limits.push(limit),
+            Some(StepLane { lane, .. }) => {
+                let text =
+                    format!("a step can be in only one lane, and this one is in '{lane}' and '{name}'");
+                ctx.state.borrow_mut().fail(Terminal::new(text).into());
+            }
+        }
+    }
+
+    /// Changes the limit that was added last.
+    pub fn limit(&mut self, ctx: &Ctx, change: impl FnOnce(&mut Limit)) {
+        match self.lane.as_mut().and_then(|lane| lane.limits.last_mut()) {
+            Some(limit) => change(limit),
+            None => {
+                let text = "a step's limit needs a lane: write `.lane(name, key)` before `.limit` and `.per`";
+                ctx.state.borrow_mut().fail(Terminal::new(text).into());
+            }
+        }
+    }
 }
 
 async fn run<T, F>(ctx: Ctx, op: Op, policy: Rc<RefCell<Policy>>, code: F) -> Result<T>
@@ -130,11 +228,11 @@ where
     T: Serialize + DeserializeOwned,
     F: AsyncFn(StepInfo) -> Result<T>,
 {
-    let Policy { mut retry, timeout_ms, at_most_once, lane } = policy.borrow().clone();
+    let Policy { mut retry, timeout_ms, at_most_once, line, lane } = policy.borrow().clone();
     if at_most_once {
         retry.attempts = 1;
     }
-    ctx.state.borrow_mut().begin_step(&op, at_most_once, lane);
+    ctx.state.borrow_mut().begin_step(&op, at_most_once, line, lane);
     loop {
         let turn = poll_fn(|cx| ctx.state.borrow_mut().poll_step(&op, cx.waker())).await;
         match turn {

@@ -10,7 +10,7 @@ use std::{
 use serde::Serialize;
 use stepwell_core::run::{
     CallEnd, Decision, Effect, Entry, Input, Outgoing, PauseWhy, Phase, Reply, Run, RunRow, Slot, Start,
-    Tail, Trailer, Transport,
+    Tail, Trailer, Transport, Visit,
 };
 use stepwell_protocol::{
     Code, Epoch, Event, Outcome, PROTOCOL, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
@@ -86,6 +86,8 @@ pub struct Engine {
     pub(super) family: Family,
     pub(super) events: Events,
     pub(super) jobs: Vec<SentJob>,
+    /// The steps that lanes have let in, by their tickets.
+    pub(super) let_in: BTreeMap<u32, Visit>,
 }
 
 impl Engine {
@@ -157,6 +159,7 @@ impl Engine {
             family: Family::default(),
             events: Events::default(),
             jobs: Vec::new(),
+            let_in: BTreeMap::new(),
         }
     }
 
@@ -273,7 +276,7 @@ impl Engine {
 
     /// The next thing happens to a run that waits; says whether there is one.
     pub fn wake(&mut self) -> bool {
-        if self.meet_a_wait() || self.signal_a_wait() {
+        if self.meet_a_wait() || self.signal_a_wait() || self.let_steps_in() {
             return true;
         }
         match (self.run.wake_at(), self.outside.front()) {
@@ -386,6 +389,7 @@ impl Engine {
                 | Entry::Expired
                 | Entry::Emptied
                 | Entry::LetGo(_)
+                | Entry::Left(_)
                 | Entry::Suspended => {}
             }
         }
@@ -433,6 +437,7 @@ impl Engine {
             attributes: self.run.attributes.clone(),
             tokens: self.has_address.then(|| Box::new(script::issuer(&self.run.id))),
             budget: self.budget,
+            let_in: self.run.told_of_places(),
             journal: self.page(Seq(0)),
             signature: None,
         }
@@ -583,7 +588,7 @@ impl Engine {
     /// Lets time pass until the program has something to do; says whether it may go on.
     fn idle(&mut self, vm: &mut Vm, woken: &Woken) -> bool {
         while !woken.is_set() {
-            if vm.wants_news() && (self.meet_a_wait() || self.signal_a_wait()) {
+            if vm.wants_news() && (self.meet_a_wait() || self.signal_a_wait() || self.let_steps_in()) {
                 if let Phase::Ended { .. } = self.run.phase {
                     return false;
                 }

@@ -57,6 +57,7 @@ mod replay;
 mod schedules;
 mod script;
 mod triggers;
+mod visits;
 mod webhooks;
 mod woken;
 

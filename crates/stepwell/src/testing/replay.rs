@@ -138,6 +138,7 @@ fn activation(export: &Export, events: Vec<Record>) -> Activation {
         attributes: [].into(),
         tokens: Some(Box::new(super::script::issuer(&run.id))),
         budget: None,
+        let_in: None,
         journal: Page { events, more: false },
         signature: None,
     }
@@ -205,6 +206,7 @@ fn describe(event: &Event) -> String {
         }
         Event::StepRetrying { op, attempt, .. } => format!("{} failed at attempt {attempt}", named(op)),
         Event::StepBegun { op } => format!("{} began", named(op)),
+        Event::StepLetIn { op, lane, .. } => format!("{} was let in by the lane '{lane}'", named(op)),
         Event::TimerFired { op, .. } => format!("{} was over", named(op)),
         Event::SignalReceived { name, .. } => format!("signal '{name}' came"),
         Event::ChildInvoked { op, workflow, .. } => {

@@ -149,6 +149,12 @@ impl Asides {
         self.over_is_news |= is_news && !self.replaying;
     }
 
+    /// Nobody awaits a step any more that its lane has let in: until the engine knows, nobody else has the place.
+    pub fn leave_place(&mut self, op: Op) {
+        self.over.insert(op);
+        self.over_is_news = true;
+    }
+
     pub fn has_ended_waits(&self) -> bool {
         self.over_is_news
     }

@@ -12,7 +12,7 @@ mod allowance;
 mod asides;
 mod bell;
 mod foresight;
-mod lane;
+mod line;
 mod pages;
 mod publishing;
 mod slot;
@@ -40,7 +40,7 @@ use asides::{Asides, Said};
 pub use asides::{Clock, Hook, Timer};
 use bell::Bell;
 use foresight::Foresight;
-pub(crate) use lane::Lane;
+pub(crate) use line::Line;
 pub(crate) use slot::{Concluded, Length, Turn};
 pub(crate) use state::State;
 use state::inbox::HandedOver;
@@ -125,11 +125,13 @@ pub enum Order {
 impl Vm {
     /// A VM for an activation.
     pub fn new(app: &App, activation: Activation) -> Self {
-        let Activation { started_at, now, patches, attributes, budget, life, tokens, .. } = activation;
+        let Activation { started_at, now, patches, attributes, budget, life, tokens, let_in, .. } =
+            activation;
         let began_at = life.map_or(started_at, |life| life.began_at);
         let state =
             Rc::new(RefCell::new(State::new(began_at, now, Asides::new(patches, attributes), budget)));
         state.borrow_mut().cancel_on(app.cancel_on(&activation.workflow));
+        state.borrow_mut().places(let_in);
         let identity = Identity::new(activation.run, activation.seed, started_at, life, app.terms(), tokens);
         let ctx = Ctx::new(state.clone(), identity);
         let workflow = match app.starter(&activation.workflow) {

@@ -3,10 +3,11 @@
 use std::{sync::Arc, task::Waker};
 
 use stepwell_protocol::{
-    Awaits, Invocation, Outcome, Payload, RunId, Seq, Shape, Timestamp, topic::EventWait, wait_token::Asked,
+    Awaits, Invocation, Outcome, Payload, RunId, Seq, Shape, Timestamp, lane::StepLane, topic::EventWait,
+    wait_token::Asked,
 };
 
-use super::{bell::CodeBell, lane::Pass};
+use super::{bell::CodeBell, line::Pass};
 
 /// Something that was polled and is neither consumed nor dropped.
 pub(super) struct Slot {
@@ -16,13 +17,14 @@ pub(super) struct Slot {
 }
 
 pub(super) enum What {
-    /// `pass` is for its lane, if it shares one with others.
+    /// `pass` is for the others of an [`crate::ops::Each`], if it is one of them; `visit` for its lane, if it has one.
     Step {
         stage: Stage,
         once: Once,
         failed_attempts: u32,
         retry_at: Timestamp,
         pass: Option<Pass>,
+        visit: Option<Box<Visit>>,
     },
     Sleep {
         length: Length,
@@ -36,6 +38,16 @@ pub(super) enum What {
         answer: Answer,
     },
     Child(Child),
+}
+
+/// A step's lane, and whether it has let in the next attempt.
+pub(super) struct Visit {
+    pub lane: StepLane,
+    pub is_in: bool,
+    /// Whether it was woken to show whether anybody awaits it.
+    pub is_woken: bool,
+    /// Whether somebody does, since the whole journal was delivered. Only then the engine is asked for a place.
+    pub is_awaited: bool,
 }
 
 /// A child, from what is invoked to what became of it.
@@ -138,6 +150,19 @@ pub(super) enum Answer {
 impl Slot {
     pub fn runs(&self) -> bool {
         matches!(self.what, What::Step { stage: Stage::Running(..), .. })
+    }
+
+    /// Whether it is a step that its lane has let in, and whose attempt is not on record.
+    pub fn holds_place(&self) -> bool {
+        match &self.what {
+            What::Step { stage: Stage::Idle | Stage::Running(..) | Stage::Reported, visit, .. } => {
+                visit.as_ref().is_some_and(|visit| visit.is_in)
+            }
+            What::Step { stage: Stage::Finished(_), .. }
+            | What::Sleep { .. }
+            | What::Wait { .. }
+            | What::Child(_) => false,
+        }
     }
 
     pub fn waits(&self) -> bool {

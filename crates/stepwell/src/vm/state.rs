@@ -3,6 +3,7 @@
 mod children;
 pub(super) mod inbox;
 mod open;
+mod places;
 
 use std::{
     cell::Cell,
@@ -13,7 +14,8 @@ use std::{
 
 use stepwell_protocol::{
     Code, Event, Op, OpKind, Outcome, Payload, Problem, Record, Seq, Timestamp,
-    program::{Budget, Command, Open, Retry, StepAtWork},
+    lane::StepLane,
+    program::{Budget, Command, LetIn, Open, Retry, StepAtWork},
 };
 
 use self::inbox::Signals;
@@ -21,8 +23,8 @@ use super::{
     allowance::Allowance,
     asides::{Asides, Hook, Timer},
     bell::CodeBell,
-    lane::{Lane, Pass},
-    slot::{Answer, Concluded, Length, Once, Signal, Slot, Stage, Turn, What},
+    line::{Line, Pass},
+    slot::{Answer, Concluded, Length, Once, Signal, Slot, Stage, Turn, Visit, What},
     words,
 };
 use crate::{Error, Result};
@@ -72,6 +74,8 @@ pub(crate) struct State {
     anew: Option<Payload>,
     /// The wait for an event that cancels the run.
     cancel: Option<Open>,
+    /// Which of the steps that lanes have let in still have their places.
+    let_in: Option<Box<LetIn>>,
 }
 
 impl State {
@@ -100,6 +104,7 @@ impl State {
             failure: None,
             anew: None,
             cancel: None,
+            let_in: None,
             calls: Rc::default(),
         }
     }
@@ -143,22 +148,26 @@ impl State {
         Op { kind, name, occurrence }
     }
 
-    /// A step begins. In a lane, only so many of them run at once.
-    pub fn begin_step(&mut self, op: &Op, at_most_once: bool, lane: Option<Lane>) {
+    /// A step begins. Of those that share a line, or are in a lane, only so many run at once.
+    pub fn begin_step(&mut self, op: &Op, at_most_once: bool, beside: Option<Line>, lane: Option<StepLane>) {
         let (once, retry_at) = (if at_most_once { Once::Wanted } else { Once::No }, Timestamp::default());
-        let pass = lane.map(Pass::new);
-        self.begin(op, || What::Step { stage: Stage::Idle, once, failed_attempts: 0, retry_at, pass });
+        let pass = beside.map(Pass::new);
+        let visit =
+            lane.map(|lane| Box::new(Visit { lane, is_in: false, is_woken: false, is_awaited: false }));
+        let stage = Stage::Idle;
+        self.begin(op, || What::Step { stage, once, failed_attempts: 0, retry_at, pass, visit });
     }
 
     pub fn poll_step(&mut self, op: &Op, waker: &Waker) -> Poll<Turn> {
-        let may_run = self.live && self.problem.is_none();
+        let is_live = self.live;
+        let may_run = is_live && self.problem.is_none();
         let clock = self.clock;
         let (covers_one, covers_two) = (self.covers(1), self.covers(2));
         let (mut report, mut order, mut is_held) = (None, 0, false);
         let turn = self.change(op, |slot| {
             slot.waker = Some(waker.clone());
             order = slot.order;
-            let What::Step { stage, once, failed_attempts, retry_at, pass } = &mut slot.what else {
+            let What::Step { stage, once, failed_attempts, retry_at, pass, visit } = &mut slot.what else {
                 unreachable!("an operation named a step is a step");
             };
             let is_its_time = may_run && *retry_at <= clock;
@@ -175,6 +184,15 @@ impl State {
             match stage {
                 Stage::Idle if is_its_time && !is_covered => {
                     is_held = true;
+                    Poll::Pending
+                }
+                // The engine lets it in. What an earlier activation has left undone is only reported.
+                Stage::Idle if *once != Once::Before && visit.as_ref().is_some_and(|visit| !visit.is_in) => {
+                    if let Some(visit) = visit {
+                        visit.is_awaited |= is_its_time;
+                        // Whoever polls it while events are delivered shows nothing yet.
+                        visit.is_woken &= is_live;
+                    }
                     Poll::Pending
                 }
                 Stage::Idle if may_run && *once == Once::Wanted => {
@@ -302,6 +320,10 @@ impl State {
         self.running.remove(&slot.order);
         self.promised.remove(&slot.order);
         self.held.remove(&slot.order);
+        if slot.holds_place() && !matches!(slot.what, What::Step { stage: Stage::Reported, .. }) {
+            // It is for others.
+            self.asides.leave_place(op.clone());
+        }
         // A signal that was given to a wait which nobody awaits any more is for the next wait.
         if let What::Wait { answer: answer @ (Answer::Signal(_) | Answer::Coming(_)), .. } = slot.what {
             self.give_back(op, answer);
@@ -327,11 +349,14 @@ impl State {
             }
             Event::StepRetrying { op, attempt, retry_at: at, .. } => {
                 self.deliver_to(&op, workflow_ended, |what| {
-                    if let What::Step { stage, failed_attempts, retry_at, pass, .. } = what {
+                    if let What::Step { stage, failed_attempts, retry_at, pass, visit, .. } = what {
                         *stage = Stage::Idle;
                         *failed_attempts = attempt;
                         *retry_at = at;
                         pass.iter_mut().for_each(Pass::leave);
+                        if let Some(visit) = visit {
+                            (visit.is_in, visit.is_woken, visit.is_awaited) = (false, false, false);
+                        }
                     }
                 });
             }
@@ -341,6 +366,7 @@ impl State {
                     *stage = Stage::Idle;
                 }
             }),
+            Event::StepLetIn { op, ticket, .. } => self.step_let_in(record.seq, op, ticket, workflow_ended),
             Event::TimerFired { op, .. } => self.deliver_to(&op, workflow_ended, |what| match what {
                 What::Sleep { over, .. } => *over = true,
                 // A signal that came first has won.
@@ -375,9 +401,15 @@ impl State {
         let (covers_one, covers_two) = (self.covers(1), self.covers(2));
         self.wake_wanted_children();
         for (order, op) in &self.waiting {
-            if let Some(Slot { what: What::Step { retry_at, once, .. }, waker, .. }) = self.slots.get_mut(op)
+            if let Some(Slot { what: What::Step { retry_at, once, visit, .. }, waker, .. }) =
+                self.slots.get_mut(op)
                 && *retry_at <= self.clock
                 && self.problem.is_none()
+                // Its lane wakes it; but first it shows whether it is awaited.
+                && visit.as_mut().is_none_or(|visit| {
+                    let is_new = !std::mem::replace(&mut visit.is_woken, true);
+                    is_new || visit.is_in || *once == Once::Before
+                })
             {
                 // A step that may not run would only leave its waker again, and be woken for ever.
                 if !once.is_covered(covers_one, covers_two) {

@@ -55,6 +55,7 @@ impl Bench {
             input: Payload::null(),
             tokens: Some(Box::default()),
             budget: None,
+            let_in: None,
             patches: vec![],
             attributes: [].into(),
             journal: Page { events: records(events, 1), more },

@@ -129,7 +129,8 @@ fn first_of(engine: &Engine, name: &str) -> Seq {
         Event::StepFinished { op, .. } | Event::StepRetrying { op, .. } | Event::StepBegun { op } => {
             op.name == name
         }
-        Event::TimerFired { .. }
+        Event::StepLetIn { .. }
+        | Event::TimerFired { .. }
         | Event::SignalReceived { .. }
         | Event::ChildInvoked { .. }
         | Event::ChildStarted { .. }

@@ -57,6 +57,21 @@ pub async fn in_line(ctx: Ctx, work: Work) -> Result<u32> {
     labour(ctx, work).await
 }
 
+/// Without limits of its own: at most 2 steps of a customer and 10 in all are at work at once, half of them beside each other.
+#[workflow]
+pub async fn limited_steps(ctx: Ctx, work: Work) -> Result<u32> {
+    let ask = || {
+        let step = ctx.step_with("ask", async |_| ledger::ask(&work.address).await);
+        step.lane("asks", &work.customer).limit(2).lane("asks", ()).limit(10)
+    };
+    for _ in 0..work.steps {
+        let (one, other) = futures::join!(ask(), ask());
+        one?;
+        other?;
+    }
+    Ok(2 * work.steps)
+}
+
 /// At most 100 begin in a minute. Gives when it began.
 #[workflow(rate(max = 100, per = "1m"))]
 pub async fn rated(ctx: Ctx) -> Result<u64> {

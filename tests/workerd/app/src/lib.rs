@@ -377,6 +377,7 @@ pub fn app() -> App {
         .workflow(jobs::sends)
         .workflow(lanes::limited)
         .workflow(lanes::limited_whole)
+        .workflow(lanes::limited_steps)
         .workflow(lanes::partner_charge)
         .workflow(lanes::partner_refund)
         .workflow(lanes::by_plan)

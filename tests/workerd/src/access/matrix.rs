@@ -332,6 +332,7 @@ impl Target {
             put(route.entry().path, &format!("{}?topic=order", route.entry().path), "");
         }
         put("{workflow}", "ten", "ten");
+        put("{lane}", "calls", "calls");
         put("{name}", "news", "news");
         // Whatever it holds, it has arrived: whoever may ask is told that it is not there.
         put("{letter}", "default-1-0-1", "default-1-0-2");
@@ -481,7 +482,7 @@ fn body(route: Route) -> String {
     } else if route == Route::BackfillSchedule {
         let now_ms = now_ms();
         json!({ "from": now_ms - 86_400_000, "to": now_ms }).to_string()
-    } else if route == Route::SetLimit {
+    } else if [Route::SetLimit, Route::SetStepLimit].contains(&route) {
         "{}".to_owned()
     } else if route == Route::SetLimits {
         json!({ "live_runs": 1_000_000 }).to_string()

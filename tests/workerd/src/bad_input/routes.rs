@@ -72,6 +72,7 @@ fn named(pattern: &str, run: &str) -> String {
     pattern
         .replace("{id}", run)
         .replace("{workflow}", "echo")
+        .replace("{lane}", "calls")
         .replace("{name}", "news")
         .replace("{key}", "00000000")
         .replace("{namespace}", "acme")

@@ -21,12 +21,16 @@ use crate::{
 use jobs::Jobs;
 pub use observer::{Observer, Seen};
 
-/// Half of the runs are `limited`, to so many of a customer and in all; the others are `limited_whole`, to one of a customer
-/// from its beginning to its end.
+/// A third of the runs are `limited`, to so many of a customer and in all; a third are `limited_whole`, to one of a customer
+/// from its beginning to its end; and the steps of a third, `limited_steps`, have the limits of the first.
 const LIMITS: (u32, u32) = (2, 10);
 
-/// The workflows of the runs.
-const WORKFLOWS: [&str; 2] = ["limited", "limited_whole"];
+/// The workflows of the runs, and where their lanes are.
+const WORKFLOWS: [(&str, &str); 3] = [
+    ("limited", "/api/workflows/limited/lane"),
+    ("limited_whole", "/api/workflows/limited_whole/lane"),
+    ("limited_steps", "/api/lanes/asks"),
+];
 
 /// Whose runs they are.
 const CUSTOMERS: u32 = 50;
@@ -47,19 +51,19 @@ pub struct Report {
     runs: u32,
     kills: Kills,
     /// What the observer of each workflow has seen.
-    seen: [Seen; 2],
+    seen: [Seen; 3],
     healed_ms: u128,
     jobs: Option<jobs::Report>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { form, runs, kills, seen: [limited, whole], healed_ms, jobs } = self;
+        let Self { form, runs, kills, seen: [limited, whole, steps], healed_ms, jobs } = self;
         write!(
             f,
             "{form}: {runs} runs of {CUSTOMERS} customers completed through {} kills (engine {}, app {}, both {}); at most {} steps \
-             of a customer at work at once (limit {}), {} in all (limit {}), {} of a customer that has one place (limit 1); {} \
-             steps seen; {} holders of places were killed, and places were back at most {:.1} s later; all ended {healed_ms} ms after the last \
+             of a customer at work at once (limit {}), {} in all (limit {}), {} of a customer that has one place (limit 1); of \
+             steps with lanes of their own {} and {}; {} steps seen; {} holders of places were killed, and places were back at most {:.1} s later; all ended {healed_ms} ms after the last \
              kill, and no place was left behind",
             kills.engine + kills.app + kills.both,
             kills.engine,
@@ -70,7 +74,9 @@ impl fmt::Display for Report {
             limited.most,
             LIMITS.1,
             whole.most_of_one,
-            limited.asked + whole.asked,
+            steps.most_of_one,
+            steps.most,
+            limited.asked + whole.asked + steps.asked,
             whole.killed_steps,
             whole.slowest_return.as_secs_f64(),
         )?;
@@ -96,15 +102,16 @@ pub async fn run(form: Form, kills: u32, runs: u32, jobs: u32, cells: u32, seed:
 
 async fn judge(form: Form, plan: &Plan, jobs: u32, engine: &Mutex<Target>) -> Result<Report> {
     let client = engine.lock().await.client();
-    let observers = [Observer::start(WORK).await?, Observer::start(WHOLE_WORK).await?];
+    let observers =
+        [Observer::start(WORK).await?, Observer::start(WHOLE_WORK).await?, Observer::start(WORK).await?];
     let mut tasks = JoinSet::new();
     let mut random = StdRng::seed_from_u64(plan.seed);
     let span_ms = u64::from(plan.kills) * (plan.pause_ms.start + plan.pause_ms.end) / 2;
     for number in 0..plan.runs {
         let customer = format!("c{}", random.random_range(0..CUSTOMERS));
         let steps = random.random_range(1..4);
-        let which = number as usize % 2;
-        let (workflow, address) = (WORKFLOWS[which], observers[which].url(&customer));
+        let which = number as usize % WORKFLOWS.len();
+        let (workflow, address) = (WORKFLOWS[which].0, observers[which].url(&customer));
         let input = json!({ "address": address, "customer": customer, "steps": steps });
         let after = Duration::from_millis(random.random_range(0..=span_ms));
         let (client, patience) = (client.clone(), plan.patience());
@@ -128,30 +135,32 @@ async fn judge(form: Form, plan: &Plan, jobs: u32, engine: &Mutex<Target>) -> Re
     let steps = plan.runs * 2 / LIMITS.1;
     let by = last_kill + SLOTS_BACK_WITHIN + Duration::from_millis(u64::from(steps) * 60) + plan.patience();
     for (index, workflow) in WORKFLOWS.into_iter().enumerate() {
-        let runs = (plan.runs + 1 - u32::try_from(index)?) / 2;
+        let runs = (plan.runs + 2 - u32::try_from(index)?) / 3;
         until_all_ended(&client, workflow, runs, by).await?;
     }
     let healed_ms = last_kill.elapsed().as_millis();
-    for workflow in WORKFLOWS {
-        until_no_place_is_held(&client, workflow).await?;
+    for (_, lane) in WORKFLOWS {
+        until_no_place_is_held(&client, lane).await?;
     }
     let jobs = match jobs {
         Some(jobs) => Some(jobs.verdict(SLOTS_BACK_WITHIN + plan.patience()).await?),
         None => None,
     };
     let seen = observers.each_ref().map(Observer::seen);
-    let [limited, whole] = &seen;
-    ensure!(
-        limited.most_of_one <= LIMITS.0,
-        "{} steps of a customer were at work at once",
-        limited.most_of_one
-    );
+    let [limited, whole, steps] = &seen;
+    for seen in [limited, steps] {
+        ensure!(
+            seen.most_of_one <= LIMITS.0,
+            "{} steps of a customer were at work at once",
+            seen.most_of_one
+        );
+        ensure!(seen.most <= LIMITS.1, "{} steps were at work at once", seen.most);
+    }
     ensure!(
         whole.most_of_one <= 1,
         "{} runs of a customer with one place were at work at once",
         whole.most_of_one
     );
-    ensure!(limited.most <= LIMITS.1, "{} steps were at work at once", limited.most);
     ensure!(limited.most >= LIMITS.1.min(plan.runs) / 4, "only {} were ever at work at once", limited.most);
     let slowest = whole.slowest_return;
     ensure!(slowest <= SLOTS_BACK_WITHIN, "a place was back only {} s after a kill", slowest.as_secs());
@@ -192,7 +201,12 @@ async fn kill(engine: &Mutex<Target>, plan: &Plan, observers: &[Observer]) -> Re
     Ok(kills)
 }
 
-async fn until_all_ended(client: &Client, workflow: &str, runs: u32, by: Instant) -> Result<()> {
+async fn until_all_ended(
+    client: &Client,
+    (workflow, lane): (&str, &str),
+    runs: u32,
+    by: Instant,
+) -> Result<()> {
     let mut last = String::new();
     while Instant::now() < by {
         if let Ok(answer) = client.get("/api/metrics").await
@@ -206,14 +220,14 @@ async fn until_all_ended(client: &Client, workflow: &str, runs: u32, by: Instant
         }
         sleep(Duration::from_millis(200)).await;
     }
-    let lane = client.get(&format!("/api/workflows/{workflow}/lane")).await?.body;
+    let lane = client.get(lane).await?.body;
     bail!("some of {runs} runs of {workflow} do not end: {last}; the lane: {lane}")
 }
 
-async fn until_no_place_is_held(client: &Client, workflow: &str) -> Result<()> {
+async fn until_no_place_is_held(client: &Client, lane: &str) -> Result<()> {
     let began = Instant::now();
     loop {
-        let lane = client.get(&format!("/api/workflows/{workflow}/lane")).await?.json()?;
+        let lane = client.get(lane).await?.json()?;
         if lane["runs"].as_array().is_some_and(Vec::is_empty) {
             return Ok(());
         }

@@ -164,6 +164,27 @@ async fn namespaces(api: &mut Described) -> Result<()> {
     Ok(())
 }
 
+async fn lanes(api: &mut Described) -> Result<()> {
+    // Nothing listens there: the run keeps trying, and holds its place.
+    let work = r#"{"customer":"a","address":"http://127.0.0.1:9/","steps":1}"#;
+    api.post("/api/workflows/limited_whole/start", work, 201).await?;
+    api.post("/api/workflows/limited_whole/start", work, 201).await?;
+    api.post("/api/workflows/batched/start", r#"{"key":"a","number":1}"#, 202).await?;
+    let limit = "/api/workflows/limited_whole/lane/limit";
+    api.ask(Method::PUT, limit, &[], r#"{"by":"input.customer","key":"b","max":0}"#, 200).await?;
+    api.ask(Method::PUT, limit, &[], r#"{"max":1}"#, 400).await?;
+    api.ask(Method::PUT, "/api/workflows/nothing/lane/limit", &[], r#"{"max":1}"#, 404).await?;
+    api.get("/api/workflows/limited_whole/lane", 200).await?;
+    api.get("/api/workflows/limited_whole/lane?limit=0", 400).await?;
+    api.get("/api/lanes/asks", 200).await?;
+    api.ask(Method::PUT, "/api/lanes/asks/limit", &[], r#"{"by":"key","key":"a","max":0}"#, 200).await?;
+    api.ask(Method::PUT, "/api/lanes/asks/limit", &[], r#"{"key":"a","max":1}"#, 400).await?;
+    api.post("/api/workflows/limited_steps/start", work, 201).await?;
+    api.get("/api/lanes/asks", 200).await?;
+    api.get("/api/lanes/asks?limit=0", 400).await?;
+    Ok(())
+}
+
 /// A run that is not there.
 const NOBODY: &str = "/api/executions/default-1-0-99-000000000000";
 
@@ -180,17 +201,7 @@ async fn every_route_answers_as_it_is_described() -> Result<()> {
     api.get("/api/workflows", 200).await?;
     api.get("/api/workflows/mixed", 200).await?;
     api.get("/api/workflows/nothing", 404).await?;
-    // Nothing listens there: the run keeps trying, and holds its place.
-    let work = r#"{"customer":"a","address":"http://127.0.0.1:9/","steps":1}"#;
-    api.post("/api/workflows/limited_whole/start", work, 201).await?;
-    api.post("/api/workflows/limited_whole/start", work, 201).await?;
-    api.post("/api/workflows/batched/start", r#"{"key":"a","number":1}"#, 202).await?;
-    let limit = "/api/workflows/limited_whole/lane/limit";
-    api.ask(Method::PUT, limit, &[], r#"{"by":"input.customer","key":"b","max":0}"#, 200).await?;
-    api.ask(Method::PUT, limit, &[], r#"{"max":1}"#, 400).await?;
-    api.ask(Method::PUT, "/api/workflows/nothing/lane/limit", &[], r#"{"max":1}"#, 404).await?;
-    api.get("/api/workflows/limited_whole/lane", 200).await?;
-    api.get("/api/workflows/limited_whole/lane?limit=0", 400).await?;
+    lanes(&mut api).await?;
     declared(&mut api).await?;
     let runs = starts(&mut api).await?;
     reads(&mut api, &runs).await?;

@@ -64,6 +64,74 @@ async fn no_more_steps_are_at_work_than_the_limits_say() -> TestResult {
 }
 
 #[tokio::test]
+async fn no_more_steps_of_a_lane_are_at_work_than_its_limits_say() -> TestResult {
+    for form in [Form::AllInOne, Form::Split] {
+        let mut engine = Engine::start(form, 4).await?;
+        let client = engine.client();
+        let observer = Observer::start(Duration::from_millis(50)).await?;
+        let mut runs = Vec::new();
+        for number in 0..20 {
+            let customer = ["a", "b", "c", "d", "e"][number % 5];
+            runs.push(start(&client, "limited_steps", &observer, customer, 2).await?);
+        }
+        sleep(Duration::from_millis(300)).await;
+        engine.engine.kill();
+        engine.engine.restart().await?;
+        for run in &runs {
+            client.until(run, "completed").await?;
+        }
+        let seen = observer.seen();
+        assert!(seen.asked >= 80, "{seen:?}");
+        assert!((1..=2).contains(&seen.most_of_one), "{seen:?}");
+        assert!((2..=10).contains(&seen.most), "{seen:?}");
+        let began = Instant::now();
+        loop {
+            let left = client.get("/api/lanes/asks").await?.json()?;
+            if left["runs"].as_array().is_some_and(Vec::is_empty) {
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "places are left: {left}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_step_that_waits_says_why_and_its_lane_can_be_opened() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 2).await?;
+    let client = engine.client();
+    let observer = Observer::start(Duration::from_millis(20)).await?;
+    let stop = json!({ "by": "key", "key": "acme", "max": 0 }).to_string();
+    let set = client.request("PUT", "/api/lanes/asks/limit", &stop).await?;
+    assert_eq!(set.status, 200, "{}", set.body);
+    let run = start(&client, "limited_steps", &observer, "acme", 1).await?;
+    let other = start(&client, "limited_steps", &observer, "zenith", 1).await?;
+    client.until(&other, "completed").await?;
+    client.until(&run, "waiting").await?;
+    let why = client.get(&format!("/api/executions/{run}/why")).await?.json()?;
+    let because = why["because"].as_str().context("a reason")?;
+    assert!(
+        because.starts_with("Its step 'ask' waits to be let in: 0 at once for those with key = 'acme'"),
+        "{because}"
+    );
+    assert_eq!(why["waits_for"][0]["kind"], "lane", "{why}");
+    let lane = client.get("/api/lanes/asks").await?.json()?;
+    let waits = lane["runs"].as_array().context("a list")?;
+    assert_eq!(waits.len(), 2, "{lane}");
+    assert!(waits.iter().all(|run| run["step"] == "ask" && run["waits_for"]["max"] == 0), "{lane}");
+    let open = json!({ "by": "key", "key": "acme" }).to_string();
+    client.request("PUT", "/api/lanes/asks/limit", &open).await?;
+    client.until(&run, "completed").await?;
+    let history = client.get(&format!("/api/executions/{run}/history")).await?.json()?;
+    let events = history["events"].as_array().context("a list")?;
+    let let_in: Vec<_> = events.iter().filter(|event| event["event"]["step_let_in"].is_object()).collect();
+    assert_eq!(let_in.len(), 2, "{history}");
+    assert_eq!(let_in[0]["event"]["step_let_in"]["lane"], "asks");
+    Ok(())
+}
+
+#[tokio::test]
 async fn who_waits_is_told_why_and_goes_on_when_a_place_is_free() -> TestResult {
     let engine = Engine::start(Form::AllInOne, 2).await?;
     let client = engine.client();

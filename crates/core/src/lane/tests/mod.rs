@@ -69,7 +69,7 @@ fn run(number: u64) -> RunId {
 }
 
 fn ticket(number: u64) -> Ticket {
-    Ticket { run: run(number), number: 1 }
+    Ticket::of_run(run(number), 1)
 }
 
 fn limit(key: &str, max: u32) -> Limit {
@@ -86,6 +86,7 @@ fn ask(number: u64, limits: &[Limit]) -> Ask {
         hold: Hold::Work,
         since: at(number),
         started: at(number),
+        step: None,
     }
 }
 

@@ -211,6 +211,7 @@ fn a_step_is_retried_after_1_s_and_2_s_unless_its_policy_says_otherwise() {
             Event::StepRetrying { retry_at, .. } => retry_at.as_millis() - now.as_millis(),
             Event::StepFinished { .. }
             | Event::StepBegun { .. }
+            | Event::StepLetIn { .. }
             | Event::TimerFired { .. }
             | Event::SignalReceived { .. }
             | Event::ChildInvoked { .. }

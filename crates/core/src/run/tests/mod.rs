@@ -13,11 +13,12 @@ mod timeouts;
 mod times;
 mod tokens;
 mod trouble;
+mod visits;
 mod walk;
 mod yields;
 
 use stepwell_protocol::{
-    Code, Epoch, Event, Failure, Op, OpKind, Payload, Place, Problem, Record, RunId, Seq, Timestamp,
+    Code, Epoch, Event, Failure, Op, OpKind, Payload, Place, Problem, Record, RunId, Seq, Shape, Timestamp,
     program::{Command, Commit, Open, Retry, Then},
 };
 

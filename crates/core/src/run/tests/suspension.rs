@@ -8,6 +8,7 @@ fn timer_fired(bench: &Bench) -> Vec<String> {
         Event::StepFinished { .. }
         | Event::StepRetrying { .. }
         | Event::StepBegun { .. }
+        | Event::StepLetIn { .. }
         | Event::SignalReceived { .. }
         | Event::ChildInvoked { .. }
         | Event::ChildStarted { .. }

@@ -10,14 +10,9 @@ use super::*;
 fn asking(count: u32) -> Run {
     let asked = Asked { title: String::new(), detail: String::new(), expires_at: Timestamp::from_millis(1) };
     let open = |occurrence| OpenOp {
-        op: Op { kind: OpKind::Wait, name: "ok".into(), occurrence },
-        until: None,
-        since: None,
         signal: Some("ok".into()),
-        shape: Shape::Any,
-        event: None,
-        child: None,
         asked: Some(Box::new(asked.clone())),
+        ..OpenOp::plain(Op { kind: OpKind::Wait, name: "ok".into(), occurrence })
     };
     let mut run = Bench::start(Some(SLOT)).run;
     run.open = (0..count).map(open).collect();

@@ -217,6 +217,7 @@ impl World {
                 Event::StepFinished { .. }
                 | Event::StepRetrying { .. }
                 | Event::StepBegun { .. }
+                | Event::StepLetIn { .. }
                 | Event::ChildInvoked { .. }
                 | Event::ChildStarted { .. }
                 | Event::ChildFinished { .. } => None,
@@ -345,7 +346,8 @@ impl World {
                     (attempt, at) = (failed + 1, *retry_at);
                 }
                 Event::StepBegun { .. } => begun = true,
-                Event::TimerFired { .. }
+                Event::StepLetIn { .. }
+                | Event::TimerFired { .. }
                 | Event::SignalReceived { .. }
                 | Event::ChildInvoked { .. }
                 | Event::ChildStarted { .. }
@@ -477,6 +479,7 @@ impl World {
                     assert!(fired.insert(op), "{op} resumed its run more than once");
                 }
                 Event::SignalReceived { .. }
+                | Event::StepLetIn { .. }
                 | Event::ChildInvoked { .. }
                 | Event::ChildStarted { .. }
                 | Event::ChildFinished { .. } => {}
@@ -494,7 +497,9 @@ impl World {
             Open::Wait { timeout_ms, .. } => {
                 self.heard[op].plus_millis(timeout_ms.expect("only a time-out fires"))
             }
-            Open::Retry { .. } | Open::Child { .. } => panic!("the time of an attempt is no event"),
+            Open::Retry { .. } | Open::Lane { .. } | Open::Child { .. } => {
+                panic!("the time of an attempt is no event")
+            }
         };
         assert!(record.at >= due, "{op} fired early");
     }

@@ -75,6 +75,7 @@ impl Store {
                     "step_finished",
                     "step_begun",
                     "step_retrying",
+                    "step_let_in",
                     "timer_fired",
                     "child_invoked",
                     "child_started",
@@ -82,7 +83,7 @@ impl Store {
                 ];
                 bindings.extend(kinds.map(|kind| format!(r#"{{"{kind}":{{"op":{op}"#).into()));
                 "AND 1 IN (instr(event, ?), instr(event, ?), instr(event, ?), instr(event, ?), instr(event, ?),
-                   instr(event, ?), instr(event, ?))"
+                   instr(event, ?), instr(event, ?), instr(event, ?))"
             }
             Sought::Children => r#"AND instr(event, '{"child_') = 1"#,
             Sought::Signals => r#"AND instr(event, '{"signal_received":') = 1"#,

@@ -1,9 +1,9 @@
 //! What a workflow waits for from outside: all that the engine has to know of it.
 
-use stepwell_protocol::{Op, OpKind, Shape, program::Open, topic::EventWait};
+use stepwell_protocol::{Op, OpKind, Shape, lane::VISITS_MAX, program::Open, topic::EventWait};
 
 use super::{
-    super::slot::{ChildStage, Length, What},
+    super::slot::{ChildStage, Length, Once, What},
     State,
 };
 
@@ -13,7 +13,12 @@ impl State {
         let open = self.outside().filter_map(|(op, what)| {
             let op = op.clone();
             Some(match what {
-                What::Step { retry_at, .. } => Open::Retry { op, at: *retry_at },
+                What::Step { retry_at, visit, .. } => {
+                    match visit.as_ref().filter(|_| *retry_at <= self.clock) {
+                        Some(visit) => Open::Lane { op, lane: Box::new(visit.lane.clone()) },
+                        None => Open::Retry { op, at: *retry_at },
+                    }
+                }
                 What::Sleep { length: Length::Ms(ms), .. } => Open::Sleep { op, ms: *ms },
                 What::Sleep { length: Length::Until(at), .. } => Open::SleepUntil { op, at: *at },
                 What::Wait { timeout_ms, shape, asked, event, .. } => {
@@ -58,7 +63,9 @@ impl State {
             match (told.next(), outside.next()) {
                 (None, None) => return true,
                 (Some(Open::Retry { op, at }), Some((actual, What::Step { retry_at, .. })))
-                    if op == actual && at == retry_at => {}
+                    if op == actual && at == retry_at && *retry_at > self.clock => {}
+                (Some(Open::Lane { op, .. }), Some((actual, What::Step { retry_at, .. })))
+                    if op == actual && *retry_at <= self.clock => {}
                 (
                     Some(Open::Sleep { op, .. } | Open::SleepUntil { op, .. } | Open::Wait { op, .. }),
                     Some((actual, _)),
@@ -71,9 +78,17 @@ impl State {
     }
 
     /// What waits for something from outside. A step that could run at once does not, nor does a child that could be
-    /// invoked at once: nobody polls it.
+    /// invoked at once: nobody polls it. Of those that wait for lanes, as many as may do so at once.
     fn outside(&self) -> impl Iterator<Item = (&Op, &What)> {
-        self.waiting.values().filter_map(|op| match &self.slots.get(op)?.what {
+        let mut room =
+            VISITS_MAX.saturating_sub(self.slots.values().filter(|slot| slot.holds_place()).count());
+        self.waiting.values().filter_map(move |op| match &self.slots.get(op)?.what {
+            what @ What::Step { retry_at, visit: Some(visit), once, .. }
+                if *retry_at <= self.clock && visit.is_awaited && !visit.is_in && *once != Once::Before =>
+            {
+                room = room.checked_sub(1)?;
+                Some((op, what))
+            }
             What::Step { retry_at, .. } if *retry_at <= self.clock => None,
             What::Child(child) if !matches!(child.stage, ChildStage::Invoked(_)) => None,
             what @ (What::Step { .. } | What::Sleep { .. } | What::Wait { .. } | What::Child(_)) => {

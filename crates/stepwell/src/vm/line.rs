@@ -1,4 +1,4 @@
-//! The lane of an [`crate::ops::Each`]: how many of its steps are at work at once.
+//! The line of an [`crate::ops::Each`]: how many of its steps are at work at once.
 //!
 //! A step takes a place for each attempt, and gives it back when it is recorded what became of that: a step that waits
 //! an hour for its next attempt keeps nobody waiting.
@@ -11,28 +11,28 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, task::Waker};
 
-/// The places of one lane.
+/// The places of one line.
 #[derive(Clone)]
-pub(crate) struct Lane(Rc<RefCell<Places>>);
+pub(crate) struct Line(Rc<RefCell<Places>>);
 
 struct Places {
     free: usize,
     /// Those who wait for a place, in the order in which they came.
-    line: BTreeMap<u64, Waker>,
+    waiting: BTreeMap<u64, Waker>,
     /// How many ever came.
     came: u64,
 }
 
-impl Lane {
-    /// A lane of this many places.
+impl Line {
+    /// A line of this many places.
     pub fn new(places: usize) -> Self {
-        Self(Rc::new(RefCell::new(Places { free: places, line: BTreeMap::new(), came: 0 })))
+        Self(Rc::new(RefCell::new(Places { free: places, waiting: BTreeMap::new(), came: 0 })))
     }
 }
 
-/// What a step has of its lane. Dropped, it gives that back.
+/// What a step has of its line. Dropped, it gives that back.
 pub(super) struct Pass {
-    lane: Lane,
+    line: Line,
     stand: Stand,
 }
 
@@ -43,8 +43,8 @@ enum Stand {
 }
 
 impl Pass {
-    pub fn new(lane: Lane) -> Self {
-        Self { lane, stand: Stand::Outside }
+    pub fn new(line: Line) -> Self {
+        Self { line, stand: Stand::Outside }
     }
 
     pub fn is_in_line(&self) -> bool {
@@ -53,7 +53,7 @@ impl Pass {
 
     /// Takes a place if there is one, or else waits in the line until it is woken. Says whether it has one.
     pub fn enter(&mut self, waker: &Waker) -> bool {
-        let places = &mut *self.lane.0.borrow_mut();
+        let places = &mut *self.line.0.borrow_mut();
         let turn = match self.stand {
             Stand::Inside => return true,
             Stand::InLine(turn) => turn,
@@ -63,12 +63,12 @@ impl Pass {
             }
         };
         if places.free == 0 {
-            places.line.insert(turn, waker.clone());
+            places.waiting.insert(turn, waker.clone());
             self.stand = Stand::InLine(turn);
             return false;
         }
         places.free -= 1;
-        places.line.remove(&turn);
+        places.waiting.remove(&turn);
         self.stand = Stand::Inside;
         true
     }
@@ -76,7 +76,7 @@ impl Pass {
     /// Steps out of the line, without having had a place.
     pub fn give_way(&mut self) {
         if let Stand::InLine(turn) = self.stand {
-            self.lane.0.borrow_mut().line.remove(&turn);
+            self.line.0.borrow_mut().waiting.remove(&turn);
             self.stand = Stand::Outside;
         }
     }
@@ -84,12 +84,12 @@ impl Pass {
     /// Gives the place back, and wakes whoever may have it.
     pub fn leave(&mut self) {
         self.give_way();
-        let places = &mut *self.lane.0.borrow_mut();
+        let places = &mut *self.line.0.borrow_mut();
         if let Stand::Inside = std::mem::replace(&mut self.stand, Stand::Outside) {
             places.free += 1;
         }
         // All that are free: whoever was woken for one may have gone without having taken it.
-        places.line.values().take(places.free).for_each(Waker::wake_by_ref);
+        places.waiting.values().take(places.free).for_each(Waker::wake_by_ref);
     }
 }
 
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn whoever_leaves_lets_the_next_one_in() {
-        let lane = Lane::new(1);
-        let [mut first, mut second, mut third] = [(); 3].map(|()| Pass::new(lane.clone()));
+        let line = Line::new(1);
+        let [mut first, mut second, mut third] = [(); 3].map(|()| Pass::new(line.clone()));
         let waker = Waker::noop();
         assert!(first.enter(waker) && first.enter(waker));
         assert!(!second.enter(waker) && !third.enter(waker));
@@ -132,9 +132,9 @@ mod tests {
                 self.0.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let lane = Lane::new(1);
+        let line = Line::new(1);
         let woken = Arc::new(Woken::default());
-        let [mut first, mut second, mut third] = [(); 3].map(|()| Pass::new(lane.clone()));
+        let [mut first, mut second, mut third] = [(); 3].map(|()| Pass::new(line.clone()));
         first.enter(Waker::noop());
         second.enter(Waker::noop());
         third.enter(&Waker::from(woken.clone()));

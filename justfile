@@ -72,6 +72,10 @@ dashboard-lint:
 docs: words
     scripts/docs
 
+# Takes screenshots of five pages of the site, in both themes and two sizes.
+docs-look *ARGUMENTS: docs
+    node_modules/.bin/node tests/docs/look.mjs {{ARGUMENTS}}
+
 # Checks the words of README, docs, help texts and API descriptions, and prints each page's reading grade.
 words:
     cargo test --quiet --locked -p stepwell-house --test pages --test words -- --nocapture

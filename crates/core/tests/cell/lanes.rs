@@ -22,7 +22,13 @@ use crate::{Memory, at, new_run, said};
 
 /// The rows of a lane.
 #[derive(Default)]
-struct Table(RefCell<BTreeMap<u64, Waiter>>);
+pub(crate) struct Table(RefCell<BTreeMap<u64, Waiter>>);
+
+impl Table {
+    pub(crate) fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+}
 
 impl lane::Rows for Table {
     type Error = ();
@@ -384,7 +390,7 @@ fn no_more_are_at_work_than_the_limits_say_and_all_end_whatever_is_lost() {
             );
         }
         house.pass(1_300_000);
-        assert_eq!(house.table.0.borrow().len(), 0, "seed {seed}: slots are left behind");
+        assert_eq!(house.table.len(), 0, "seed {seed}: slots are left behind");
         assert!(house.most >= 2, "seed {seed}: only {} were ever at work at once", house.most);
     }
 }

@@ -1,52 +1,22 @@
 //! Steps in lanes: cells, their runs' programs and two lanes, with everything between them lost, doubled or late.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use stepwell_core::{
     cell::{Action, Cell, LaneQuestion, NewRun, Order, Rows as _},
-    lane::{self, Lane, Telling, Waiter},
+    lane::{self, Lane, Telling},
     object::{Hosted as _, Machine as _},
     run::CallEnd,
 };
 use stepwell_protocol::{
     Epoch, Event, Failure, Op, OpKind, Payload, Place, Seq, Timestamp,
-    lane::{Ask, Flow, Limit, LimitSpec, SetLimit, Standing, StepLane, Ticket},
+    lane::{Ask, Flow, Limit, LimitSpec, Standing, StepLane, Ticket},
     program::{Answer, Command, LetIn, Open, RawRecord, Retry, Then},
 };
 
 use stepwell_protocol::rest::StepName;
 
-use crate::{Memory, at, new_run, said};
-
-/// The rows of a lane.
-#[derive(Default)]
-struct Table(RefCell<BTreeMap<u64, Waiter>>);
-
-impl lane::Rows for Table {
-    type Error = ();
-
-    fn waiters(&self) -> Result<Vec<(u64, Option<Waiter>)>, ()> {
-        Ok(self.0.borrow().iter().map(|(number, waiter)| (*number, Some(waiter.clone()))).collect())
-    }
-
-    fn set_limits(&self) -> Result<Vec<SetLimit>, Self::Error> {
-        Ok(Vec::new())
-    }
-
-    fn write_set_limits(&self, _: &[SetLimit]) -> Result<(), Self::Error> {
-        Ok(())
-    }
-
-    fn write(&self, put: &[(u64, &Waiter)], deleted: &[u64]) -> Result<(), ()> {
-        let mut rows = self.0.borrow_mut();
-        rows.extend(put.iter().map(|(number, waiter)| (*number, (*waiter).clone())));
-        rows.retain(|number, _| !deleted.contains(number));
-        Ok(())
-    }
-}
+use crate::{Memory, at, lanes::Table, new_run, said};
 
 #[derive(Clone, Debug)]
 enum Post {
@@ -476,7 +446,7 @@ fn no_more_steps_are_at_work_than_their_lane_says_and_all_runs_end_whatever_is_l
         }
         house.pass(1_300_000);
         for (name, host) in &house.lanes {
-            assert_eq!(host.table.0.borrow().len(), 0, "seed {seed}: slots of {name} are left behind");
+            assert_eq!(host.table.len(), 0, "seed {seed}: slots of {name} are left behind");
         }
         assert!(house.most >= 2, "seed {seed}: only {} were ever at work at once", house.most);
     }
@@ -496,10 +466,8 @@ fn asked() -> (Memory, Cell, LaneQuestion) {
 }
 
 fn question(cell: &mut Cell) -> Option<LaneQuestion> {
-    let orders = cell.take_orders().own.into_iter();
-    orders
-        .filter_map(|order| if let Order::AskLane(question) = order { Some(*question) } else { None })
-        .next()
+    let mut orders = cell.take_orders().own.into_iter();
+    orders.find_map(|order| if let Order::AskLane(question) = order { Some(*question) } else { None })
 }
 
 fn complete(cell: &mut Cell, rows: &Memory, epoch: Epoch) -> u32 {

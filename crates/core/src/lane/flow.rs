@@ -167,12 +167,7 @@ pub fn let_in(flow: &Flow, input: &Payload) -> Option<Let> {
     let input = if needs_input { read(input) } else { Json::Null };
     let find = |text: &str| find(text, &input);
     let mut limits = limits_of(waits, &input);
-    // The same order for all runs, and the narrow ones first: who waits for a wide one has the narrow ones already, and
-    // keeps nobody out who could go to work.
-    crate::sorting::sort_by(&mut limits, |a, b| {
-        let rank = |limit: &Limit| (limit.by.is_empty(), limit.per_ms);
-        (rank(a), &a.by).cmp(&(rank(b), &b.by))
-    });
+    narrow_first(&mut limits);
     let priority = flow.priority.as_deref().and_then(find).and_then(|text| text.parse::<f64>().ok());
     #[expect(clippy::cast_possible_truncation, reason = "it is clamped")]
     let priority = priority
@@ -181,6 +176,15 @@ pub fn let_in(flow: &Flow, input: &Payload) -> Option<Let> {
     // A rate counts the beginning of a run, so there is nothing to be held.
     let hold = if limits.iter().all(|limit| limit.per_ms.is_some()) { Hold::Work } else { flow.hold };
     Some(Let { limits, priority, share, hold })
+}
+
+/// The same order for all, and the narrow ones first: who waits for a wide one has the narrow ones already, and keeps
+/// nobody out who could go to work.
+pub(crate) fn narrow_first(limits: &mut Vec<Limit>) {
+    crate::sorting::sort_by(limits, |a, b| {
+        let rank = |limit: &Limit| (limit.by.is_empty(), limit.per_ms);
+        (rank(a), &a.by).cmp(&(rank(b), &b.by))
+    });
 }
 
 /// The rates that a start with this input is dropped by, if they have no room for it.

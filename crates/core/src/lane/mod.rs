@@ -23,9 +23,9 @@ pub use drive::{
     CHECK_MS, CHECK_WHOLE_MS, LINE_MAX, Lane, PAGE_MAX, STOPPED_LINE_MAX, TELLS_MAX, TICKET_BYTES_MAX,
     TICKETS_MAX,
 };
-pub(crate) use flow::short;
 pub use flow::{
     Let, check_change, check_flow, check_shared, check_step_change, drops, key_of, let_in, start_id,
 };
+pub(crate) use flow::{narrow_first, short};
 pub use host::{Order, Page, Rows, Shown, Telling, Waiter};
 pub use why::limit_in_words;

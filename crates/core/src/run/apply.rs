@@ -13,7 +13,7 @@ impl Run {
                 self.mark = mark.or(self.mark);
                 self.remember_error(record);
                 self.follow_children(record.seq, &record.event);
-                self.follow_visits(record.seq, &record.event);
+                self.follow_visits(&record.event);
                 if let Event::SignalReceived { payload, .. } = &record.event {
                     self.inbox.unread = self.inbox.unread.saturating_add(1);
                     self.inbox.bytes = self.inbox.bytes.saturating_add(payload.size() as u64);
@@ -78,7 +78,6 @@ impl Run {
                 self.mark = self.mark.filter(|mark| cuts::counts(&self.cuts, mark.through));
                 // What is invoked again is another child.
                 self.children.retain(|seq| cuts::counts(&self.cuts, seq));
-                self.held.retain(|held| cuts::counts(&self.cuts, held.seq));
             }
             Entry::BegunAnew { input, at, cuts, inbox, deadline } => {
                 self.live_anew(input, *at, cuts, *inbox, *deadline);

@@ -10,13 +10,14 @@
 
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
-    Code, Event, Op, OpKind, Problem, Seq, Timestamp,
+    Code, Event, Op, OpKind, Problem, Timestamp,
     lane::{Hold, LANE_LENGTH_MAX, LIMITS_MAX, Limit, RATE_MAX, RATE_MS, StepLane, VISITS_MAX, shared_name},
     program::{LetIn, Open},
+    text::is_visible,
 };
 
 use super::{Decision, Effect, Entry, OpenOp, Phase, Rejection, Run, Slot};
-use crate::{lane::short, sorting::sort_by};
+use crate::lane::{narrow_first, short};
 
 /// How long a lane has to answer before it is asked again, should its cell die meanwhile.
 pub const VISIT_ASKED_MS: u64 = 5_000;
@@ -45,8 +46,6 @@ pub struct Held {
     pub lane: String,
     /// The ticket.
     pub ticket: u32,
-    /// Where the journal says that it was let in.
-    pub seq: Seq,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -161,11 +160,7 @@ impl Run {
         let lane = StepLane::object(&lane);
         let shortened = |limit: Limit| Limit { by: short(&limit.by), key: short(&limit.key), ..limit };
         let mut limits: Vec<_> = limits.into_iter().map(shortened).collect();
-        // The narrow ones first: see `let_in`.
-        sort_by(&mut limits, |a, b| {
-            let rank = |limit: &Limit| (limit.by.is_empty(), limit.per_ms);
-            rank(a).cmp(&rank(b))
-        });
+        narrow_first(&mut limits);
         let same = |visit: &Visit| visit.ticket > 0 && visit.lane == lane;
         let known = self.open.iter().find(|open| open.op == op && open.visit.as_deref().is_some_and(same));
         match known {
@@ -181,10 +176,10 @@ impl Run {
     }
 
     /// What it holds from here on, after something was recorded.
-    pub(super) fn follow_visits(&mut self, seq: Seq, event: &Event) {
+    pub(super) fn follow_visits(&mut self, event: &Event) {
         match event {
             Event::StepLetIn { op, lane, ticket, .. } => {
-                self.held.push(Held { op: op.clone(), lane: StepLane::object(lane), ticket: *ticket, seq });
+                self.held.push(Held { op: op.clone(), lane: StepLane::object(lane), ticket: *ticket });
             }
             Event::StepFinished { op, .. } | Event::StepRetrying { op, .. } => {
                 self.held.retain(|held| held.op != *op);
@@ -261,8 +256,10 @@ fn check_lane(op: &Op, StepLane { lane, limits }: &StepLane) -> Result<(), Rejec
     if op.kind != OpKind::Step {
         return wrong("only a step waits for a lane.".into());
     }
-    if lane.is_empty() || lane.len() > LANE_LENGTH_MAX {
-        return wrong(format!("the name of a lane has 1 to {LANE_LENGTH_MAX} bytes."));
+    if lane.is_empty() || lane.len() > LANE_LENGTH_MAX || !is_visible(lane) {
+        return wrong(format!(
+            "the name of a lane has 1 to {LANE_LENGTH_MAX} bytes, without control or invisible characters."
+        ));
     }
     if limits.is_empty() || limits.len() > LIMITS_MAX {
         return wrong(format!("a step has 1 to {LIMITS_MAX} limits."));

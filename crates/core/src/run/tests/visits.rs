@@ -176,6 +176,7 @@ fn lanes_that_cannot_let_a_step_in_are_refused() {
     for open in [
         vec![with(&|lane| lane.lane.clear())],
         vec![with(&|lane| lane.lane = "x".repeat(65))],
+        vec![with(&|lane| lane.lane = "x\ny".into())],
         vec![with(&|lane| lane.limits.clear())],
         vec![with(&|lane| lane.limits[0].max = 0)],
         vec![with(&|lane| lane.limits[0].per_ms = Some(1))],

@@ -5,6 +5,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { launch, open } from "./browser.mjs";
 import { fill } from "./demo.mjs";
+import { furnish, pages } from "./pages.mjs";
 import { ROOT, Server } from "./server.mjs";
 
 const forDocs = process.argv[2] === "--docs";
@@ -14,6 +15,7 @@ const server = await Server.start();
 const browser = await launch();
 try {
   const ids = await fill(server);
+  const furniture = await furnish(server);
   await new Promise((resolve) => setTimeout(resolve, 5_000));
   if (forDocs) {
     for (const [colorScheme, suffix] of [["light", ""], ["dark", "-dark"]]) {
@@ -44,10 +46,13 @@ try {
       await see("run", `/dash/runs/${ids.chatty}`);
       await see("failed", `/dash/runs/${ids.failed}?step=step:0:r`);
       await see("waiting", `/dash/runs/${ids.waiting}`);
-      await see("workflows", "/dash/workflows");
+      for (const [name, path] of pages(furniture)) await see(name.replaceAll(" ", "-"), path);
       if (size === "1280") {
         await see("empty", "/dash/?q=tag:none");
-        await see("schedules", "/dash/schedules");
+        await page.goto(`${server.address}/dash/schedules/nightly`);
+        await page.getByRole("button", { name: "Edit" }).click();
+        await shoot("form");
+        await page.getByRole("button", { name: "Close" }).click();
         await see("waiting", `/dash/runs/${ids.waiting}`);
         await page.getByRole("button", { name: "Signal" }).click();
         await shoot("signal");

@@ -3,11 +3,13 @@
 // Runs all tests, or those whose name has one of these words; with `--full` also those at a size, which take minutes. Prints what each has measured; ends with 1 if one fails.
 import { launch, complaints } from "./browser.mjs";
 import { Server } from "./server.mjs";
+import { pageTests } from "./pages.mjs";
 import { sizes } from "./sizes.mjs";
 import { tests } from "./tests.mjs";
 
 const wanted = process.argv.slice(2).filter((word) => word !== "--full");
-const all = process.argv.includes("--full") ? { ...tests, ...sizes } : tests;
+const quick = { ...tests, ...pageTests };
+const all = process.argv.includes("--full") ? { ...quick, ...sizes } : quick;
 const server = await Server.start();
 let browser;
 let failed = 0;

@@ -441,7 +441,7 @@ export const tests = {
       await see("a failed run", `${runPath(ids.failed)}?step=step:0:r`, ".detail");
       await see("no run", runPath("default-1-1-1-000000000000"), ".notice");
       await see("workflows", "/dash/workflows", "tbody tr");
-      await see("schedules", "/dash/schedules", ".notice");
+      await see("schedules", "/dash/schedules", ".nothing, tbody tr");
       await see("nowhere", "/dash/nowhere", ".notice");
       await see("a waiting run", runPath(ids.waiting), ".actions button");
       await page.getByRole("button", { name: "Signal" }).click();

@@ -9,7 +9,11 @@ use stepwell_protocol::{
     Payload, Record,
     rest::{HistoryEvent, RunView, Why},
 };
-use ureq::{Agent, Body, BodyReader, RequestBuilder, http::Response, typestate};
+use ureq::{
+    Agent, AsSendBody, Body, BodyReader, RequestBuilder,
+    http::{Request, Response, request},
+    typestate,
+};
 
 use crate::{
     config::{Target, is_loopback},
@@ -21,6 +25,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// How long an answer may take beyond the time that the server was asked to wait.
 const ANSWER: Duration = Duration::from_secs(60);
+
+/// The same where somebody else says how long the server waits: at most five minutes.
+const LONG_ANSWER: Duration = Duration::from_secs(360);
 
 /// For how long a stream may say nothing at all: every 15 seconds it says at least that it is alive.
 const SILENCE: Duration = Duration::from_secs(45);
@@ -141,7 +148,7 @@ impl Client {
             }
         }
         for event in &journal.raw {
-            let HistoryEvent { seq, at, event, cut } =
+            let HistoryEvent { seq, at, event, cut, .. } =
                 event.decode().map_err(|error| self.unknown(&error))?;
             if cut {
                 journal.cut += 1;
@@ -212,6 +219,50 @@ impl Client {
             return Err(self.refused(response.status().as_u16(), &text));
         }
         Ok(response.into_body().into_reader())
+    }
+
+    /// Passes a request of somebody else on, with this client's key: the answer as it is, whatever it says. The target
+    /// is a path with its query.
+    pub fn pass_on(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Response<Body>> {
+        let request = self.foreign(method, target, headers);
+        let sent = if body.is_empty() && !matches!(method, "POST" | "PUT" | "PATCH") {
+            self.send(request.body(()), LONG_ANSWER, Some(LONG_ANSWER))
+        } else {
+            self.send(request.body(body), LONG_ANSWER, Some(LONG_ANSWER))
+        };
+        sent.map_err(|error| self.no_answer(&error))
+    }
+
+    /// The same for a stream of events, which goes on for as long as the server says anything.
+    pub fn pass_on_stream(&self, target: &str, headers: &[(&str, &str)]) -> Result<Response<Body>> {
+        let headers: Vec<_> = headers.iter().copied().filter(|(name, _)| *name != "accept").collect();
+        let request = self.foreign("GET", target, &headers).header("accept", "text/event-stream");
+        let sent = self.send(request.body(()), ANSWER, Some(SILENCE));
+        sent.map_err(|error| self.no_answer(&error))
+    }
+
+    fn foreign(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> request::Builder {
+        let request = Request::builder().method(method).uri(format!("{}{target}", self.target.address));
+        let key = self.target.key.as_ref().map(|key| format!("Bearer {}", key.secret()));
+        let request = key.into_iter().fold(request, |request, key| request.header("authorization", key));
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
+    }
+
+    fn send<B: AsSendBody>(
+        &self,
+        request: std::result::Result<Request<B>, ureq::http::Error>,
+        answer: Duration,
+        per_read: Option<Duration>,
+    ) -> std::result::Result<Response<Body>, ureq::Error> {
+        let config = self.agent.configure_request(request.map_err(ureq::Error::Http)?);
+        let config = config.timeout_recv_response(Some(answer)).timeout_per_read(per_read);
+        self.agent.run(config.build())
     }
 
     fn change<T: DeserializeOwned>(
@@ -357,7 +408,10 @@ impl Client {
             "signal_not_found" => failure.next("`stepwell show RUN --json` lists its events with their positions (`seq`)."),
             "webhook_not_found" => failure.next("`stepwell webhooks list TOPIC` lists the webhooks of a topic."),
             "step_not_found" => failure.next("`stepwell show RUN` lists its steps."),
-            "internal" => failure.next("Try again. If it persists, read the Worker's log."),
+            "internal" => failure.next(match field("request_id") {
+                Some(id) => format!("Try again. If it persists, look for the request {id} in the Worker's log."),
+                None => "Try again. If it persists, read the Worker's log.".to_owned(),
+            }),
             _ => match field("type") {
                 Some(page) => failure.next(format!("See {page}")),
                 None => failure,

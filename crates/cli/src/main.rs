@@ -10,6 +10,7 @@ mod checkup;
 mod client;
 mod commands;
 mod config;
+mod dashboard;
 mod events;
 mod failure;
 mod feed;

@@ -1,14 +1,12 @@
-//! A run's history as a drawing: one line for each thing, a bar for the time that it took.
-//!
-//! A journal records when things end and how long they took. Where it does not say how long, as in journals of older
-//! releases, a bar begins where the thing before it ended, or where an attempt could begin.
+//! A run's timeline as a drawing: one line for each thing, a bar for the time that it took.
 
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use stepwell_protocol::{
     Event, Op, OpKind, Outcome, Record, Timestamp,
-    rest::{RunView, Status, Why},
+    rest::{RunView, Why},
+    timeline::{Bar, Kind, Mark, Moving, Recording, Thing},
 };
 
 use crate::words;
@@ -22,38 +20,6 @@ pub const WIDTH: usize = 80;
 /// What stands right of the bars.
 const RIGHT: usize = 26;
 
-/// How something on a line stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
-    Done,
-    Failed,
-    Slept,
-    Signalled,
-    UnderWay,
-}
-
-/// What a piece of a bar stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Piece {
-    Work,
-    FailedWork,
-    Rest,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
-    /// What it is about; signals have none.
-    op: Option<Op>,
-    label: String,
-    mark: Mark,
-    pieces: Vec<(Timestamp, Timestamp, Piece)>,
-    attempts: u32,
-    note: String,
-    /// When it may go on, after an attempt that failed.
-    goes_on: Option<Timestamp>,
-    is_over: bool,
-}
-
 /// A run's history as lines.
 #[derive(Debug)]
 pub struct Timeline {
@@ -62,220 +28,72 @@ pub struct Timeline {
     lines: Vec<Line>,
 }
 
+/// A bar, and what stands beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    bar: Bar,
+    note: String,
+}
+
 impl Timeline {
     /// The lines of a run, as it stands at this time.
     pub fn new(run: &RunView, events: &[Record], why: Option<&Why>, now: Timestamp) -> Self {
-        // A life begins with the signals that the one before it has not taken.
-        let began = run.life.map_or(run.created_at, |life| life.began_at);
-        let begins = events.first().map_or(began, |record| record.at.min(began));
-        let mut timeline = Self { begins, ends: run.ended_at.unwrap_or(now), lines: Vec::new() };
-        let mut edge = begins;
-        for record in events {
-            timeline.add(record, edge);
-            edge = edge.max(record.at);
+        let mut recording = Recording::of(run);
+        for Record { seq, at, event } in events {
+            recording.take(*seq, *at, event, false);
         }
-        if !run.status.is_terminal() {
-            timeline.add_open(run, why, edge);
+        let (begins, ends) = (recording.begins, recording.ends(run, now));
+        let moving = recording.moving(run, why, now);
+        let mut bars = recording.bars;
+        for Moving { instead_of, bar } in moving {
+            match instead_of.and_then(|place| bars.get_mut(place)) {
+                Some(recorded) => *recorded = bar,
+                None => bars.push(bar),
+            }
         }
-        timeline.ends = timeline.ends.max(edge);
-        timeline
-    }
-
-    fn add(&mut self, record: &Record, edge: Timestamp) {
-        let at = record.at;
-        match &record.event {
-            Event::StepBegun { op } => {
-                let line = self.line(op);
-                line.goes_on = Some(at);
-            }
-            Event::StepLetIn { op, since, .. } => {
-                let line = self.line(op);
-                line.pieces.push((since.unwrap_or(edge), at, Piece::Rest));
-                line.goes_on = Some(at);
-            }
-            Event::StepRetrying { op, attempt, failure, retry_at, took_ms } => {
-                let line = self.line(op);
-                let from = began(at, *took_ms).unwrap_or_else(|| line.goes_on.unwrap_or(edge));
-                line.pieces.push((from, at, Piece::FailedWork));
-                line.pieces.push((at, *retry_at, Piece::Rest));
-                line.goes_on = Some(*retry_at);
-                line.attempts = *attempt;
-                line.note = words::plain(&failure.message);
-            }
-            Event::StepFinished { op, attempt, outcome, took_ms } => {
-                let line = self.line(op);
-                let from = began(at, *took_ms).unwrap_or_else(|| line.goes_on.unwrap_or(edge).min(at));
-                // The pause before it may have been cut short by a person.
-                line.pieces.retain_mut(|piece| {
-                    piece.1 = piece.1.min(at);
-                    true
-                });
-                line.attempts = *attempt;
-                line.is_over = true;
-                let piece = match outcome {
-                    Outcome::Ok(_) => {
-                        line.mark = Mark::Done;
-                        line.note.clear();
-                        Piece::Work
-                    }
-                    Outcome::Err(failure) => {
-                        line.mark = Mark::Failed;
-                        line.note = words::plain(&failure.message);
-                        Piece::FailedWork
-                    }
-                };
-                line.pieces.push((from, at, piece));
-            }
-            Event::TimerFired { op, since } => {
-                let line = self.line(op);
-                line.pieces.push((since.unwrap_or(edge), at, Piece::Rest));
-                line.is_over = true;
-                line.mark = Mark::Slept;
-                if op.kind == OpKind::Wait {
-                    line.note = "timed out".into();
-                }
-            }
-            Event::ChildInvoked { op, .. } => {
-                let line = self.line(op);
-                line.goes_on = Some(at);
-                line.pieces.push((at, at, Piece::Rest));
-            }
-            Event::ChildStarted { op, run, .. } => {
-                let line = self.line(op);
-                line.note = run.to_string();
-                line.mark = Mark::Done;
-                line.is_over = true;
-            }
-            Event::ChildFinished { op, run, outcome, .. } => {
-                let line = self.line(op);
-                let from = line.goes_on.unwrap_or(edge).min(at);
-                line.pieces.push((from, at, Piece::Rest));
-                line.is_over = true;
-                let id = run.as_ref().map(ToString::to_string).unwrap_or_default();
-                (line.mark, line.note) = match outcome {
-                    Outcome::Ok(_) => (Mark::Done, id),
-                    Outcome::Err(failure) => {
-                        (Mark::Failed, format!("{id} {}", words::plain(&failure.message)))
-                    }
-                };
-            }
-            Event::SignalReceived { name, payload, by, since, .. } => self.lines.push(Line {
-                op: None,
-                label: format!("signal {}", words::plain(name)),
-                mark: Mark::Signalled,
-                // Nobody waited for it unless the journal says so.
-                pieces: vec![(since.unwrap_or(at), at, Piece::Rest)],
-                attempts: 0,
-                note: format!("{}{}", words::short(payload, LABEL_MAX), words::by(by.as_deref())),
-                goes_on: None,
-                is_over: true,
-            }),
-        }
-    }
-
-    /// What the run does, or waits for, at this moment.
-    fn add_open(&mut self, run: &RunView, why: Option<&Why>, edge: Timestamp) {
-        let now = self.ends;
-        let waits = why.map(|why| why.waits_for.as_slice()).unwrap_or_default();
-        for waits_for in waits {
-            let until = waits_for.until.map(|until| words::distance(until, now)).unwrap_or_default();
-            let retried = self.lines.iter_mut().rev().find(|line| {
-                let is_it = |op: &Op| op.kind.as_str() == waits_for.kind && op.name == waits_for.name;
-                !line.is_over && line.op.as_ref().is_some_and(is_it)
-            });
-            if let Some(line) = retried {
-                line.note = if waits_for.kind == "child" {
-                    format!("waits {until}").trim_end().to_owned()
-                } else {
-                    format!("next attempt {until}: {}", line.note)
-                };
-                continue;
-            }
-            let (label, note) = match waits_for.kind.as_str() {
-                kind @ ("wait" | "event") => {
-                    let note = if until.is_empty() { "waits".into() } else { format!("times out {until}") };
-                    (format!("{kind} {}", waits_for.name), note)
-                }
-                // It waits for as long as the run does.
-                "cancel_on" => continue,
-                "token" => (format!("token {}", waits_for.name), format!("expires {until}")),
-                "sleep" => (waits_for.name.clone(), format!("wakes {until}")),
-                "child" => {
-                    (format!("child {}", waits_for.name), format!("waits {until}").trim_end().to_owned())
-                }
-                _ => (waits_for.name.clone(), until),
-            };
-            self.lines.push(Line::under_way(&label, edge, now, Piece::Rest, &note));
-        }
-        if waits.is_empty() && matches!(run.status, Status::Running) {
-            self.lines.push(Line::under_way("…", edge, now, Piece::Work, "at work"));
-        }
-    }
-
-    /// The line of an operation; a new one if there is none, or if the run was taken back since.
-    fn line(&mut self, op: &Op) -> &mut Line {
-        let found = self.lines.iter().rposition(|line| line.op.as_ref() == Some(op) && !line.is_over);
-        let at = found.unwrap_or_else(|| {
-            let label = match op.kind {
-                OpKind::Step | OpKind::Sleep => words::plain(&op.name),
-                OpKind::Wait => format!("wait {}", words::plain(&op.name)),
-                OpKind::Child => format!("child {}", words::plain(&op.name)),
-            };
-            let label = if op.occurrence == 0 { label } else { format!("{label} #{}", op.occurrence + 1) };
-            self.lines.push(Line {
-                op: Some(op.clone()),
-                label,
-                mark: Mark::UnderWay,
-                pieces: Vec::new(),
-                attempts: 0,
-                note: String::new(),
-                goes_on: None,
-                is_over: false,
-            });
-            self.lines.len() - 1
-        });
-        &mut self.lines[at]
+        let lines = bars.into_iter().map(|bar| Line { note: note(&bar, events, ends), bar }).collect();
+        Self { begins, ends, lines }
     }
 
     /// The drawing, this wide.
     pub fn draw(&self, width: usize) -> Vec<String> {
-        let label_width =
-            self.lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0).clamp(5, LABEL_MAX);
+        let label_width = self
+            .lines
+            .iter()
+            .map(|line| label(&line.bar).chars().count())
+            .max()
+            .unwrap_or(0)
+            .clamp(5, LABEL_MAX);
         let cells = width.saturating_sub(label_width + RIGHT).clamp(10, 100);
         self.lines.iter().map(|line| self.draw_line(line, label_width, cells)).collect()
     }
 
-    fn draw_line(&self, line: &Line, label_width: usize, cells: usize) -> String {
-        let (symbol, style) = line.mark.drawn();
-        let mut bar = vec![None; cells];
-        for (from, to, piece) in &line.pieces {
-            let (from, to) = (self.cell(*from, cells), self.cell(*to, cells));
-            for cell in &mut bar[from..=to.max(from)] {
+    fn draw_line(&self, Line { bar, note }: &Line, label_width: usize, cells: usize) -> String {
+        let (symbol, style) = drawn_mark(bar.mark);
+        let mut filled = vec![None; cells];
+        for part in &bar.parts {
+            let (from, to) = (self.cell(part.from, cells), self.cell(part.to, cells));
+            for cell in &mut filled[from..=to.max(from)] {
                 // Work shows over rest: a short attempt beside a long pause is what one looks for.
-                if *piece != Piece::Rest || cell.is_none() {
-                    *cell = Some(*piece);
+                if part.kind != Kind::Rest || cell.is_none() {
+                    *cell = Some(part.kind);
                 }
             }
         }
         let mut drawn = String::new();
-        for cell in bar {
+        for cell in filled {
             match cell {
                 None => drawn.push(' '),
-                Some(piece) => {
-                    let (symbol, style) = piece.drawn();
+                Some(kind) => {
+                    let (symbol, style) = drawn_kind(kind);
                     let _ = write!(drawn, "{style}{symbol}{style:#}");
                 }
             }
         }
-        // The pauses between a step's attempts are no work.
-        let works = line.pieces.iter().any(|(_, _, piece)| *piece != Piece::Rest);
-        let counted = line.pieces.iter().filter(|(_, _, piece)| !works || *piece != Piece::Rest);
-        let took = counted.map(|(from, to, _)| words::between(*from, *to)).sum();
-        let attempts = if line.attempts > 1 { format!("attempt {}", line.attempts) } else { String::new() };
-        let extra = [attempts, line.note.clone()];
-        let extra: Vec<_> = extra.iter().filter(|part| !part.is_empty()).map(String::as_str).collect();
-        let label = words::cut(&line.label, label_width);
-        let took = words::length(took);
+        let attempts = if bar.attempts > 1 { format!("attempt {}", bar.attempts) } else { String::new() };
+        let extra: Vec<_> = [attempts.as_str(), note].into_iter().filter(|part| !part.is_empty()).collect();
+        let label = words::cut(&label(bar), label_width);
+        let took = words::length(bar.took_ms());
         let text = format!(
             "{style}{symbol}{style:#} {label:label_width$} │{drawn}│ {took:>9}  {}",
             extra.join(", ")
@@ -291,45 +109,51 @@ impl Timeline {
     }
 }
 
-/// When an attempt began that ended at this time.
-fn began(ended: Timestamp, took_ms: Option<u64>) -> Option<Timestamp> {
-    took_ms.map(|ms| Timestamp::from_millis(ended.as_millis().saturating_sub(ms)))
-}
-
-impl Line {
-    fn under_way(label: &str, from: Timestamp, to: Timestamp, piece: Piece, note: &str) -> Self {
-        Self {
-            op: None,
-            label: words::plain(label),
-            mark: Mark::UnderWay,
-            pieces: vec![(from, to, piece)],
-            attempts: 0,
-            note: words::plain(note),
-            goes_on: None,
-            is_over: false,
+fn label(bar: &Bar) -> String {
+    let name = words::plain(&bar.label());
+    match bar.thing {
+        Thing::Step | Thing::Sleep => name,
+        Thing::Wait | Thing::Event | Thing::Token | Thing::Child | Thing::Signal => {
+            format!("{} {name}", bar.thing.as_str())
         }
     }
 }
 
-impl Mark {
-    fn drawn(self) -> (char, Style) {
-        match self {
-            Self::Done => ('✓', AnsiColor::Green.on_default()),
-            Self::Failed => ('✗', AnsiColor::Red.on_default()),
-            Self::Slept => ('☾', AnsiColor::Blue.on_default()),
-            Self::Signalled => ('◆', AnsiColor::Magenta.on_default()),
-            Self::UnderWay => ('▸', AnsiColor::Cyan.on_default()),
-        }
+/// What stands beside a bar: what it waits for, what went wrong, which run it invoked, what the signal said.
+fn note(bar: &Bar, events: &[Record], now: Timestamp) -> String {
+    let waiting = bar.waiting(|until| words::distance(until, now));
+    let failed = bar.failure.as_ref().map(|failure| words::plain(&failure.message));
+    let child = bar.child.as_ref().map(ToString::to_string);
+    if let (Some(waiting), Some(failed)) = (&waiting, &failed) {
+        return format!("{waiting}: {failed}");
+    }
+    let signal = || {
+        let seq = bar.events.first()?;
+        let place = events.binary_search_by_key(seq, |record| record.seq).ok()?;
+        let Event::SignalReceived { payload, by, .. } = &events.get(place)?.event else { return None };
+        Some(format!("{}{}", words::short(payload, LABEL_MAX), words::by(by.as_deref())))
+    };
+    let timed_out = (bar.mark == Mark::TimedOut).then(|| "timed out".to_owned());
+    let signal = if bar.thing == Thing::Signal { signal() } else { None };
+    let said = [child, failed, waiting, timed_out, signal];
+    said.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+fn drawn_mark(mark: Mark) -> (char, Style) {
+    match mark {
+        Mark::Done => ('✓', AnsiColor::Green.on_default()),
+        Mark::Failed => ('✗', AnsiColor::Red.on_default()),
+        Mark::Slept | Mark::TimedOut => ('☾', AnsiColor::Blue.on_default()),
+        Mark::Signal => ('◆', AnsiColor::Magenta.on_default()),
+        Mark::Open | Mark::Retrying => ('▸', AnsiColor::Cyan.on_default()),
     }
 }
 
-impl Piece {
-    fn drawn(self) -> (char, Style) {
-        match self {
-            Self::Work => ('█', AnsiColor::Green.on_default()),
-            Self::FailedWork => ('▓', AnsiColor::Red.on_default()),
-            Self::Rest => ('░', AnsiColor::Blue.on_default()),
-        }
+fn drawn_kind(kind: Kind) -> (char, Style) {
+    match kind {
+        Kind::Work => ('█', AnsiColor::Green.on_default()),
+        Kind::Failed => ('▓', AnsiColor::Red.on_default()),
+        Kind::Rest => ('░', AnsiColor::Blue.on_default()),
     }
 }
 
@@ -358,21 +182,21 @@ pub fn tell(record: &Record) -> (char, Style, String) {
         Event::StepRetrying { op, attempt, failure, retry_at, .. } => {
             let pause = words::length(words::between(record.at, *retry_at));
             let why = words::plain(&failure.message);
-            (Mark::UnderWay, format!("{} failed at attempt {attempt}, again in {pause}: {why}", named(op)))
+            (Mark::Open, format!("{} failed at attempt {attempt}, again in {pause}: {why}", named(op)))
         }
-        Event::StepBegun { op } => (Mark::UnderWay, format!("{} begun, to run at most once", named(op))),
+        Event::StepBegun { op } => (Mark::Open, format!("{} begun, to run at most once", named(op))),
         Event::StepLetIn { op, lane, since, .. } => {
             let waited =
                 since.map(|since| format!(" after {}", words::length(words::between(since, record.at))));
             let (lane, waited) = (words::plain(lane), waited.unwrap_or_default());
-            (Mark::UnderWay, format!("{} let in by lane {lane}{waited}", named(op)))
+            (Mark::Open, format!("{} let in by lane {lane}{waited}", named(op)))
         }
         Event::TimerFired { op, .. } if op.kind == OpKind::Wait => {
             (Mark::Slept, format!("{} timed out", named(op)))
         }
         Event::TimerFired { op, .. } => (Mark::Slept, format!("{} is over", named(op))),
         Event::ChildInvoked { op, workflow, .. } => {
-            (Mark::UnderWay, format!("{} invoked: {}", named(op), words::plain(workflow)))
+            (Mark::Open, format!("{} invoked: {}", named(op), words::plain(workflow)))
         }
         Event::ChildStarted { op, run, .. } => (Mark::Done, format!("{} started: {run}", named(op))),
         Event::ChildFinished { op, run, outcome, .. } => {
@@ -388,10 +212,10 @@ pub fn tell(record: &Record) -> (char, Style, String) {
         }
         Event::SignalReceived { name, payload, by, .. } => {
             let (name, payload) = (words::plain(name), words::short(payload, 60));
-            (Mark::Signalled, format!("signal {name}: {payload}{}", words::by(by.as_deref())))
+            (Mark::Signal, format!("signal {name}: {payload}{}", words::by(by.as_deref())))
         }
     };
-    let (symbol, style) = mark.drawn();
+    let (symbol, style) = drawn_mark(mark);
     (symbol, style, text)
 }
 

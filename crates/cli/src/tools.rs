@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use stepwell_protocol::dashboard::PAGE;
 
 use crate::{
     failure::{Failure, Result},
@@ -61,8 +62,20 @@ pub fn dashboard(worker: &Worker) -> Option<PathBuf> {
     let Assets { directory, binding } = &worker.wrangler.assets;
     let bound = directory.as_ref().filter(|_| binding.as_deref() == Some(ASSETS));
     let bound = bound.map(|directory| worker.folder.join(directory));
-    let found = bound.or_else(|| in_node_modules(&worker.folder, "@stepwell/dashboard/dist"))?;
-    found.join("dash/page.htm").is_file().then(|| found.canonicalize().ok()).flatten()
+    match bound {
+        Some(bound) => with_dashboard(&bound),
+        None => dashboard_package(&worker.folder),
+    }
+}
+
+/// The files of the dashboard's npm package, installed in a folder or in one above it.
+pub fn dashboard_package(from: &Path) -> Option<PathBuf> {
+    with_dashboard(&in_node_modules(from, "@stepwell/dashboard/dist")?)
+}
+
+/// A folder that has the dashboard in it.
+pub fn with_dashboard(folder: &Path) -> Option<PathBuf> {
+    folder.join("dash").join(PAGE).is_file().then(|| folder.canonicalize().ok()).flatten()
 }
 
 /// The compiler's driver.

@@ -171,8 +171,8 @@ impl Window {
     }
 
     /// A run is due and waits for a place.
-    pub fn enqueue(&mut self, ready: Ready) {
-        self.line.push(ready);
+    pub fn enqueue(&mut self, now: Timestamp, ready: Ready) {
+        self.line.push(now, ready);
     }
 
     /// Whether anybody waits for a place.
@@ -186,7 +186,8 @@ impl Window {
     }
 
     /// The next run that may enter, if any; it leaves the line and still has to [`Self::enter`]. Of the workflows that
-    /// have a place to spare it is one that holds the fewest calls, and of those the one that waits longest.
+    /// have a place to spare it is one that holds the fewest calls, and of those the one that waits longest,
+    /// with its priority.
     pub fn take_next(&mut self, now: Timestamp) -> Option<Ready> {
         self.move_slow(now);
         let shares = self.shares();
@@ -264,7 +265,7 @@ mod tests {
     }
 
     fn ready(number: u64, workflow: &str) -> Ready {
-        Ready { number, workflow: workflow.into(), alone: false }
+        Ready { number, workflow: workflow.into(), alone: false, priority: 0 }
     }
 
     #[test]
@@ -303,7 +304,7 @@ mod tests {
     fn a_suspicious_run_that_hangs_keeps_the_others_out_for_a_while_only() {
         let mut window = Window::new(8);
         window.enter(at(0), 1, ONE, "a", true);
-        window.enqueue(ready(2, "b"));
+        window.enqueue(at(0), ready(2, "b"));
         assert_eq!(window.take_next(at(EXCLUSIVE_MS - 1)), None);
         assert_eq!(window.take_next(at(EXCLUSIVE_MS)), Some(ready(2, "b")));
     }
@@ -312,8 +313,8 @@ mod tests {
     fn a_suspicious_run_waits_for_one_that_hangs_for_a_while_only() {
         let mut window = Window::new(8);
         window.enter(at(0), 1, ONE, "a", false);
-        window.enqueue(Ready { alone: true, ..ready(2, "b") });
-        window.enqueue(ready(3, "c"));
+        window.enqueue(at(0), Ready { alone: true, ..ready(2, "b") });
+        window.enqueue(at(0), ready(3, "c"));
         assert_eq!(window.take_next(at(EXCLUSIVE_MS - 1)), None);
         assert_eq!(window.take_next(at(EXCLUSIVE_MS)).map(|ready| ready.number), Some(2));
         assert!(window.is_quiet(at(EXCLUSIVE_MS)));
@@ -323,8 +324,8 @@ mod tests {
     fn a_full_share_is_overtaken_but_not_forgotten() {
         let mut window = Window::new(2);
         window.enter(at(0), 1, ONE, "slow", false);
-        window.enqueue(ready(2, "slow"));
-        window.enqueue(ready(3, "quick"));
+        window.enqueue(at(0), ready(2, "slow"));
+        window.enqueue(at(0), ready(3, "quick"));
         assert_eq!(window.take_next(at(0)), Some(ready(3, "quick")));
         window.enter(at(0), 3, ONE, "quick", false);
         assert_eq!(window.take_next(at(0)), None);
@@ -336,8 +337,8 @@ mod tests {
     fn a_suspicious_run_enters_an_empty_window_and_keeps_it_until_cleared() {
         let mut window = Window::new(8);
         window.enter(at(0), 1, ONE, "a", false);
-        window.enqueue(Ready { alone: true, ..ready(2, "b") });
-        window.enqueue(ready(3, "c"));
+        window.enqueue(at(0), Ready { alone: true, ..ready(2, "b") });
+        window.enqueue(at(0), ready(3, "c"));
         assert_eq!(window.take_next(at(0)), None, "others must not overtake it for ever");
         window.leave(at(0), 1, ONE);
         assert_eq!(window.take_next(at(0)).map(|ready| ready.number), Some(2));
@@ -350,7 +351,7 @@ mod tests {
     #[test]
     fn nobody_enters_ahead_of_those_who_wait() {
         let mut window = Window::new(2);
-        window.enqueue(ready(1, "a"));
+        window.enqueue(at(0), ready(1, "a"));
         assert_eq!(window.offers(at(0), "b"), None);
     }
 
@@ -380,7 +381,7 @@ mod tests {
         assert_eq!(fill(&mut window, at(0), "slow", 1), 2);
         assert_eq!(fill(&mut window, at(0), "other", 10), 1);
         assert_eq!(fill(&mut window, at(0), "third", 20), 1);
-        window.enqueue(ready(30, "quick"));
+        window.enqueue(at(0), ready(30, "quick"));
         assert_eq!(window.take_next(at(SLOW_MS - 1)), None);
         assert_eq!(window.next_change(at(SLOW_MS - 1)), Some(at(SLOW_MS)));
         assert_eq!(window.take_next(at(SLOW_MS)), Some(ready(30, "quick")));
@@ -397,14 +398,14 @@ mod tests {
             for name in &names {
                 for _ in 0..12 {
                     number += 1;
-                    window.enqueue(ready(number, name));
+                    window.enqueue(now, ready(number, name));
                 }
             }
             let_in(&mut window, now);
             now = now.plus_millis(SLOW_MS);
             if round > 1 {
                 number += 1;
-                window.enqueue(ready(number, "healthy"));
+                window.enqueue(now, ready(number, "healthy"));
                 window.move_slow(now);
                 let before = window.held();
                 let entered = let_in(&mut window, now);
@@ -421,8 +422,8 @@ mod tests {
     fn a_workflow_with_fewer_calls_is_served_first() {
         let mut window = Window::new(4);
         window.enter(at(0), 1, ONE, "busy", false);
-        window.enqueue(ready(2, "busy"));
-        window.enqueue(ready(3, "idle"));
+        window.enqueue(at(0), ready(2, "busy"));
+        window.enqueue(at(0), ready(3, "idle"));
         assert_eq!(window.take_next(at(0)), Some(ready(3, "idle")));
         assert_eq!(window.take_next(at(0)), Some(ready(2, "busy")));
     }
@@ -461,8 +462,8 @@ mod tests {
     fn suspicious_runs_take_turns_with_the_others() {
         let mut window = Window::new(8);
         window.enter(at(0), 1, ONE, "a", true);
-        window.enqueue(Ready { alone: true, ..ready(2, "b") });
-        window.enqueue(ready(3, "c"));
+        window.enqueue(at(0), Ready { alone: true, ..ready(2, "b") });
+        window.enqueue(at(0), ready(3, "c"));
         // It hangs: after its time the others are let in, for as long as they had to wait.
         assert_eq!(window.take_next(at(EXCLUSIVE_MS - 1)), None);
         assert_eq!(window.take_next(at(EXCLUSIVE_MS)), Some(ready(3, "c")));
@@ -474,7 +475,7 @@ mod tests {
     fn suspicious_runs_that_make_progress_follow_each_other_closely() {
         let mut window = Window::new(8);
         window.enter(at(0), 1, ONE, "a", true);
-        window.enqueue(Ready { alone: true, ..ready(2, "b") });
+        window.enqueue(at(0), Ready { alone: true, ..ready(2, "b") });
         window.clear(at(5), 1, ONE);
         window.leave(at(6), 1, ONE);
         assert_eq!(window.take_next(at(9)), None);

@@ -17,14 +17,28 @@ pub struct Shown {
     pub is_cut: bool,
 }
 
-/// Indents a JSON text. A text that is not JSON comes out in some other form, but never panics.
+/// A JSON text to look at: indented, and with hidden characters written out. A text that is not JSON comes out in some other
+/// form, but never panics.
 pub fn pretty(text: &str) -> Shown {
+    match indented(text) {
+        Ok(text) => Shown { text: shown::block(&text), is_cut: false },
+        Err(beginning) => Shown { text: shown::block(&beginning), is_cut: true },
+    }
+}
+
+/// A JSON text to change: indented, but nothing else is done to it, and one that is long stays as it is.
+pub fn editable(text: &str) -> String {
+    indented(text).unwrap_or_else(|_| text.to_owned())
+}
+
+/// Indents a JSON text; gives only its beginning if it gets too long.
+fn indented(text: &str) -> Result<String, String> {
     let mut out = String::new();
     let (mut depth, mut is_string, mut is_escaped) = (0_usize, false, false);
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
         if out.len() > SHOWN_BYTES_MAX {
-            return Shown { text: shown::block(&out), is_cut: true };
+            return Err(out);
         }
         if is_string {
             out.push(c);
@@ -61,7 +75,7 @@ pub fn pretty(text: &str) -> Shown {
             c => out.push(c),
         }
     }
-    Shown { text: shown::block(&out), is_cut: false }
+    Ok(out)
 }
 
 fn skip_blanks(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {

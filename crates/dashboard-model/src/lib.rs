@@ -4,13 +4,22 @@
 //! Owns no element, no request and no clock: `now` and the offset of a time zone are parameters. All of it compiles to
 //! WebAssembly, and its tests run natively.
 
+pub mod book;
+pub mod bulk;
+pub mod chart;
 pub mod filter;
 pub mod following;
+pub mod form;
 pub mod json;
 pub mod listing;
+pub mod may;
+pub mod nav;
 pub mod pacing;
+pub mod pages;
 pub mod place;
 pub mod recorded;
+pub mod schema;
+pub mod sheet;
 pub mod shown;
 pub mod timeline;
 pub mod when;

@@ -1,10 +1,14 @@
 //! What can be done to a run. Whoever may not do it does not see it.
 
 use leptos::{ev, html, prelude::*};
-use stepwell_dashboard_model::place::encoded;
-use stepwell_protocol::rest::{Restart, RunView, SignalReceipt, Status, StepName};
+use stepwell_dashboard_model::{pages, place::encoded};
+use stepwell_protocol::{
+    manifest::WorkflowView,
+    program::WorkflowDescription,
+    rest::{Restart, RunView, SignalReceipt, Status, StepName},
+};
 
-use crate::{api, parts, run::Page};
+use crate::{api, dialog, parts, run::Page};
 
 /// Something that can be done.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +86,7 @@ pub fn offer(page: Page, act: Act, label: &'static str) -> impl IntoView {
     view! {
         <Show when=move || is_shown.get()>
             <button on:click=move |_| chosen.set(true)>{label}</button>
-            <Show when=move || chosen.get()>{dialog(page, act.get_value(), chosen)}</Show>
+            <Show when=move || chosen.get()>{ask(page, act.get_value(), chosen)}</Show>
         </Show>
     }
 }
@@ -93,11 +97,34 @@ pub fn view(page: Page) -> impl IntoView {
     view! {
         <div class="actions" role="group" aria-label="Actions">
             {all.map(|act| { let label = act.label(); offer(page, act, label) })}
+            {start_again(page)}
         </div>
     }
 }
 
-fn dialog(page: Page, act: Act, chosen: RwSignal<bool>) -> impl IntoView {
+/// Starts another run with the same input, or with what somebody makes of it.
+fn start_again(page: Page) -> impl IntoView {
+    let is_shown = Memo::new(move |_| {
+        let may = page.run.with(|run| run.as_ref().is_some_and(|run| page.app.may_write(&run.workflow)));
+        may && page.input.with(Option::is_some)
+    });
+    let open = move |_| {
+        let name = page.run.with_untracked(|run| run.as_ref().map(|run| run.workflow.clone()));
+        let (Some(name), Some(input)) = (name, page.input.get_untracked()) else { return };
+        leptos::task::spawn_local(async move {
+            let view = api::get::<WorkflowView>(&format!("/api/workflows/{}", encoded(&name))).await;
+            // Without the app's answer, the input is asked for as JSON.
+            let declared = view.map_or_else(|_| WorkflowDescription::named(&name), |view| view.declared);
+            let Some(viewer) = page.app.viewer() else { return };
+            if let Some(action) = pages::start(&declared, Some(&input), &viewer) {
+                dialog::open(page.app, action, None, Box::new(|| ()));
+            }
+        });
+    };
+    view! { <Show when=move || is_shown.get()><button on:click=open>"Start again"</button></Show> }
+}
+
+fn ask(page: Page, act: Act, chosen: RwSignal<bool>) -> impl IntoView {
     let node = NodeRef::<html::Dialog>::new();
     let (name, body) = (NodeRef::<html::Input>::new(), NodeRef::<html::Textarea>::new());
     let (is_busy, wrong) = (RwSignal::new(false), RwSignal::new(None::<String>));

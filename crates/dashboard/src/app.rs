@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leptos::{leptos_dom::helpers::set_interval, prelude::*};
-use stepwell_dashboard_model::{following::Link, place::Place, when};
+use stepwell_dashboard_model::{following::Link, may::May, nav, pages::Viewer, place::Place, when};
 use stepwell_protocol::{
     Timestamp,
     access::{Scope, SessionView},
@@ -79,6 +79,9 @@ pub struct App {
     pub link: RwSignal<Link>,
     /// Whether the list of keys is open.
     pub help: RwSignal<bool>,
+    /// The deployment's own key, as somebody has typed it for the pages of namespaces. It is nowhere else, and gone when
+    /// they leave these pages.
+    pub root_key: RwSignal<Option<String>>,
 }
 
 /// The time.
@@ -102,6 +105,7 @@ impl App {
             theme: RwSignal::new(Theme::of(&stored("theme").unwrap_or_default())),
             link: RwSignal::new(Link::Connecting),
             help: RwSignal::new(false),
+            root_key: RwSignal::new(None),
         };
         set_interval(move || app.now.set(now()), Duration::from_secs(1));
         let _ = window_event_listener_untyped("popstate", move |_| app.place.set(here()));
@@ -113,6 +117,12 @@ impl App {
             store("theme", theme.as_str());
         });
         Effect::new(move |_| store("zone", if app.is_utc.get() { "utc" } else { "local" }));
+        Effect::new(move |_| {
+            let is_in = app.session.with(|session| matches!(session, Session::In(_)));
+            if !is_in || app.place.with(Place::list) != Place::Namespaces {
+                app.root_key.set(None);
+            }
+        });
         Effect::new(move |_| document().set_title(&app.place.with(title)));
         app.ask_session(None);
         app
@@ -179,6 +189,48 @@ impl App {
         })
     }
 
+    /// What may be done.
+    fn may(self) -> May {
+        self.session.with(|session| match session {
+            Session::In(view) => May::of(view),
+            Session::Unknown | Session::Out(_) => May::default(),
+        })
+    }
+
+    /// The pages that may be seen, in groups.
+    pub fn groups(self) -> Vec<nav::Group> {
+        let is_root = self.session.with(|session| match session {
+            Session::In(view) => view.subject == "root",
+            Session::Unknown | Session::Out(_) => false,
+        });
+        nav::groups(&self.may(), is_root)
+    }
+
+    /// Who looks; nobody, if the view is gone.
+    pub fn viewer(self) -> Option<Viewer> {
+        let may = self.session.try_with_untracked(|session| match session {
+            Session::In(view) => May::of(view),
+            Session::Unknown | Session::Out(_) => May::default(),
+        })?;
+        let (topics, lanes) = (self.remembered("topics"), self.remembered("lanes"));
+        Some(Viewer { may, topics, lanes, now: now() })
+    }
+
+    /// Names of a kind that were looked at in this namespace.
+    pub fn remembered(self, kind: &str) -> Vec<String> {
+        let text = stored(&self.remembered_as(kind)).unwrap_or_default();
+        text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// By what they are remembered.
+    pub fn remembered_as(self, kind: &str) -> String {
+        let namespace = self.session.try_with_untracked(|session| match session {
+            Session::In(view) => view.namespace.clone(),
+            Session::Unknown | Session::Out(_) => String::new(),
+        });
+        format!("{kind}.{}", namespace.unwrap_or_default())
+    }
+
     /// The workflows that may be seen, if not all.
     pub fn only_workflows(self) -> Option<Vec<String>> {
         self.session.with_untracked(|session| match session {
@@ -206,21 +258,17 @@ fn here() -> Place {
 }
 
 fn title(place: &Place) -> String {
-    match place {
-        Place::Runs { .. } => "Runs · Stepwell".into(),
-        Place::Run { id, .. } => format!("{id} · Stepwell"),
-        Place::Workflows => "Workflows · Stepwell".into(),
-        Place::Schedules => "Schedules · Stepwell".into(),
-        Place::Nowhere => "Stepwell".into(),
-    }
+    let title = place.title();
+    if title.is_empty() { "Stepwell".into() } else { format!("{title} · Stepwell") }
 }
 
 /// What people have chosen is kept in the browser; keys never are.
-fn stored(name: &str) -> Option<String> {
+pub fn stored(name: &str) -> Option<String> {
     window().local_storage().ok().flatten()?.get_item(&format!("stepwell.{name}")).ok().flatten()
 }
 
-fn store(name: &str, value: &str) {
+/// Keeps it.
+pub fn store(name: &str, value: &str) {
     if let Ok(Some(storage)) = window().local_storage() {
         // A browser that keeps nothing asks again.
         let _ = storage.set_item(&format!("stepwell.{name}"), value);

@@ -59,7 +59,8 @@ pub struct Page {
     pub events: RwSignal<BTreeMap<Seq, Recorded>>,
     /// Its history as bars.
     pub timeline: Memo<Arc<Timeline>>,
-    input: RwSignal<Option<String>>,
+    /// What it was started with.
+    pub input: RwSignal<Option<String>>,
     /// What its code has published.
     pub logs: RwSignal<Vec<Line>>,
     trouble: RwSignal<Option<(u16, String)>>,
@@ -244,6 +245,18 @@ impl Page {
         });
     }
 
+    /// Gives the run and the pages of its history to the browser, as one file.
+    fn export(self) {
+        let (run, history, name) = (self.path(""), self.path("/history"), self.id.get_value());
+        leptos::task::spawn_local(async move {
+            let exported = exported(&run, &history).await;
+            match exported {
+                Ok(text) => parts::save(&format!("{name}.json"), &text),
+                Err(trouble) => self.fail(&trouble),
+            }
+        });
+    }
+
     /// Asks for one event that was too large for the stream.
     pub fn ask_event(self, seq: Seq) {
         let path = self.path(&format!("/history?after={}", seq.0.saturating_sub(1)));
@@ -345,9 +358,30 @@ impl Page {
     pub fn selected(self) -> Option<String> {
         self.app.place.with(|place| match place {
             Place::Run { step, .. } => step.clone(),
-            Place::Runs { .. } | Place::Workflows | Place::Schedules | Place::Nowhere => None,
+            _ => None,
         })
     }
+}
+
+/// A run and its history, as the API says them.
+async fn exported(run: &str, history: &str) -> Result<String, Trouble> {
+    #[derive(Deserialize)]
+    struct Next {
+        #[serde(default)]
+        next: Option<Seq>,
+    }
+    let mut text = format!("{{\"run\":{},\"history\":[", api::get_text(run).await?);
+    let mut after = Seq(0);
+    for number in 0..PAGES_MAX {
+        let page = api::get_text(&format!("{history}?after={}", after.0)).await?;
+        text.push_str(if number == 0 { "" } else { "," });
+        text.push_str(&page);
+        match api::read::<Next>(&page)?.next {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    Ok(format!("{text}]}}"))
 }
 
 fn missing(page: Page) -> impl IntoView {
@@ -493,7 +527,15 @@ fn facts(page: Page) -> impl IntoView {
             Some(rows.collect_view())
         })
     };
-    view! { <section class="panel"><h2>"Facts"</h2><dl class="facts">{list}</dl></section> }
+    view! {
+        <section class="panel">
+            <div class="head-of">
+                <h2>"Facts"</h2>
+                <button class="plain" on:click=move |_| page.export()>"Export as JSON"</button>
+            </div>
+            <dl class="facts">{list}</dl>
+        </section>
+    }
 }
 
 /// What went in and came out.

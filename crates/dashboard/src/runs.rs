@@ -22,6 +22,7 @@ use crate::{
     keyboard::plain_key,
     parts::{self, Scroll, offset, windowed},
     socket::Stream,
+    views,
 };
 
 const ROW_HEIGHT: f64 = 32.0;
@@ -78,7 +79,7 @@ pub fn view() -> impl IntoView {
     let text = Memo::new(move |_| {
         app.place.with(|place| match place {
             Place::Runs { filter } => filter.clone(),
-            Place::Run { .. } | Place::Workflows | Place::Schedules | Place::Nowhere => String::new(),
+            _ => String::new(),
         })
     });
     let list = List {
@@ -119,6 +120,7 @@ pub fn view() -> impl IntoView {
             <h1 id="runs-title" class="hidden">"Runs"</h1>
             {bar(list, text)}
             {chips(list)}
+            {views::line(list.app, list.filter)}
             {table(list)}
         </section>
     }

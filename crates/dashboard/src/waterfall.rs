@@ -77,9 +77,9 @@ fn bar(page: Page, axis: Memo<Axis>, row: Memo<(usize, Arc<Row>)>) -> impl IntoV
     let pieces = move || {
         let drawn = row.with(|(_, row)| {
             axis.with(|axis| {
-                let pieces = row.pieces.iter().map(|piece| {
-                    let (from, to) = (axis.place(piece.from), axis.place(piece.to));
-                    (from, to - from, piece.kind.as_str())
+                let pieces = row.bar.parts.iter().map(|part| {
+                    let (from, to) = (axis.place(part.from), axis.place(part.to));
+                    (from, to - from, part.kind.as_str())
                 });
                 let pauses =
                     axis.pauses().into_iter().take(20).map(|(from, to, _)| (from, to - from, "pause"));
@@ -91,18 +91,21 @@ fn bar(page: Page, axis: Memo<Axis>, row: Memo<(usize, Arc<Row>)>) -> impl IntoV
         };
         drawn.into_iter().map(piece).collect_view()
     };
-    let attempts = |row: &Row| if row.attempts > 1 { format!("×{}", row.attempts) } else { String::new() };
+    let attempts = |row: &Row| match row.bar.attempts {
+        0 | 1 => String::new(),
+        attempts => format!("×{attempts}"),
+    };
     view! {
         <div class="bar" role="listitem" class:open=move || is_open.get() style:transform=move || offset(index.get(), ROW_HEIGHT)
-            class:cut=move || row.with(|(_, row)| row.is_cut)>
-            <button class="plain label" data-mark=move || row.with(|(_, row)| row.mark.as_str()) on:click=open
+            class:cut=move || row.with(|(_, row)| row.bar.is_cut)>
+            <button class="plain label" data-mark=move || row.with(|(_, row)| row.bar.mark.as_str()) on:click=open
                 aria-expanded=move || is_open.get().to_string() title=move || of(|row| row.note.clone())>
-                <span class="what">{move || of(|row| row.what.to_owned())}</span>
+                <span class="what">{move || of(|row| row.bar.thing.as_str().to_owned())}</span>
                 <span class="name">{move || of(|row| row.label.clone())}</span>
                 <span class="num dim">{move || of(attempts)}</span>
             </button>
             <span class="track" aria-hidden="true">{pieces}</span>
-            <span class="num right">{move || of(|row| when::length(row.took_ms()))}</span>
+            <span class="num right">{move || of(|row| when::length(row.bar.took_ms()))}</span>
         </div>
     }
 }
@@ -116,7 +119,7 @@ fn detail(page: Page) -> impl IntoView {
         let of_one = selected.strip_prefix('@').and_then(|seq| seq.parse().ok()).map(Seq);
         let seqs = match (&of_one, &found) {
             (Some(seq), None) => vec![*seq],
-            (_, Some(row)) => row.events.iter().rev().take(ATTEMPTS_SHOWN_MAX).copied().collect(),
+            (_, Some(row)) => row.bar.events.iter().rev().take(ATTEMPTS_SHOWN_MAX).copied().collect(),
             (None, None) => return None,
         };
         let events = page.events.with(|events| {
@@ -127,13 +130,14 @@ fn detail(page: Page) -> impl IntoView {
     });
     move || {
         open.get().map(|(row, events)| {
-            let title = row.as_ref().map_or_else(|| "Event".into(), |row| format!("{} {}", row.what, row.label));
+            let title = row.as_ref().map_or_else(|| "Event".into(), |row| format!("{} {}", row.bar.thing.as_str(), row.label));
             let note = row.as_ref().filter(|row| !row.note.is_empty()).map(|row| row.note.clone());
-            let child = row.as_ref().and_then(|row| row.child.clone()).map(|id| {
+            let child = row.as_ref().and_then(|row| row.bar.child.clone()).map(|id| {
+                let id = id.to_string();
                 let place = Place::Run { id: id.clone(), step: None };
                 view! { <p>"Child: "{parts::link(place, "mono", id)}</p> }
             });
-            let step = row.as_ref().and_then(|row| row.op.clone()).filter(|op| op.kind == OpKind::Step);
+            let step = row.as_ref().and_then(|row| row.bar.op.clone()).filter(|op| op.kind == OpKind::Step);
             let restart = step.map(|op| {
                 let from = StepName { step: op.name, occurrence: op.occurrence };
                 actions::offer(page, Act::Restart(Some(from)), "Restart from this step")
@@ -203,7 +207,7 @@ fn listen(page: Page, scroll: Scroll) {
         let Some(key) = plain_key(&event) else { return };
         let selected = page.app.place.with_untracked(|place| match place {
             Place::Run { step, .. } => step.clone(),
-            Place::Runs { .. } | Place::Workflows | Place::Schedules | Place::Nowhere => None,
+            _ => None,
         });
         let keys: Vec<_> = page
             .timeline

@@ -26,6 +26,7 @@ use crate::{
         queue::{Ask, Claimed, End, LISTEN_MS, Nudge},
     },
     http::{Front, has_cell},
+    log,
     program::{end_of, why},
     runtime,
 };
@@ -52,7 +53,7 @@ pub async fn consume(batch: &MessageBatch<String>, env: Env) {
     let front = match Front::new(env) {
         Ok(front) => front,
         Err(refusal) => {
-            worker::console_error!("stepwell: nothing is taken from the queue: {}", refusal.0);
+            log::error!("nothing is taken from the queue: {}", refusal.0);
             return batch.retry_all();
         }
     };
@@ -82,8 +83,8 @@ async fn take(front: &Front, queue: &str, message: &RawMessage, alone: bool) -> 
     let text = message.body().as_string().unwrap_or_default();
     let Ok(nudge) = json::from_str::<Nudge>(&text) else {
         // It may be meant for a source: whoever has sent it must not lose it by a slip in a variable.
-        worker::console_error!(
-            "stepwell: the queue '{queue}' has a message that is none of Stepwell's. If it should become an event, name the \
+        log::error!(
+            "the queue '{queue}' has a message that is none of Stepwell's. If it should become an event, name the \
              queue in STEPWELL_SOURCES"
         );
         return Taken::Failed;
@@ -94,9 +95,7 @@ async fn take(front: &Front, queue: &str, message: &RawMessage, alone: bool) -> 
     match has_cell(front, &place).await {
         Ok(true) => {}
         Ok(false) => {
-            worker::console_error!(
-                "stepwell: the queue has a message for a cell that is not there; it is dropped"
-            );
+            log::error!("the queue has a message for a cell that is not there; it is dropped");
             return Taken::Done;
         }
         Err(_) => return Taken::Failed,
@@ -145,14 +144,14 @@ impl Relay {
     async fn call_program(self: &Rc<Self>, activation: &Payload) {
         let number = self.number;
         let Some(mut end) = self.until_it_ends(activation).await else {
-            worker::console_warn!("stepwell: run {number} was taken from its consumer");
+            log::warn!("run {number} was taken from its consumer");
             return;
         };
         if self.is_broken.get() {
             end = CallEnd::Lost("its cell could not be reached".into());
         }
         if let Some(why) = why(&end) {
-            worker::console_warn!("stepwell: the program of run {number} stopped: {why}");
+            log::warn!("the program of run {number} stopped: {why}");
         }
         let (epoch, end) = (self.epoch, End::from(end));
         // If even that does not arrive, the lease ends by itself.

@@ -13,7 +13,7 @@ use stepwell_protocol::{
 };
 use worker::Env;
 
-use crate::{calls::lanes::Call, object, runtime, settings::Deployment};
+use crate::{calls::lanes::Call, log, object, runtime, settings::Deployment};
 
 /// Refuses a start that a rate of its workflow has no room for. `key` is what the start is known by if it comes again.
 pub async fn check_rates(
@@ -32,7 +32,7 @@ pub async fn check_rates(
     let silent = || Problem::new(Code::Internal, "The lane of the workflow did not answer. Try again.");
     let asked = object::ask(env, &Address::lane(namespace, &flow.lane_of(workflow)), &call).await;
     let (status, body) = asked.map_err(|thrown| {
-        worker::console_error!("stepwell: a lane did not answer: {}", runtime::message(&thrown));
+        log::error!("a lane did not answer: {}", runtime::message(&thrown));
         silent()
     })?;
     if status != 200 {

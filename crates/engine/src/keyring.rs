@@ -21,7 +21,7 @@ use stepwell_protocol::{
 use subtle::ConstantTimeEq as _;
 use worker::Env;
 
-use crate::{access::hash, runtime, settings::APP_BINDING};
+use crate::{access::hash, log, runtime, settings::APP_BINDING};
 
 thread_local! {
     // Secrets stay as they are for as long as this isolate lives.
@@ -89,7 +89,7 @@ impl Keyring {
         let is = |root: &String| root.as_bytes().ct_eq(brought.as_bytes()).into();
         let found = self.roots.iter().position(is);
         if found.is_some_and(|at| at > 0) && !self.has_warned.replace(true) {
-            worker::console_warn!("stepwell: somebody still uses {KEY_PREVIOUS}");
+            log::warn!("somebody still uses {KEY_PREVIOUS}");
         }
         found.is_some()
     }

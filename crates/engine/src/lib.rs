@@ -10,12 +10,14 @@ mod bulk_program;
 mod calls;
 mod catalog;
 mod cell;
+mod collector;
 mod consumer;
 mod guard;
 mod http;
 mod joining;
 mod keyring;
 mod lanes;
+mod log;
 mod object;
 mod outbound;
 mod program;
@@ -63,11 +65,12 @@ fn extend_classes() {
 /// instance that has promised it.
 #[wasm_bindgen]
 pub fn fetch(request: RawRequest, env: Env, _context: JsValue) -> Promise {
+    log::begin(&env);
     guard::response(async move {
         let response = match http::serve(Request::from(request), env).await {
             Ok(response) => response,
             Err(error) => {
-                worker::console_error!("stepwell: {error}");
+                log::error!("{error}");
                 Response::error("Internal error", 500)?
             }
         };
@@ -80,6 +83,7 @@ pub fn fetch(request: RawRequest, env: Env, _context: JsValue) -> Promise {
 pub fn scheduled(event: JsValue, env: Env, _context: JsValue) -> Promise {
     guard::promise(async move {
         check_event(&event, "ScheduledController")?;
+        log::begin(&env);
         sweep::sweep(env).await;
         Ok(JsValue::UNDEFINED)
     })
@@ -90,6 +94,7 @@ pub fn scheduled(event: JsValue, env: Env, _context: JsValue) -> Promise {
 pub fn queue(batch: JsValue, env: Env, _context: JsValue) -> Promise {
     guard::promise(async move {
         check_event(&batch, "QueueController")?;
+        log::begin(&env);
         let name = runtime::property(&batch, "queue").as_string().unwrap_or_default();
         match settings::Deployment::known(&env).ok().and_then(|deployment| deployment.source(&name).cloned())
         {

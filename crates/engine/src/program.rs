@@ -65,11 +65,13 @@ fn cut_short(answer: &JsValue) -> CallEnd {
     }
 }
 
-/// Why a call did not come to its end, for the log.
+/// Why a call did not come to its end, for the log. What a program throws may have anything in it, and is for whoever may
+/// see the run.
 pub fn why(end: &CallEnd) -> Option<&str> {
     match end {
         CallEnd::Returned => None,
-        CallEnd::Threw(message) | CallEnd::Lost(message) | CallEnd::Died(message) => Some(message),
+        CallEnd::Threw(_) => Some("it threw an error, which `stepwell why` shows"),
+        CallEnd::Lost(message) | CallEnd::Died(message) => Some(message),
         CallEnd::Silent => Some("nothing was heard of it"),
         CallEnd::Unstored => Some("the storage did not take what it reported"),
         CallEnd::Refused(problem) => Some(&problem.detail),

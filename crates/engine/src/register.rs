@@ -16,6 +16,7 @@ use stepwell_protocol::{Code, Problem, json};
 
 use crate::{
     calls::catalog::{Call, Request, ask},
+    log,
     object::{Fault, Host, Kind, in_time},
     runtime,
 };
@@ -28,7 +29,7 @@ pub async fn register<K: Kind>(host: &Rc<Host<K>>, address: &Address) -> Result<
     let request = Request::Register { station: Station::at(address).to_string() };
     let call = Call::new(&address.namespace, request);
     let (status, body) = in_time(ask(&host.env, &call)).await.map_err(|thrown| {
-        worker::console_error!("stepwell: the catalog did not answer: {}", runtime::message(&thrown));
+        log::error!("the catalog did not answer: {}", runtime::message(&thrown));
         unanswered()
     })?;
     if status != 200 {

@@ -19,7 +19,7 @@ use worker::Env;
 use crate::{
     guard,
     http::{self, Front},
-    runtime,
+    log, runtime,
 };
 
 /// The entrypoint. Only [`extend_worker_entrypoint`] makes one without bindings.
@@ -41,6 +41,7 @@ impl RefUnwindSafe for WorkflowsRpc {}
 impl WorkflowsRpc {
     #[wasm_bindgen(constructor)]
     pub fn new(_context: JsValue, env: Env) -> Self {
+        log::begin(&env);
         Self { env: Some(env) }
     }
 
@@ -54,7 +55,7 @@ impl WorkflowsRpc {
         self.ask(Route::ShowWorkflow, &[("workflow", id)], String::new(), String::new(), Answer::OrNull)
     }
 
-    /// `options`: `idempotencyKey`, `tags`, `delay` as text, `callback`, `wait` in seconds.
+    /// `options`: `idempotencyKey`, `tags`, `delay` as text, `callback`, `traceparent`, `wait` in seconds.
     #[wasm_bindgen(js_name = startWorkflow)]
     pub fn start_workflow(&self, id: &JsValue, input: &JsValue, options: &JsValue) -> Promise {
         let mut query = Serializer::new(String::new());
@@ -230,6 +231,9 @@ impl WorkflowsRpc {
         }
         if let Some(url) = runtime::property(options, "callback").as_string() {
             headers.push((http::CALLBACK, url));
+        }
+        if let Some(parent) = runtime::property(options, "traceparent").as_string() {
+            headers.push((http::TRACE, parent));
         }
         let env = self.env.clone();
         guard::promise(async move {

@@ -7,7 +7,7 @@ use js_sys::{Array, Promise, Reflect};
 use stepwell_promises as promises;
 use stepwell_protocol::Timestamp;
 use wasm_bindgen::prelude::*;
-use worker::worker_sys::web_sys;
+use worker::{Env, worker_sys::web_sys};
 
 /// The methods of a session, as its function is told: a number crosses over more cheaply than a name.
 pub const COMMIT: u32 = 0;
@@ -411,6 +411,11 @@ extern "C" {
 /// A named property of any object; undefined when there is none.
 pub fn property(object: &JsValue, name: &str) -> JsValue {
     Reflect::get(object, &JsValue::from_str(name)).unwrap_or(JsValue::UNDEFINED)
+}
+
+/// A variable or secret of the deployment, if there is one.
+pub fn variable(env: &Env, name: &str) -> Option<String> {
+    env.var(name).ok().map(|value| value.to_string())
 }
 
 /// Texts as messages for a queue. As text: what a queue does to objects depends on how they are sent.

@@ -10,7 +10,11 @@ use stepwell_protocol::{
 };
 use worker::{Env, Url};
 
-use crate::runtime;
+use crate::{
+    collector::Collector,
+    log,
+    runtime::{self, variable},
+};
 
 /// The pool that runs go to unless their workflow says otherwise.
 pub const DEFAULT_POOL: &str = "default";
@@ -208,6 +212,8 @@ impl Deployment {
         cell_bytes(env)?;
         step_timeout_ms(env)?;
         signal_limits(env)?;
+        Collector::of(env)?;
+        log::level_of(env)?;
         whole_number(env, "STEPWELL_WINDOW", WINDOW_MAX)?;
         whole_number(env, "STEPWELL_COMMITS", COMMITS_MAX)?;
         let retention_days = match variable(env, RETENTION_DAYS).as_deref() {
@@ -388,10 +394,6 @@ fn days(env: &Env, name: &str, default: u64) -> Result<u64, String> {
     let Some(text) = variable(env, name) else { return Ok(default) };
     let days = text.parse().ok().filter(|days| *days <= DAYS_MAX);
     days.ok_or_else(|| format!("The variable {name} is '{text}'. It takes whole days, up to {DAYS_MAX}."))
-}
-
-fn variable(env: &Env, name: &str) -> Option<String> {
-    env.var(name).ok().map(|value| value.to_string())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use worker::Env;
 
 use crate::{
     http::{Front, accept_events},
-    runtime,
+    log, runtime,
     settings::Source,
 };
 
@@ -67,7 +67,7 @@ pub async fn take(batch: &JsValue, source: &Source, env: Env) {
     match Front::new(env) {
         Ok(front) => store(&front, source, &messages, &mut fates).await,
         Err(refusal) => {
-            worker::console_error!("stepwell: nothing is taken from {}: {}", source.queue, refusal.0);
+            log::error!("nothing is taken from {}: {}", source.queue, refusal.0);
         }
     }
     for (message, fate) in messages.iter().zip(fates) {
@@ -109,7 +109,7 @@ async fn send(front: &Front, by: &str, gathered: Vec<(usize, NewEvent, Fate)>, f
     let accepted = match accept_events(front, by, events).await {
         Ok(accepted) => accepted,
         Err(refusal) => {
-            worker::console_error!("stepwell: messages of {by} were not taken: {}", refusal.0);
+            log::error!("messages of {by} were not taken: {}", refusal.0);
             return;
         }
     };
@@ -118,7 +118,7 @@ async fn send(front: &Front, by: &str, gathered: Vec<(usize, NewEvent, Fate)>, f
             (AcceptedStatus::Accepted | AcceptedStatus::Duplicate, Some(known)) => *known = fate,
             (AcceptedStatus::Refused, _) => {
                 let why = accepted.problem.map(|problem| problem.detail).unwrap_or_default();
-                worker::console_error!("stepwell: a message of {by} was not taken: {why}");
+                log::error!("a message of {by} was not taken: {why}");
             }
             (AcceptedStatus::Accepted | AcceptedStatus::Duplicate, None) => {}
         }
@@ -185,10 +185,7 @@ impl Message {
         };
         if let Err(thrown) = said {
             // It comes again, and is known.
-            worker::console_error!(
-                "stepwell: a queue was not told of a message: {}",
-                runtime::message(&thrown)
-            );
+            log::error!("a queue was not told of a message: {}", runtime::message(&thrown));
         }
     }
 }

@@ -15,7 +15,7 @@ use wasm_bindgen::prelude::*;
 use worker::{Env, worker_sys::DurableObjectState};
 
 use crate::{
-    alerts, catalog, lanes,
+    alerts, catalog, lanes, log,
     object::{Answered, Fault, Loaded, StoreError, Tables},
     queues, runtime, schedules, topics,
 };
@@ -51,6 +51,7 @@ impl RefUnwindSafe for Station {}
 impl Station {
     #[wasm_bindgen(constructor)]
     pub fn new(state: DurableObjectState, env: Env) -> Self {
+        log::begin(&env);
         Self { loaded: Some(Loaded::new(state, env)), machine: OnceCell::new() }
     }
 

@@ -13,6 +13,7 @@ use worker::Env;
 use crate::{
     calls::{catalog::Request, cell::Operation},
     http::{Front, pull},
+    log,
     settings::DEFAULT_NAMESPACE,
 };
 
@@ -23,7 +24,7 @@ const AT_ONCE: usize = 5;
 pub async fn sweep(env: Env) {
     let front = match Front::new(env) {
         Ok(front) => front,
-        Err(refusal) => return worker::console_error!("stepwell: nothing was touched: {}", refusal.0),
+        Err(refusal) => return log::error!("nothing was touched: {}", refusal.0),
     };
     let places: Vec<_> = front.cells().collect();
     let names = namespaces(&front).await;
@@ -42,16 +43,16 @@ pub async fn sweep(env: Env) {
     });
     let failed = touched.buffer_unordered(AT_ONCE).filter(|ok| std::future::ready(!ok)).count().await;
     if failed > 0 {
-        worker::console_error!("stepwell: {failed} objects could not be touched");
+        log::error!("{failed} objects could not be touched");
     }
-    worker::console_log!("stepwell: the sweep has touched {count} objects, of which {failed} did not answer");
+    log::info!("the sweep has touched {count} objects, of which {failed} did not answer");
     if front.has_catalog() {
         pull(&front).await;
     }
     if let (Some(next), Some(keeper)) = (next, places.first()) {
         let kept = front.ask(keeper, Operation::KeepSweep { cursor: next.to_string() }).await;
         if let Err(refusal) = kept {
-            worker::console_error!("stepwell: the next sweep begins where this one did: {}", refusal.0);
+            log::error!("the next sweep begins where this one did: {}", refusal.0);
         }
     }
 }
@@ -70,7 +71,7 @@ async fn cursor(front: &Front, keeper: &Place) -> Option<stepwell_core::sweep::C
     match front.ask_json::<Option<String>>(keeper, Operation::ShowSweep).await {
         Ok(cursor) => cursor.and_then(|text| text.parse().ok()),
         Err(refusal) => {
-            worker::console_error!("stepwell: the sweep begins anew: {}", refusal.0);
+            log::error!("the sweep begins anew: {}", refusal.0);
             None
         }
     }
@@ -82,7 +83,7 @@ async fn namespaces(front: &Front) -> Vec<String> {
     if front.has_catalog() {
         match front.ask_catalog::<NamespaceList>(Request::ListNamespaces).await {
             Ok(list) => names.extend(list.namespaces.into_iter().map(|namespace| namespace.name)),
-            Err(refusal) => worker::console_error!("stepwell: only one namespace is touched: {}", refusal.0),
+            Err(refusal) => log::error!("only one namespace is touched: {}", refusal.0),
         }
     }
     names

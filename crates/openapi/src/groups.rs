@@ -24,9 +24,8 @@ pub const GROUPS: [(&str, &str); 16] = [
 pub fn group(path: &str) -> String {
     let parts: Vec<_> = path.split('/').skip(2).collect();
     let name = match *parts.as_slice() {
-        ["executions" | "bulk" | "metrics" | "stream", ..] | ["workflows", _, "start" | "by-key", ..] => {
-            "runs"
-        }
+        ["executions" | "bulk" | "failures" | "metrics" | "stream", ..]
+        | ["workflows", _, "start" | "by-key", ..] => "runs",
         ["sync", ..] => "workflows",
         ["hooks", ..] => "webhooks",
         ["keys" | "session" | "sessions" | "issuers", ..] => "keys and sessions",

@@ -19,6 +19,7 @@ use stepwell_protocol::{
         SessionList, SessionView, Settings,
     },
     alert::{AlertList, AlertSpec, AlertView},
+    failures::FailureList,
     lane::{LaneView, LimitChange, SetLimits},
     manifest::{Manifest, PausedWorkflow, Plan, WorkflowView},
     outbox::{DiscardedLetter, OutboxList, Redelivery},
@@ -37,7 +38,7 @@ use stepwell_protocol::{
 
 use parameters::{
     callback, cursor, delay, filters, follow, key, kinds, last_event_id, page_cursor, page_limit, prefer,
-    query, tags, topic,
+    query, tags, topic, traceparent,
 };
 
 /// The description, as it is committed.
@@ -62,6 +63,10 @@ pub fn document() -> Value {
     }
     schemas.subschema_for::<Problem>();
     schemas.subschema_for::<Code>();
+    let mut definitions = schemas.take_definitions(true);
+    // The front adds it to every problem, whoever has made it.
+    definitions["Problem"]["properties"]["request_id"] =
+        json!({ "type": "string", "description": "The id of the request, which the log has, too." });
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -75,7 +80,7 @@ pub fn document() -> Value {
         "tags": groups::GROUPS.map(|(name, description)| json!({ "name": name, "description": description })),
         "paths": paths,
         "components": {
-            "schemas": schemas.take_definitions(true),
+            "schemas": definitions,
             "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } }
         }
     })
@@ -203,6 +208,10 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 json!({ "type": "integer", "minimum": 1, "maximum": 1440, "default": 60 }),
             ),
         ]),
+        Route::ListFailures => {
+            let parts = Parts::of(vec![ok::<FailureList>(schemas, "A page of failures.")]);
+            parts.with(parameters::failures())
+        }
         Route::Scrape => Parts::of(vec![(
             200,
             "Metrics in the text format of Prometheus.",
@@ -210,7 +219,7 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             json!({ "type": "string" }),
         )]),
         Route::StartRun => Parts::of(started(schemas, true))
-            .with(vec![tags(), key(), prefer(), delay(), callback()])
+            .with(vec![tags(), key(), prefer(), delay(), callback(), traceparent()])
             .taking(schema::<Payload>(schemas), "The workflow's input. An empty body means `null`.", false),
         Route::PauseWorkflow | Route::ResumeWorkflow => {
             Parts::of(vec![ok::<PausedWorkflow>(schemas, "Whether the workflow is paused.")])
@@ -244,8 +253,18 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
             );
             let replay =
                 query("replay", "`true` adds further data for a replay.", json!({ "type": "boolean" }));
+            let limit = query(
+                "limit",
+                "How many events at most; without it, about 1 MiB.",
+                json!({ "type": "integer", "minimum": 1, "maximum": 1000 }),
+            );
+            let outline = query(
+                "outline",
+                "`true` leaves payloads out: they are `null`, and `bytes` says how large they are.",
+                json!({ "type": "boolean" }),
+            );
             Parts::of(vec![ok::<History>(schemas, "A page of its events, in order.")])
-                .with(vec![after, replay])
+                .with(vec![after, limit, outline, replay])
         }
         Route::CancelRun | Route::CancelRunByKey => Parts::of(run(schemas, "The cancelled run.")),
         Route::PauseRun => Parts::of(run(schemas, "The paused run.")),

@@ -96,6 +96,15 @@ pub fn callback() -> Value {
     })
 }
 
+pub fn traceparent() -> Value {
+    json!({
+        "name": "traceparent",
+        "in": "header",
+        "description": "The span that the run happens within, by W3C Trace Context. One that cannot be read is ignored.",
+        "schema": { "type": "string" }
+    })
+}
+
 pub fn filters(schemas: &mut SchemaGenerator) -> Vec<Value> {
     let time = || json!({ "type": "integer", "minimum": 0 });
     let attributes = json!({ "type": "array", "items": { "type": "string" }, "maxItems": Attributes::MAX });
@@ -108,6 +117,19 @@ pub fn filters(schemas: &mut SchemaGenerator) -> Vec<Value> {
         query("until", "Accepted before this time.", time()),
         page_limit("How many runs."),
         page_cursor(),
+    ]
+}
+
+pub fn failures() -> Vec<Value> {
+    vec![
+        query("workflow", "Of this workflow.", json!({ "type": "string" })),
+        query(
+            "since",
+            "Groups with a failure at this time or later, in milliseconds since 1970.",
+            json!({ "type": "integer", "minimum": 0 }),
+        ),
+        page_limit("How many groups."),
+        query("cursor", "The `next` of the previous page.", json!({ "type": "string" })),
     ]
 }
 

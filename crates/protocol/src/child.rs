@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Op, Payload, Place, RunId, Seq, lane::Flow, program::Dispatch};
+use crate::{Op, Payload, Place, RunId, Seq, lane::Flow, program::Dispatch, trace::TraceParent};
 
 /// What a run invokes: a run of another workflow, or of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -100,4 +100,8 @@ pub struct Parent {
     /// The cell that its start went to first, if that was full and has sent it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home: Option<Place>,
+    /// The span that it happens within, if anybody traces that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub trace: Option<Box<TraceParent>>,
 }

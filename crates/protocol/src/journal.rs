@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize, de::Error as _};
 
-use crate::{Code, OnClose, Payload, Place, RunId, Seq, Timestamp};
+use crate::{Code, OnClose, Payload, Place, RunId, Seq, Timestamp, text};
 
 /// What kind of thing a program waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,7 +121,7 @@ impl Failure {
     /// The same with as much of its message as is kept: whoever sends one may send any.
     #[must_use]
     pub fn cut(mut self) -> Self {
-        cut(&mut self.message);
+        text::cut(&mut self.message, Self::MESSAGE_LENGTH_MAX);
         self
     }
 
@@ -133,15 +133,6 @@ impl Failure {
     /// A failure that is one of Stepwell's own problems, and must not be tried again.
     pub fn coded(code: Code, message: impl Into<String>) -> Self {
         Self { code: Some(code), ..Self::terminal(message) }
-    }
-}
-
-/// Cuts a text for people to as much as is kept.
-pub(crate) fn cut(text: &mut String) {
-    if text.len() > Failure::MESSAGE_LENGTH_MAX {
-        let length =
-            (0..=Failure::MESSAGE_LENGTH_MAX).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-        text.truncate(length);
     }
 }
 
@@ -279,6 +270,26 @@ pub enum Event {
         /// Its result.
         outcome: Outcome,
     },
+}
+
+impl Event {
+    /// Leaves its payload out, and gives how many bytes that has.
+    pub fn leave_out(&mut self) -> Option<usize> {
+        let payload = match self {
+            Self::StepFinished { outcome: Outcome::Ok(payload), .. }
+            | Self::ChildFinished { outcome: Outcome::Ok(payload), .. }
+            | Self::SignalReceived { payload, .. } => payload,
+            Self::StepFinished { .. }
+            | Self::ChildFinished { .. }
+            | Self::StepRetrying { .. }
+            | Self::StepBegun { .. }
+            | Self::StepLetIn { .. }
+            | Self::TimerFired { .. }
+            | Self::ChildInvoked { .. }
+            | Self::ChildStarted { .. } => return None,
+        };
+        Some(std::mem::take(payload).size())
+    }
 }
 
 /// An event at its place in the journal.

@@ -1,10 +1,10 @@
 //! Every message of Stepwell that crosses a wire.
 //!
-//! Owns: the words that engine, SDKs and clients share: ids and times, the [`journal`] as it is stored
-//! and as programs read it, the [`program`] protocol (activate, commit, answer), an app's [`manifest`], the
-//! [`rest`] bodies and their [`routes`], [`child`] runs, [`schedule`]s, [`topic`]s, [`queue`]s, the [`outbox`], what a [`stream`]
-//! shows, the [`signature`] of an activation, [`wait_token`]s, [`webhook`]s, how secrets are [`seal`]ed, and the [`problem`]
-//! codes.
+//! Owns: the words that engine, SDKs and clients share: ids and times, the [`journal`] as it is stored and as programs
+//! read it, the [`program`] protocol (activate, commit, answer), an app's [`manifest`], the [`rest`] bodies and their
+//! [`routes`], [`child`] runs, [`schedule`]s, [`topic`]s, [`queue`]s, the [`outbox`], what a [`stream`] shows, [`failures`], how the
+//! files of the [`dashboard`] are served, a run's [`timeline`] and [`trace`], the [`signature`] of an activation,
+//! [`wait_token`]s, [`webhook`]s, how secrets are [`seal`]ed, and the [`problem`] codes.
 //! Does not own: any decision. Nothing here reads a clock or does I/O.
 //!
 //! Stored and sent enums are externally tagged with explicit names; a name is never reused, a field is
@@ -15,7 +15,9 @@ pub mod alert;
 pub mod callback;
 pub mod child;
 pub mod command;
+pub mod dashboard;
 pub mod export;
+pub mod failures;
 pub mod ids;
 pub mod journal;
 pub mod json;
@@ -41,8 +43,10 @@ pub mod span;
 pub mod stream;
 pub mod text;
 pub mod time;
+pub mod timeline;
 pub mod topic;
 pub mod totals;
+pub mod trace;
 pub mod wait_token;
 pub mod webhook;
 

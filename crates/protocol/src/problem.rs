@@ -479,7 +479,7 @@ impl Problem {
     #[must_use]
     pub fn cut(mut self) -> Self {
         for text in [&mut self.title, &mut self.detail, &mut self.page] {
-            crate::journal::cut(text);
+            crate::text::cut(text, crate::Failure::MESSAGE_LENGTH_MAX);
         }
         self
     }

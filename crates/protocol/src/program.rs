@@ -14,6 +14,7 @@ use crate::{
     signature::Signature,
     stream::Published,
     topic::EventWait,
+    trace::Traced,
     wait_token::{Asked, Issuer},
 };
 
@@ -65,6 +66,9 @@ pub struct Activation<P = Page> {
     /// Its steps that lanes have let in; absent if none ever asked one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub let_in: Option<Box<LetIn>>,
+    /// Where its spans belong, if anybody traces them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Box<Traced>>,
     /// The first page of its journal.
     pub journal: P,
     /// The cell's word that it has made this. A program verifies it before it does anything.

@@ -470,6 +470,9 @@ pub struct HistoryEvent<E = crate::Event> {
     /// Whether it no longer counts, because the run was retried, restarted or continued as new.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
+    /// With `outline=true`: how many bytes the payload has, which is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<usize>,
 }
 
 /// Where a run continues: `POST /api/executions/{id}/restart`.

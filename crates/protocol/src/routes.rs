@@ -164,6 +164,8 @@ routes! {
     ShowMetrics: Get "/api/metrics" Read Selected [InvalidRequest],
     /// Lists what has happened in each of the last minutes, of up to a day: starts, ends, steps, durations.
     ListMinutes: Get "/api/metrics/minutes" Read Selected [InvalidRequest],
+    /// Lists failed runs in groups of those that failed alike, also of runs that are deleted. They are kept for 90 days.
+    ListFailures: Get "/api/failures" Read Selected [InvalidRequest],
     /// Returns counters, histograms and gauges for Prometheus.
     Scrape: Get "/api/metrics/prometheus" Read Whole [],
     /// Starts a run of a workflow.

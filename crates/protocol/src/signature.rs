@@ -365,6 +365,7 @@ mod tests {
             attributes: std::collections::BTreeMap::new(),
             budget: None,
             let_in: None,
+            trace: None,
             tokens: None,
             journal: Page::default(),
             signature: None,

@@ -1,4 +1,18 @@
-//! Text that people read: which characters may stand in names, tags and ids.
+//! Text that people read: which characters may stand in names, tags and ids, and how much of it is kept.
+
+/// Cuts a text to at most this many bytes, between two characters.
+pub fn cut(text: &mut String, most: usize) {
+    text.truncate(beginning(text, most).len());
+}
+
+/// The beginning of a text, of at most so many bytes.
+pub fn beginning(text: &str, most: usize) -> &str {
+    if text.len() <= most {
+        return text;
+    }
+    let length = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    &text[..length]
+}
 
 /// Whether a character is invisible and can change how the text around it looks.
 ///

@@ -13,7 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
-use crate::{Op, OpKind, Payload, RunId, Shape, Timestamp, key::is_namespace, signature::Key};
+use crate::{Op, OpKind, Payload, RunId, Shape, Timestamp, key::is_namespace, signature::Key, text::cut};
 
 /// The variable with the engine's public address.
 pub const URL_VARIABLE: &str = "STEPWELL_URL";
@@ -285,14 +285,6 @@ impl Decision {
         }
         let plain = Payload::encode(&self.is_accepted()).ok()?;
         shape.check(&plain).is_ok().then_some(plain)
-    }
-}
-
-/// Shortens a text to so many bytes.
-pub fn cut(text: &mut String, length_max: usize) {
-    if text.len() > length_max {
-        let at = (0..=length_max).rev().find(|&at| text.is_char_boundary(at));
-        text.truncate(at.unwrap_or_default());
     }
 }
 

@@ -18,6 +18,12 @@ fn no_rule_of_queues_is_broken() {
     assert!(transitions >= 200 && jobs > 2_000, "{transitions} {jobs}");
 }
 
+/// In it, an instance that another one had replaced took a pause for what held already, and said so.
+#[test]
+fn a_world_that_once_broke_a_rule_breaks_none() {
+    assert_eq!(simulate(4_047, None, false).violation, None);
+}
+
 #[test]
 fn every_bug_that_is_planted_in_queues_is_noticed() {
     let is_noticed =

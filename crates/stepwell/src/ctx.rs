@@ -9,6 +9,7 @@ use stepwell_protocol::{
     queue::is_queue,
     stream::{Chunk, Item, Level, LogLine},
     topic::WAIT_PREFIX,
+    trace::{SpanId, TraceParent, Traced},
     wait_token::{Issuer, WaitToken},
 };
 use uuid::Uuid;
@@ -39,6 +40,8 @@ pub(crate) struct Identity {
     terms: AllTerms,
     /// What makes its tokens, where the engine has a public address.
     tokens: Option<Box<Issuer>>,
+    /// Where its spans belong, if anybody traces them.
+    trace: Option<Box<Traced>>,
 }
 
 impl Identity {
@@ -49,8 +52,9 @@ impl Identity {
         life: Option<Life>,
         terms: AllTerms,
         tokens: Option<Box<Issuer>>,
+        trace: Option<Box<Traced>>,
     ) -> Self {
-        Self { run, seed, started_at, life: life.map_or(1, |life| life.number), terms, tokens }
+        Self { run, seed, started_at, life: life.map_or(1, |life| life.number), terms, tokens, trace }
     }
 }
 
@@ -355,6 +359,13 @@ impl Ctx {
     pub(crate) fn idempotency_key(&self, op: &Op) -> String {
         let Identity { run, life, .. } = &*self.run;
         if *life == 1 { format!("{run}/{op}") } else { format!("{run}/{life}/{op}") }
+    }
+
+    /// What an attempt of a step passes to the services that it calls.
+    pub(crate) fn traceparent(&self, op: &Op, attempt: u32) -> Option<String> {
+        let Traced { parent, chapter } = self.run.trace.as_deref()?;
+        let span = SpanId::of_op(&self.run.run, *chapter, op, attempt);
+        Some(TraceParent { span, ..*parent }.to_string())
     }
 
     /// The time, the same on every replay: when the latest event of this run was recorded.

@@ -147,6 +147,11 @@ struct StartsPage;
 #[doc = include_str!("../../../docs/webhooks.md")]
 struct WebhooksPage;
 
+/// The example of the page on traces.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/traces.md")]
+struct TracesPage;
+
 /// The examples of the page on concepts.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/concepts.md")]

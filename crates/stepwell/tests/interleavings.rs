@@ -153,6 +153,7 @@ fn activation(seed: u64, events: &[Record], more: bool, commits: Option<u32>) ->
         tokens: None,
         budget: commits.map(|commits| Budget { commits, ms: None, step_timeout_ms: None }),
         let_in: None,
+        trace: None,
         journal: Page { events: events.to_vec(), more },
         signature: None,
     }

@@ -80,6 +80,7 @@ impl Bench {
             ticked: None,
             starts_at: None,
             triggered: None,
+            trace: None,
             callback: None,
             flow: None,
             joins: None,

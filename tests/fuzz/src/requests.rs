@@ -19,6 +19,7 @@ pub fn list_query(data: &[u8]) {
     // What a list can be asked for, something can be done to.
     assert_eq!(json::read_back::<Filter>(&json::write(&filter)), Some(filter));
     let _ = reading::after(text);
+    let _ = reading::limit(text);
 }
 
 fn query_of(filter: &Filter, limit: u32, cursor: Option<&str>) -> String {

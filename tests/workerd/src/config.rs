@@ -152,8 +152,17 @@ impl Config {
         )?;
         // 'private' includes loopback, where the tests listen.
         text.push_str("    (name = \"internet\", network = (allow = [\"public\", \"private\"])),\n  ],\n");
+        let mut flags: Vec<String> = Vec::new();
         if let Some(mib) = self.heap_mib {
-            writeln!(text, "  v8Flags = [\"--max-old-space-size={mib}\", \"--max-semi-space-size=2\"],")?;
+            flags.push(format!("--max-old-space-size={mib}"));
+            flags.push("--max-semi-space-size=2".to_owned());
+        }
+        // For profilers: `--perf-basic-prof` lets `perf` name what V8 has compiled.
+        let more = std::env::var("STEPWELL_V8_FLAGS").unwrap_or_default();
+        flags.extend(more.split_whitespace().map(str::to_owned));
+        if !flags.is_empty() {
+            let flags: Vec<_> = flags.iter().map(|flag| quote(flag)).collect();
+            writeln!(text, "  v8Flags = [{}],", flags.join(", "))?;
         }
         text.push_str("  sockets = [\n");
         for (index, (worker, address)) in self.served.iter().zip(addresses).enumerate() {

@@ -168,6 +168,7 @@ pub fn forged(workflow: &str, input: &Value) -> Result<Activation> {
         tokens: None,
         budget: None,
         let_in: None,
+        trace: None,
         journal: Page::default(),
         signature: None,
     })

@@ -88,6 +88,13 @@ impl Http {
     }
 }
 
+/// A text without the id of its request, which no other answer has.
+pub fn without_request(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("\"request_id\":\"") else { return text.to_owned() };
+    let after = rest.split_once('"').map_or("", |(_, after)| after);
+    format!("{before}{after}")
+}
+
 impl Answer {
     /// The status and the code of a problem; anything else is an error that shows the body.
     pub fn problem(&self) -> Result<(u16, String)> {

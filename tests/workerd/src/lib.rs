@@ -49,7 +49,7 @@ pub mod streams;
 
 pub use config::{COMPATIBILITY_DATE, Config, Worker};
 pub use failure::{Failure, TestResult};
-pub use http::{Answer, Http};
+pub use http::{Answer, Http, without_request};
 pub use listener::{Call, Listener};
 pub use outside::{Asked, Outside};
 pub use paths::{bundle, node_binary, repository_root, workerd_binary};

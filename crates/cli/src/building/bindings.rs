@@ -78,69 +78,8 @@ fn own(module: &Path, out: &Path, checks: bool) -> std::result::Result<(), Strin
         // A module that has panicked can begin anew without its isolate.
         .reset_state_function(true)
         .force_enable_abort_handler(true);
-    let written = bindgen.module(true).and_then(Bindgen::generate_output).and_then(|mut output| {
-        for function in output.wasm_mut().funcs.iter_mut() {
-            let name = function.name.take().map(without_hash);
-            function.name = name.filter(|name| checks || !is_of_a_library(name));
-        }
-        output.emit(out)
-    });
+    let written = bindgen.module(true).and_then(|bindgen| bindgen.generate(out));
     written.map_err(|error| format!("{error:#}"))
-}
-
-/// The name of a function as people know it. The compiler's hash at its end says nothing to them, and does not compress:
-/// without the hashes, the names take half of the room.
-fn without_hash(mut name: String) -> String {
-    let hash = name.rfind("::h").filter(|&start| {
-        name.get(start + 3..).is_some_and(|rest| {
-            rest.len() >= 16 && rest.chars().take(16).all(|digit| digit.is_ascii_hexdigit())
-        })
-    });
-    if let Some(start) = hash {
-        name.truncate(start);
-    }
-    name
-}
-
-/// Libraries whose functions say nothing, in a stack trace, about where it happened.
-const LIBRARIES: [&str; 26] = [
-    "alloc",
-    "base64",
-    "bytes",
-    "core",
-    "dlmalloc",
-    "futures_channel",
-    "futures_core",
-    "futures_util",
-    "hashbrown",
-    "http",
-    "js_sys",
-    "memchr",
-    "serde",
-    "serde_core",
-    "serde_json",
-    "sha2",
-    "smallvec",
-    "std",
-    "stepwell_promises",
-    "stepwell_protocol",
-    "url",
-    "wasm_bindgen",
-    "wasm_bindgen_futures",
-    "web_sys",
-    "worker",
-    "worker_sys",
-];
-
-/// Whether this is one of the many functions that are not the project's own: those of libraries, those that the compiler
-/// makes of a library's for each type, what reads and writes JSON, and calls of JavaScript, whose names end with a hash.
-/// They are most of the names.
-fn is_of_a_library(name: &str) -> bool {
-    let path = name.trim_start_matches(['<', '&', '[']);
-    let path = ["mut ", "dyn "].iter().find_map(|word| path.strip_prefix(word)).unwrap_or(path);
-    let krate = path.split([':', '[', '<', '>', ' ', ']']).next().unwrap_or_default();
-    let is_glue = name.contains("serde_core::") || name.contains("::__wbg_");
-    LIBRARIES.contains(&krate) || krate.len() <= 1 || path == krate || is_glue
 }
 
 /// The version in the lock file of a project: its own, or that of the workspace that it belongs to.
@@ -182,44 +121,6 @@ mod tests {
         write("0.2.1");
         let failure = Binder::of(folder.path()).expect_err("it does not fit");
         assert!(failure.what.contains("0.2.1,") && failure.what.contains(VERSION), "{}", failure.what);
-    }
-
-    #[test]
-    fn names_are_without_the_compilers_hash() {
-        for (given, wanted) in [
-            ("app::greet::h0123456789abcdef", "app::greet"),
-            ("app::greet::{{closure}}::h0123456789abcdef[2]", "app::greet::{{closure}}"),
-            ("app::hello", "app::hello"),
-            ("app::h0123456789abcdefg::hi", "app::h0123456789abcdefg::hi"),
-            ("__wbindgen_malloc", "__wbindgen_malloc"),
-        ] {
-            assert_eq!(without_hash(given.to_owned()), wanted);
-        }
-    }
-
-    #[test]
-    fn names_are_those_of_the_projects_own_code() {
-        for name in [
-            "core::ptr::drop_in_place<app::Order>",
-            "<&mut serde_json::de::Deserializer<R> as serde_core::de::Deserializer>::deserialize_map",
-            "<core::pin::Pin<P> as core::future::future::Future>::poll",
-        ] {
-            assert!(is_of_a_library(name), "{name}");
-        }
-        for name in [
-            "<T as serde_core::ser::Serialize>::serialize",
-            "core[c5930c85a12de822]::num::flt2dec::strategy::dragon::format_shortest",
-            "app::_::<impl serde_core::ser::Serialize for app::Order>::serialize",
-            "<dlmalloc[e24a27700634d609]::dlmalloc::Dlmalloc<dlmalloc[e24a27700634d609]::sys::System>>::malloc",
-            "stepwell_protocol::json::Reader::value",
-            "app::sockets::send::__wbg_send_a948b1a8d0804e76",
-        ] {
-            assert!(is_of_a_library(name), "{name}");
-        }
-        for name in ["app::greet::{{closure}}", "<app::Order as core::fmt::Debug>::fmt", "core_of_app::greet"]
-        {
-            assert!(!is_of_a_library(name), "{name}");
-        }
     }
 
     #[test]

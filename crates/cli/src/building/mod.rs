@@ -6,6 +6,7 @@
 
 pub mod bindings;
 mod compiling;
+mod functions;
 mod shim;
 
 use std::{
@@ -116,7 +117,10 @@ impl Build {
         if let Some(wasm_opt) = &wasm_opt {
             timed(Phase::Optimize, &mut || optimize(wasm_opt, &staging))?;
         }
-        timed(Phase::Bundle, &mut || self.bundle(&esbuild, &staging))?;
+        timed(Phase::Bundle, &mut || {
+            order(&staging.join("index_bg.wasm"), self.profile == Profile::Dev)?;
+            self.bundle(&esbuild, &staging)
+        })?;
         for name in MODULES {
             let path = self.out.join(name);
             fs::rename(staging.join(name), &path).map_err(|error| wrong(&path, &error))?;
@@ -147,8 +151,16 @@ impl Build {
     }
 }
 
-/// Makes a module smaller, but not what is sent of it: what LLVM has optimized for size compresses better. The names that
-/// [`bindings`] has left stay: a stack trace in a log is worth more than they weigh.
+/// Makes what is sent of a module smaller, without a change of what it does.
+fn order(module: &Path, keeps_all: bool) -> Result {
+    let wrong = |error: &dyn std::fmt::Display| Failure::local(format!("{}: {error}", module.display()));
+    let bound = fs::read(module).map_err(|error| wrong(&error))?;
+    let ordered = functions::in_order(&bound, keeps_all).map_err(|error| wrong(&error))?;
+    fs::write(module, ordered).map_err(|error| wrong(&error))
+}
+
+/// Makes a module smaller, but not what is sent of it: what LLVM has optimized for size compresses better. The names stay:
+/// [`functions`] chooses among them.
 fn optimize(wasm_opt: &Path, staging: &Path) -> Result {
     let mut command = Command::new(wasm_opt);
     command.args(["index_bg.wasm", "-o", "index_bg.wasm", "-O", "--debuginfo"]).args(WASM_FEATURES);

@@ -5,11 +5,13 @@ mod alerts;
 mod audit;
 mod build;
 mod completions;
+mod dashboard;
 mod deploy;
 mod dev;
 mod doctor;
 mod events;
 mod export;
+mod failures;
 mod guard;
 mod issuers;
 mod jobs;
@@ -48,6 +50,8 @@ pub enum Command {
     New(new::New),
     /// Build a project, serve it on this machine, and rebuild it when a file changes.
     Dev(dev::Dev),
+    /// Serve the dashboard on this machine for a deployment, signed in with its key.
+    Dashboard(dashboard::Dashboard),
     /// Build the Worker of a project, as `dev` and `deploy` do.
     Build(build::Build),
     /// Deploy a project to Cloudflare.
@@ -68,6 +72,8 @@ pub enum Command {
     Logs(logs::Logs),
     /// Explain what a run is waiting for, or why it failed.
     Why(why::Why),
+    /// List what has failed, in groups of failures that are alike. Deleted runs count, too.
+    Failures(failures::Failures),
     /// Send a signal to a run.
     Signal(signal::Signal),
     /// Make links that complete a wait of a run, without a key.
@@ -148,6 +154,7 @@ impl Command {
         match self {
             Self::New(command) => command.run(global),
             Self::Dev(command) => command.run(global),
+            Self::Dashboard(command) => command.run(global),
             Self::Build(command) => command.run(global),
             Self::Deploy(command) => command.run(global),
             Self::Plan(command) => command.run(global),
@@ -158,6 +165,7 @@ impl Command {
             Self::Watch(command) => command.run(global),
             Self::Logs(command) => command.run(global),
             Self::Why(command) => command.run(global),
+            Self::Failures(command) => command.run(global),
             Self::Signal(command) => command.run(global),
             Self::Tokens(command) => command.run(global),
             Self::Pause(command) => command.run(global, "pause"),

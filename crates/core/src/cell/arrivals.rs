@@ -151,6 +151,7 @@ impl Cell {
             // The same invocation is the same start, whatever is in it.
             key: Some(KeyRow { key: key.clone(), fingerprint: chance.suffix }),
             by: Some(started_by(&parent.run)),
+            trace: parent.trace.as_deref().copied(),
             parent: Some(parent),
             ticked: None,
             starts_at: None,

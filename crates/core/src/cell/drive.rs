@@ -6,7 +6,10 @@ use stepwell_protocol::{
     rest::{Act, RunView},
 };
 
-use super::{CALLS_MAX, Cell, Mail, Order, Rows, alarm::next_look, counts::counts_as, lanes::is_by_program};
+use super::{
+    CALLS_MAX, Cell, Mail, Order, Rows, alarm::next_look, counts::counts_as, failures::count_failure,
+    lanes::is_by_program,
+};
 use crate::{
     object::{Fault, Hosted as _, LOOK_AGAIN_MS},
     run::{CallEnd, Decision, Effect, Entry, Input, Phase, Run, Slot, Transport, with_result},
@@ -89,6 +92,7 @@ impl Cell {
         let outgoing = std::mem::take(&mut decision.outgoing);
         let mail = Mail { post: self.mail_of(rows, now, &run, &mut decision.entries, outgoing)?, done };
         let counted_as = counts_as(&run);
+        let spans = self.spans_of(&run, &decision.entries);
         let mut next = run;
         if !decision.entries.is_empty() {
             let (before, status, head) = (next.wake_at(), next.status(), next.head);
@@ -103,7 +107,10 @@ impl Cell {
                 rows.commit(&next, before, &decision.entries, &mail)
                     .map_err(|error| self.lose_count(error))?;
                 self.count_entries(&next, &decision.entries);
+                self.keep_spans(now, spans);
+                self.tell_lines(&next, &decision.entries);
                 self.store_totals_beside(rows, now, &next);
+                count_failure(rows, now, &next, &decision.entries);
                 self.posted(&mail.post);
                 if self.refusals.clear(next.id.number) {
                     // Alarms have passed it over; whatever it waits for may be due since.
@@ -169,7 +176,8 @@ impl Cell {
         }
         let (number, workflow, alone) = (run.id.number, run.workflow.clone(), run.wants_to_be_alone());
         if !self.goes_by_queue(run.dispatch) {
-            self.window.enqueue(Ready { number, workflow, alone });
+            let priority = run.lane.as_ref().map_or(0, |lane| lane.priority);
+            self.window.enqueue(now, Ready { number, workflow, alone, priority });
         }
         self.wait_for_a_consumer(now, run);
     }

@@ -104,7 +104,7 @@ impl Cell {
             return Ok(Vec::new());
         }
         let namespace = rows.namespace().map_err(Fault::Storage)?;
-        let mut envelopes = addressed(run, &namespace, entries, outgoing);
+        let mut envelopes = addressed(self, run, &namespace, entries, outgoing);
         envelopes.extend(Self::registrations(rows, now, run, &namespace, waits)?);
         for (topic, message) in lapsed {
             envelopes.push(Envelope { to: Address::topic(&namespace, &topic), message });
@@ -413,13 +413,20 @@ impl Cell {
 }
 
 /// What a run's program sends to others, and where it goes.
-fn addressed(run: &Run, namespace: &str, entries: &[Entry], outgoing: Outgoing) -> Vec<Envelope> {
+fn addressed(
+    cell: &Cell,
+    run: &Run,
+    namespace: &str,
+    entries: &[Entry],
+    outgoing: Outgoing,
+) -> Vec<Envelope> {
     let Outgoing { invoked, emitted, jobs } = outgoing;
     let mut envelopes = Vec::new();
     for (seq, invocation) in invoked {
         let Some((op, to)) = entries.iter().find_map(|entry| invoked_at(entry, seq)) else { continue };
         let abandoned = invocation.detached && invocation.on_close == OnClose::Abandon;
         let parent = Parent {
+            trace: cell.invocation_span(run, seq).map(Box::new),
             run: run.id.clone(),
             op,
             invoked: seq,

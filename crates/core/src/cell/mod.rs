@@ -15,9 +15,11 @@ mod callbacks;
 mod counts;
 mod drive;
 mod events;
+mod failures;
 mod joins;
 mod keys;
 mod lanes;
+mod lines;
 mod live;
 mod mail;
 mod publishing;
@@ -33,6 +35,7 @@ mod session;
 mod ticks;
 mod tokens;
 mod totals;
+mod traces;
 mod triggered;
 mod unreadable;
 mod watching;
@@ -47,9 +50,11 @@ pub use acts::Action;
 pub use arrivals::Chance;
 pub use counts::{COUNT_SLICE, Counted, Tally};
 pub use drive::no_such_run;
+pub use failures::{FAILURE_GROUPS_MAX, FAILURES_KEPT_MS, FailureRows};
 pub use joins::{Joins, joins_by};
 pub use keys::{Reserved, scoped_key};
 pub use lanes::LaneQuestion;
+pub use lines::{Level, Line};
 pub use live::{LIVE_MAX, LIVE_OF_WORKFLOW_MAX};
 pub use mail::{Mail, child_key};
 pub use publishing::{LINGER_MS, PUBLISH_EVERY_MS, PUBLISHED_BYTES_MAX, PUBLISHED_ROW_BYTES_MAX};
@@ -62,6 +67,7 @@ pub use rows::{JoinedRun, KeyRow, Rows, Slice, Sought, StoredKey, StoredRun, Tri
 pub use ticks::TickRun;
 pub use tokens::{TOKEN_ACTOR, TokenAnswer, Unsigned};
 pub use totals::{Happened, MINUTES_KEPT, add_happened};
+pub use traces::{SPAN_LINGER_MS, SPANS_MAX, Sampling, Span, SpansToSend};
 pub use triggered::TriggeredRun;
 pub(crate) use unreadable::unreadable_journal;
 pub use unreadable::{LOOK_AT_UNREADABLE_MS, readable_again, unreadable};
@@ -139,6 +145,10 @@ pub struct Cell {
     publishing: Publishing,
     /// Who follows which runs.
     watching: Watching,
+    /// What is told to whoever collects traces, if anybody does.
+    tracing: Option<traces::Tracing>,
+    /// Up to which level lines are told.
+    log_level: Level,
 }
 
 /// What the host has to do for a cell, in this order and in the same turn.
@@ -175,6 +185,10 @@ pub enum Order {
     TellReaders(u64),
     /// Let whoever follows all runs read on.
     TellCellReaders,
+    /// Call [`Cell::take_spans`] at this time, and send what it gives. Only a timer: see [`Order::TellAt`].
+    SendSpansAt(Timestamp),
+    /// Write these lines to the log.
+    Log(Vec<Line>),
 }
 
 impl Cell {
@@ -209,6 +223,8 @@ impl Cell {
             gate: access::Gate::default(),
             publishing: Publishing::default(),
             watching: Watching::default(),
+            tracing: None,
+            log_level: Level::Off,
         }
     }
 

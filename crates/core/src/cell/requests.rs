@@ -7,6 +7,7 @@ use stepwell_protocol::{
     rest::{RunView, Why},
     schedule::Ticked,
     topic::Triggered,
+    trace::TraceParent,
 };
 
 use super::{Cell, Joins, KeyRow, Rows, counts::counts_as, drive::no_such_run, unreadable::why_unreadable};
@@ -50,6 +51,8 @@ pub struct NewRun {
     pub triggered: Option<Triggered>,
     /// The address that is called when it ends, if somebody has named one.
     pub callback: Option<String>,
+    /// The span that it happens within, if whoever starts it has named one.
+    pub trace: Option<TraceParent>,
     /// The limits of its workflow, if it has any.
     pub flow: Option<Box<Flow>>,
     /// Which starts it may become one run with.
@@ -135,6 +138,7 @@ impl Cell {
             triggered: new.triggered,
             gathering,
             callback: new.callback,
+            trace: new.trace,
         };
         let (mut run, decision) = Run::start(now, start);
         run.apply_all(&decision.entries);
@@ -145,6 +149,7 @@ impl Cell {
         self.recount(&run, None, counts_as(&run));
         self.count_start(&run);
         self.count_entries(&run, &decision.entries);
+        self.tell_lines_of_start(&run, &decision.entries);
         self.store_totals_beside(rows, now, &run);
         self.tell_start(&run);
         self.settle(now, &run, &decision);

@@ -2,15 +2,14 @@
 
 use stepwell_protocol::{Event, Op, Outcome, Payload, Place, Record, Seq, Timestamp, program::RawPage};
 
-use super::{Happened, Mail, Tally};
+use super::{FailureRows, Happened, Mail, Tally};
 use crate::{
-    object::Letters,
     run::{Cut, Entry, Run},
     stream::{PublishedMark, PublishedPage, PublishedRow, Walked},
 };
 
 /// The rows of one cell. Every method that writes is one transaction: all of it or nothing.
-pub trait Rows: Letters {
+pub trait Rows: FailureRows {
     /// Whether an error says that what is stored of one run cannot be read. To try again would not help, and other
     /// runs are not affected; any other error is the storage's.
     fn is_unreadable(error: &Self::Error) -> bool;

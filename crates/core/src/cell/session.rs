@@ -46,6 +46,7 @@ impl Cell {
         // the rest of its journal first, the second one is heard of before it dies.
         journal.more |= run.has_losses();
         let let_in = run.told_of_places();
+        let trace = self.traced(&run).map(Box::new);
         Ok(Activation {
             protocol: PROTOCOL,
             workflow: run.workflow,
@@ -61,6 +62,7 @@ impl Cell {
             budget: self.budget,
             // The host signs and brings keys: secrets are none of a machine's. It goes by the key that the run has used.
             let_in,
+            trace,
             tokens: run.token_key.map(|key| Box::new(Issuer { key, ..Issuer::default() })),
             signature: None,
             run: run.id,

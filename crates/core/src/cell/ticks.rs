@@ -95,6 +95,7 @@ impl Cell {
             key: Some(KeyRow { key, fingerprint: chance.suffix }),
             by: Some(format!("schedule:{}", ticked.schedule)),
             parent: None,
+            trace: None,
             ticked: Some(ticked),
             starts_at: None,
             triggered: None,

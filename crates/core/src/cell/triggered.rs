@@ -86,6 +86,7 @@ impl Cell {
             key: Some(KeyRow { key, fingerprint: chance.suffix }),
             by: Some(format!("trigger:{}/{}", triggered.topic, triggered.trigger)),
             parent: None,
+            trace: None,
             ticked: None,
             triggered: Some(triggered),
             starts_at: None,

@@ -1,6 +1,6 @@
 //! Makes the state follow what was recorded. Total: whatever was stored can be applied.
 
-use stepwell_protocol::Event;
+use stepwell_protocol::{Event, Timestamp, trace::Chapter};
 
 use super::{Cut, End, Entry, LEASE_MS, PauseWhy, Phase, Run, Transport, Trouble, cuts};
 
@@ -80,9 +80,11 @@ impl Run {
                 self.children.retain(|seq| cuts::counts(&self.cuts, seq));
             }
             Entry::BegunAnew { input, at, cuts, inbox, deadline } => {
+                self.begin_chapter(*at);
                 self.live_anew(input, *at, cuts, *inbox, *deadline);
             }
-            Entry::Reopened { deadline } => {
+            Entry::Reopened { at, deadline } => {
+                self.begin_chapter(*at);
                 self.deadline = *deadline;
                 self.failed_since = None;
             }
@@ -108,6 +110,11 @@ impl Run {
         for entry in entries {
             self.apply(entry);
         }
+    }
+
+    fn begin_chapter(&mut self, began_at: Timestamp) {
+        let number = self.chapter.map_or(0, |chapter| chapter.number).saturating_add(1);
+        self.chapter = Some(Chapter { number, began_at });
     }
 
     fn end(&mut self, how: End, at: stepwell_protocol::Timestamp) {

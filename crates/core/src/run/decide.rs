@@ -5,6 +5,7 @@ use stepwell_protocol::{
     program::{Dispatch, PAYLOAD_BYTES_MAX},
     schedule::Ticked,
     topic::Triggered,
+    trace::TraceParent,
 };
 
 use super::{
@@ -48,6 +49,8 @@ pub struct Start {
     pub triggered: Option<Triggered>,
     /// The address that is called when it ends, if somebody has named one.
     pub callback: Option<String>,
+    /// The span that it happens within, if whoever starts it has named one.
+    pub trace: Option<TraceParent>,
     /// The limits that it is under, if its workflow has any.
     pub lane: Option<Box<InLane>>,
     /// What it knows of its starts, if others may become part of it.
@@ -75,6 +78,7 @@ impl Start {
             starts_at: None,
             triggered: None,
             callback: None,
+            trace: None,
             lane: None,
             gathering: None,
             slot: None,
@@ -106,6 +110,8 @@ impl Run {
             ticked: start.ticked,
             triggered: start.triggered,
             callback: start.callback,
+            trace: start.trace,
+            chapter: None,
             lane: start.lane,
             gathering: start.gathering,
             input_bytes: u32::try_from(start.input_bytes).unwrap_or(u32::MAX),

@@ -89,6 +89,8 @@ pub enum Entry {
     FailingSince(Seq),
     /// It goes on although it had ended or was paused, with this deadline.
     Reopened {
+        /// When.
+        at: Timestamp,
         /// When it is failed if it has not ended by then.
         deadline: Option<Timestamp>,
     },

@@ -44,6 +44,7 @@ use stepwell_protocol::{
     rest::{Act, LastError, Status},
     schedule::Ticked,
     topic::{NewEvent, Triggered},
+    trace::{Chapter, TraceParent},
 };
 
 pub(crate) use children::invocations;
@@ -148,6 +149,10 @@ pub struct Run {
     pub triggered: Option<Triggered>,
     /// The address that is called when it ends, if somebody has named one.
     pub callback: Option<String>,
+    /// The span that it happens within, if whoever has started it has named one.
+    pub trace: Option<TraceParent>,
+    /// Which part of it has a span of its own in a trace; absent in the first.
+    pub chapter: Option<Chapter>,
     /// The limits that it is under, if its workflow has any.
     pub lane: Option<Box<InLane>>,
     /// What it knows of its starts, if others may become part of it.

@@ -108,6 +108,7 @@ impl Run {
         decision.entries.push(Entry::Troubled(Trouble::default()));
         // It gets as much time as it had at first.
         decision.entries.push(Entry::Reopened {
+            at: now,
             deadline: deadline(self.starts_at.unwrap_or(now).max(now), self.timeout_ms),
         });
         decision.extend(self.activate(now, slot));

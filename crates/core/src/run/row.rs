@@ -12,6 +12,7 @@ use stepwell_protocol::{
     rest::{Act, LastError},
     schedule::Ticked,
     topic::Triggered,
+    trace::{Chapter, TraceParent},
 };
 
 use super::{
@@ -102,6 +103,10 @@ struct State {
     triggered: Option<Triggered>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     callback: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace: Option<TraceParent>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chapter: Option<Chapter>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lane: Option<Box<InLane>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,6 +229,8 @@ impl Run {
             ticked: self.ticked.clone(),
             triggered: self.triggered.clone(),
             callback: self.callback.clone(),
+            trace: self.trace,
+            chapter: self.chapter,
             lane: self.lane.clone(),
             gathering: self.gathering.clone(),
             input_bytes: self.input_bytes,
@@ -312,6 +319,8 @@ impl Run {
             ticked: state.ticked,
             triggered: state.triggered,
             callback: state.callback,
+            trace: state.trace,
+            chapter: state.chapter,
             lane: state.lane,
             gathering: state.gathering,
             input_bytes: state.input_bytes,

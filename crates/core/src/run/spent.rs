@@ -69,7 +69,11 @@ impl Run {
 
 /// The rows of an entry besides the run's own.
 fn other_rows(entry: &Entry) -> u32 {
-    let is_one = matches!(entry, Entry::Reopened { .. } | Entry::SignalNoted(_) | Entry::SignalForgotten(_));
+    // A run that has failed is in the row of those that failed alike.
+    let is_one = matches!(
+        entry,
+        Entry::Reopened { .. } | Entry::SignalNoted(_) | Entry::SignalForgotten(_) | Entry::Failed { .. }
+    );
     let of_record = entry.record().map_or(0, |record| {
         // The id of a signal is a row of its own.
         1 + u32::from(matches!(&record.event, Event::SignalReceived { id: Some(_), .. }))

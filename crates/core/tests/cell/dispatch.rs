@@ -9,6 +9,7 @@ use stepwell_core::{
 };
 use stepwell_protocol::{
     Epoch, Op, OpKind, Payload, Seq, Timestamp,
+    lane::{Flow, LimitSpec, Standing},
     program::{Open, Then},
     rest::Status,
 };
@@ -52,6 +53,8 @@ impl Bench {
                 | Order::TellProgram(_)
                 | Order::TellEnd(_)
                 | Order::TellAt(_)
+                | Order::SendSpansAt(_)
+                | Order::Log(_)
                 | Order::TellReaders(_)
                 | Order::AskLane(_)
                 | Order::TellCellReaders => {}
@@ -235,4 +238,37 @@ fn a_backlog_is_read_once_and_in_a_time_that_grows_with_its_length() {
     assert!(reads <= 2 * 50_000 + 5_000, "{reads} reads for 50,000 runs");
     assert!(took < Duration::from_secs(60), "it took {took:?}");
     println!("50,000 due runs: {reads} reads, {took:?}");
+}
+
+#[test]
+fn of_the_runs_that_wait_for_a_place_the_one_with_the_higher_priority_is_next() {
+    let mut bench = Bench::new(1);
+    let first = bench.start("w");
+    let limit = LimitSpec { max: 10, key: None, per_ms: None, drop: false, max_by: None };
+    let priority = Some("input.urgent ? 30 : 0".into());
+    let flow = Flow { limits: vec![limit], priority, ..Flow::default() };
+    for is_urgent in [false, true] {
+        let input = Payload::encode(&serde_json::json!({ "urgent": is_urgent })).expect("JSON");
+        let new = NewRun { flow: Some(Box::new(flow.clone())), input, ..new_run_of("w") };
+        bench.cell.start(&bench.rows, bench.now, new).expect("it is accepted");
+    }
+    let mut let_in = 0;
+    while let_in < 2 {
+        let question = bench
+            .cell
+            .take_orders()
+            .own
+            .into_iter()
+            .find_map(|order| if let Order::AskLane(question) = order { Some(question) } else { None });
+        let question = question.expect("the lane is asked for both");
+        let standings = vec![Standing::In; question.asks.len()];
+        let answered = bench.cell.lane_answered(&bench.rows, at(1), "w", question.flight, Some(&standings));
+        answered.expect("it is stored");
+        let_in += standings.len();
+    }
+    bench.perform();
+    assert_eq!(bench.called, [(first, Epoch(1))], "the window has one place");
+    bench.cell.call_ended(&bench.rows, at(2), first, Epoch(1), CallEnd::Returned).expect("it is recorded");
+    bench.perform();
+    assert_eq!(bench.called, [(first, Epoch(1)), (first + 2, Epoch(1))]);
 }

@@ -159,6 +159,8 @@ impl House {
                 | Order::TellProgram(_)
                 | Order::TellEnd(_)
                 | Order::TellAt(_)
+                | Order::SendSpansAt(_)
+                | Order::Log(_)
                 | Order::TellReaders(_)
                 | Order::TellCellReaders => {}
             }
@@ -416,6 +418,8 @@ fn asked() -> (Memory, Cell, RunId, stepwell_core::cell::LaneQuestion) {
         | Order::TellProgram(_)
         | Order::TellEnd(_)
         | Order::TellAt(_)
+        | Order::SendSpansAt(_)
+        | Order::Log(_)
         | Order::TellReaders(_)
         | Order::TellCellReaders => None,
     });
@@ -490,16 +494,9 @@ fn a_run_whose_earlier_code_is_still_at_work_waits_for_its_end_without_waking_it
     let orders = cell.take_orders();
     assert!(orders.arm.is_none_or(|arm| arm > at(1_000)), "{:?}", orders.arm);
     cell.call_ended(&rows, at(30), 1, Epoch(1), CallEnd::Returned).expect("it is recorded");
-    let asks = cell.take_orders().own.into_iter().filter_map(|order| match order {
-        Order::AskLane(question) => Some((question.over.len(), question.asks[0].ticket.number)),
-        Order::Call { .. }
-        | Order::GiveUp { .. }
-        | Order::Nudge { .. }
-        | Order::TellProgram(_)
-        | Order::TellEnd(_)
-        | Order::TellAt(_)
-        | Order::TellReaders(_)
-        | Order::TellCellReaders => None,
+    let asks = cell.take_orders().own.into_iter().filter_map(|order| {
+        let Order::AskLane(question) = order else { return None };
+        Some((question.over.len(), question.asks[0].ticket.number))
     });
     assert_eq!(asks.collect::<Vec<_>>(), [(1, 2)]);
 }

@@ -7,6 +7,7 @@ mod counts;
 mod delayed;
 mod dispatch;
 mod events;
+mod failures;
 mod fences;
 mod given_up;
 mod growth;
@@ -14,6 +15,7 @@ mod jobs;
 mod joins;
 mod lanes;
 mod letters;
+mod lines;
 mod lost;
 mod memory;
 mod queued;
@@ -31,6 +33,7 @@ mod taken_back;
 mod ticks;
 mod tokens;
 mod totals;
+mod traces;
 mod triggered;
 mod unreadable;
 
@@ -71,6 +74,7 @@ fn new_run(timeout_ms: Option<u64>) -> NewRun {
         ticked: None,
         starts_at: None,
         triggered: None,
+        trace: None,
         callback: None,
         flow: None,
         joins: None,

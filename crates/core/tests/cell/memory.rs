@@ -20,6 +20,11 @@ use stepwell_protocol::{
     program::{RawPage, RawRecord},
 };
 
+#[path = "failure_rows.rs"]
+mod failure_rows;
+
+use failure_rows::Failures;
+
 /// Why the storage failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
@@ -49,6 +54,7 @@ pub struct Memory {
     pub minute_writes: Slot<usize>,
     /// Whether it takes none of that.
     pub refuses_minutes: Slot<bool>,
+    pub failures: Failures,
     signals: RefCell<BTreeSet<(u64, String)>>,
     last_number: Slot<u64>,
     /// How many bytes each event has.

@@ -66,6 +66,8 @@ impl Bench {
                 | Order::TellProgram(_)
                 | Order::TellEnd(_)
                 | Order::TellAt(_)
+                | Order::SendSpansAt(_)
+                | Order::Log(_)
                 | Order::TellReaders(_)
                 | Order::AskLane(_)
                 | Order::TellCellReaders => {}
@@ -200,6 +202,8 @@ fn consume(Bench { rows, cell, now_ms }: &mut Bench) {
                 | Order::TellProgram(_)
                 | Order::TellEnd(_)
                 | Order::TellAt(_)
+                | Order::SendSpansAt(_)
+                | Order::Log(_)
                 | Order::TellReaders(_)
                 | Order::AskLane(_)
                 | Order::TellCellReaders => {}

@@ -143,6 +143,8 @@ impl House {
                 | Order::TellProgram(_)
                 | Order::TellEnd(_)
                 | Order::TellAt(_)
+                | Order::SendSpansAt(_)
+                | Order::Log(_)
                 | Order::TellReaders(_)
                 | Order::TellCellReaders => {}
             }

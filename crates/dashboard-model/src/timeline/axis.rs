@@ -1,8 +1,8 @@
 //! Where times are on the axis of a timeline, which collapses idle time.
 
-use stepwell_protocol::Timestamp;
+use stepwell_protocol::{Timestamp, timeline::Kind};
 
-use super::{Kind, Timeline};
+use super::Timeline;
 use crate::when;
 
 /// The share of the axis that a collapsed pause gets.
@@ -36,10 +36,10 @@ impl Axis {
     pub fn of(timeline: &Timeline) -> Self {
         let (begins, ends) = (timeline.begins.as_millis(), timeline.ends.as_millis());
         let ends = ends.max(begins + 1);
-        let pieces = timeline.rows.iter().flat_map(|row| &row.pieces);
-        let mut busy: Vec<_> = pieces
-            .filter(|piece| piece.kind != Kind::Rest)
-            .map(|piece| (piece.from.as_millis().max(begins), piece.to.as_millis().min(ends)))
+        let parts = timeline.rows.iter().flat_map(|row| &row.bar.parts);
+        let mut busy: Vec<_> = parts
+            .filter(|part| part.kind != Kind::Rest)
+            .map(|part| (part.from.as_millis().max(begins), part.to.as_millis().min(ends)))
             .collect();
         busy.sort_unstable();
         let (mut pauses, mut edge, mut worked) = (Vec::new(), begins, 0);

@@ -27,6 +27,7 @@ use crate::{
         figures::{Ends, Summed},
         queues,
     },
+    log,
     object::{self, in_time},
     runtime,
     settings::Deployment,
@@ -46,13 +47,13 @@ impl Host {
             let mut figures = Figures::default();
             let time = Delay::from(Duration::from_millis(LOOK_MS));
             if let Either::Right(_) = select(pin!(host.gather(&wanted, &mut figures)), time).await {
-                worker::console_warn!("stepwell: not all figures for alerts were found in time");
+                log::warn!("not all figures for alerts were found in time");
             }
             let namespace = &host.address.namespace;
             let heard =
                 host.turn(|machine, store, now| Ok(machine.looked(store, now, namespace, flight, &figures)?));
             if let Err(fault) = heard {
-                worker::console_error!("stepwell: {fault}");
+                log::error!("{fault}");
             }
         });
     }

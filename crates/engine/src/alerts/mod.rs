@@ -18,6 +18,7 @@ use crate::{
         alerts::{Call, Request},
         queues,
     },
+    log,
     object::{self, Answered, Answering, Fault, Kind, Loaded, in_time},
     register::register,
     runtime,
@@ -103,13 +104,13 @@ impl Host {
                 Ok(_) => false,
                 Err(thrown) => {
                     let why = runtime::message(&thrown);
-                    worker::console_warn!("stepwell: an alert was not told of: {why}");
+                    log::warn!("an alert was not told of: {why}");
                     false
                 }
             };
             let heard = host.turn(|machine, store, now| Ok(machine.told(store, now, &notice, is_taken)?));
             if let Err(fault) = heard {
-                worker::console_error!("stepwell: {fault}");
+                log::error!("{fault}");
             }
         });
     }

@@ -17,6 +17,7 @@ use stepwell_protocol::{
     program::Dispatch,
     rest::{BulkAction, Filter, RunView},
     topic::{EventView, Waiter},
+    trace::TraceParent,
     wait_token::{NewToken, WaitToken},
 };
 
@@ -41,6 +42,9 @@ pub struct Call {
     /// On whose behalf; none for the deployment's own key, and for Stepwell itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
+    /// The id of the request that asks, for the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
     /// What to do.
     pub operation: Operation,
 }
@@ -145,6 +149,11 @@ pub enum Operation {
         /// Of which workflow.
         workflow: Option<String>,
     },
+    /// List groups of failed runs, of one workflow or of all.
+    ListFailures {
+        /// Of which workflow.
+        workflow: Option<String>,
+    },
     /// Show a run's history.
     History {
         /// Its number.
@@ -153,6 +162,12 @@ pub enum Operation {
         suffix: String,
         /// The position after which to begin.
         after: Seq,
+        /// How many events at most; absent for as many as go into a page.
+        #[serde(default)]
+        limit: Option<usize>,
+        /// Whether to leave payloads out.
+        #[serde(default)]
+        outline: bool,
         /// Whether to say what a replay needs.
         #[serde(default)]
         replay: bool,
@@ -302,6 +317,9 @@ pub struct Start {
     /// The address that is called when it ends, if somebody has named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<String>,
+    /// The span that it happens within, if whoever starts it has named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceParent>,
     /// How many runs of its workflow are at work at once, if that is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Flow>>,
@@ -448,6 +466,7 @@ impl Operation {
             | Self::Measure
             | Self::Sum { .. }
             | Self::ListMinutes { .. }
+            | Self::ListFailures { .. }
             | Self::ActOnAll { .. }
             | Self::ShowToken { .. }
             | Self::CompleteToken { .. }
@@ -476,7 +495,8 @@ impl Operation {
             | Self::Count
             | Self::Measure
             | Self::Sum { .. }
-            | Self::ListMinutes { .. } => true,
+            | Self::ListMinutes { .. }
+            | Self::ListFailures { .. } => true,
             Self::Touch
             | Self::ShowSweep
             | Self::KeepSweep { .. }
@@ -541,13 +561,19 @@ impl Call {
     pub fn new(namespace: &str, place: &Place, access: Option<Access>, operation: Operation) -> Self {
         let Place { pool, generation, cell } = place.clone();
         let namespace = namespace.to_owned();
-        Self { pool, generation, cell, namespace, life: None, access, operation }
+        Self { pool, generation, cell, namespace, life: None, access, request: None, operation }
     }
 
     /// The same, meant for this life of the namespace.
     #[must_use]
     pub fn in_life(self, life: Option<u64>) -> Self {
         Self { life, ..self }
+    }
+
+    /// The same for a request.
+    #[must_use]
+    pub fn of_request(self, id: Option<&str>) -> Self {
+        Self { request: id.map(str::to_owned), ..self }
     }
 
     /// Where the caller believes the cell to be.

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use stepwell_core::{cell::Happened, ordered::OrdMap};
-use stepwell_protocol::{Timestamp, outbox::LetterCounts, rest::Counts, totals::Minute};
+use stepwell_protocol::{
+    Timestamp, failures::FailureGroup, outbox::LetterCounts, rest::Counts, totals::Minute,
+};
 
 /// A cell's part of the counts.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -55,6 +57,13 @@ pub struct Ends {
     pub failed: u64,
     /// All of them.
     pub ended: u64,
+}
+
+/// A cell's groups of failed runs.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ListedFailures {
+    /// In no order.
+    pub failures: Vec<FailureGroup>,
 }
 
 /// A cell's part of what has happened.

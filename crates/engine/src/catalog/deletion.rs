@@ -12,6 +12,7 @@ use stepwell_core::{
 use super::{Host, TOLD_AT_ONCE};
 use crate::{
     calls::catalog::{Call, Request, ask},
+    log,
     object::{self, Fault, StoreError, Word, in_time},
     runtime,
     settings::{DEFAULT_NAMESPACE, DEFAULT_POOL, Deployment},
@@ -28,7 +29,7 @@ impl Host {
     pub(super) async fn delete_namespaces(self: Rc<Self>, names: Vec<(String, u64)>) {
         let cells = match self.cells() {
             Ok(cells) => cells,
-            Err(fault) => return worker::console_error!("stepwell: no namespace was deleted: {fault}"),
+            Err(fault) => return log::error!("no namespace was deleted: {fault}"),
         };
         let asked = stream::iter(names).map(|(name, life)| {
             let (host, cells) = (self.clone(), cells.clone());
@@ -39,14 +40,14 @@ impl Host {
                         Ok(None) => host.record(Input::NamespaceGone { name, life }),
                         // It is asked again.
                         Ok(Some(_)) => {}
-                        Err(error) => worker::console_error!("stepwell: the catalog of {name} said: {error}"),
+                        Err(error) => log::error!("the catalog of {name} said: {error}"),
                     },
                     Ok((status, _)) => {
-                        worker::console_error!("stepwell: {name} is still to be deleted: {status}");
+                        log::error!("{name} is still to be deleted: {status}");
                     }
                     Err(thrown) => {
                         let why = runtime::message(&thrown);
-                        worker::console_error!("stepwell: {name} is still to be deleted: {why}");
+                        log::error!("{name} is still to be deleted: {why}");
                     }
                 }
             }
@@ -68,7 +69,7 @@ impl Host {
             let namespace = match host.store.namespace() {
                 Ok(Some(namespace)) if namespace != DEFAULT_NAMESPACE => namespace,
                 Ok(_) => return,
-                Err(error) => return worker::console_error!("stepwell: nothing was emptied: {error}"),
+                Err(error) => return log::error!("nothing was emptied: {error}"),
             };
             let of_cells = cells.into_iter().map(|(cell, place)| {
                 (
@@ -97,7 +98,7 @@ impl Host {
             }
             let heard = host.turn(|desk, store, now| Ok(desk.emptied(store, now, emptied)?));
             if let Err(fault) = heard {
-                worker::console_error!("stepwell: what was emptied is emptied again: {fault}");
+                log::error!("what was emptied is emptied again: {fault}");
             }
         });
     }
@@ -108,14 +109,11 @@ impl Host {
         match in_time(object::tell(&self.env, &address, Word::Empty { life })).await {
             Ok((200, _)) => true,
             Ok((status, _)) => {
-                worker::console_error!("stepwell: {address} is still to be emptied: {status}");
+                log::error!("{address} is still to be emptied: {status}");
                 false
             }
             Err(thrown) => {
-                worker::console_error!(
-                    "stepwell: {address} is still to be emptied: {}",
-                    runtime::message(&thrown)
-                );
+                log::error!("{address} is still to be emptied: {}", runtime::message(&thrown));
                 false
             }
         }
@@ -133,7 +131,7 @@ impl Host {
                 Err(fault) => Err(fault),
             };
             if let Err(fault) = cleared {
-                worker::console_error!("stepwell: a catalog is still to be deleted: {fault}");
+                log::error!("a catalog is still to be deleted: {fault}");
             }
         });
     }

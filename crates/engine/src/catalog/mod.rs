@@ -34,6 +34,7 @@ use crate::{
         queues, schedules, topics,
     },
     keyring::Keyring,
+    log,
     object::{self, Answering, Kind, Loaded, in_time},
     runtime,
     settings::DEFAULT_NAMESPACE,
@@ -100,7 +101,7 @@ impl Kind for Catalog {
         for order in orders {
             match order {
                 Order::Tell(words) => audience.cells = words,
-                Order::Report(corrupt) => worker::console_error!("stepwell: {corrupt}; it is left out"),
+                Order::Report(corrupt) => log::error!("{corrupt}; it is left out"),
                 Order::Distrust(relations) => audience.namespaces = relations,
                 Order::Touch(stations) => host.touch(stations),
                 Order::Delete(names) => audience.deleted = names,
@@ -191,7 +192,7 @@ impl Host {
             Ok((status, body)) => format!("{status} {body}"),
             Err(thrown) => runtime::message(&thrown),
         };
-        worker::console_error!("stepwell: the declared {what} are not in effect yet: {why}");
+        log::error!("the declared {what} are not in effect yet: {why}");
     }
 
     /// Tells the catalog of a namespace that an issuer's word counts no more.
@@ -202,17 +203,11 @@ impl Host {
             Ok((200, _)) => self.record(Input::NamespaceDistrusts(relation)),
             // The alarm tries again.
             Ok((status, _)) => {
-                worker::console_error!(
-                    "stepwell: {} was not told of an issuer's end: {status}",
-                    relation.namespace
-                );
+                log::error!("{} was not told of an issuer's end: {status}", relation.namespace);
             }
             Err(thrown) => {
                 let why = runtime::message(&thrown);
-                worker::console_error!(
-                    "stepwell: {} was not told of an issuer's end: {why}",
-                    relation.namespace
-                );
+                log::error!("{} was not told of an issuer's end: {why}", relation.namespace);
             }
         }
     }
@@ -220,7 +215,7 @@ impl Host {
     async fn tell_cells(self: Rc<Self>, words: Vec<Word>) {
         let namespace = match self.store.namespace() {
             Ok(namespace) => namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
-            Err(error) => return worker::console_error!("stepwell: nobody was told of a change: {error}"),
+            Err(error) => return log::error!("nobody was told of a change: {error}"),
         };
         let told = stream::iter(words).map(|word| {
             let (host, namespace) = (self.clone(), namespace.clone());
@@ -231,7 +226,7 @@ impl Host {
                     // The alarm tries again.
                     Err(thrown) => {
                         let why = runtime::message(&thrown);
-                        worker::console_error!("stepwell: cell {cell} was not told of a change: {why}");
+                        log::error!("cell {cell} was not told of a change: {why}");
                     }
                 }
             }
@@ -260,7 +255,7 @@ impl Host {
         self.go_on_with(async move {
             let namespace = match host.store.namespace() {
                 Ok(namespace) => namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
-                Err(error) => return worker::console_error!("stepwell: no station was touched: {error}"),
+                Err(error) => return log::error!("no station was touched: {error}"),
             };
             // One of a kind that this release does not know belongs to a newer one, which touches it.
             let addresses = stations.iter().filter_map(|station| station.address(&namespace));
@@ -270,11 +265,11 @@ impl Host {
                     match in_time(object::tell(&host.env, &address, object::Word::Touch)).await {
                         Ok((200, _)) => {}
                         Ok((status, _)) => {
-                            worker::console_error!("stepwell: {address} could not be touched: {status}");
+                            log::error!("{address} could not be touched: {status}");
                         }
                         Err(thrown) => {
                             let why = runtime::message(&thrown);
-                            worker::console_error!("stepwell: {address} could not be touched: {why}");
+                            log::error!("{address} could not be touched: {why}");
                         }
                     }
                 }
@@ -287,7 +282,7 @@ impl Host {
     fn record(self: &Rc<Self>, heard: Input) {
         let recorded = self.turn(|desk, store, now| Ok(desk.drive(store, now, "", heard)?));
         if let Err(fault) = recorded {
-            worker::console_error!("stepwell: {fault}");
+            log::error!("{fault}");
         }
     }
 }

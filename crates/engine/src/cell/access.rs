@@ -15,6 +15,7 @@ use super::Host;
 use crate::{
     access::Access,
     calls::{catalog, cell::Call},
+    log,
     object::{Fault, StoreError, in_time},
     runtime,
     settings::{DEFAULT_NAMESPACE, STATION_BINDING},
@@ -131,7 +132,7 @@ impl Host {
     ) -> Result<T, Fault> {
         let call = catalog::Call::new(namespace, request);
         let (status, body) = in_time(catalog::ask(&self.env, &call)).await.map_err(|thrown| {
-            worker::console_error!("stepwell: the catalog did not answer: {}", runtime::message(&thrown));
+            log::error!("the catalog did not answer: {}", runtime::message(&thrown));
             unreachable_catalog()
         })?;
         if status == 200 {

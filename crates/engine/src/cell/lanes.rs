@@ -12,7 +12,7 @@ use wasm_bindgen::JsValue;
 use worker::Delay;
 
 use super::Host;
-use crate::{calls::lanes::Call, object, runtime};
+use crate::{calls::lanes::Call, log, object, runtime};
 
 impl Host {
     /// Asks a lane. The machine hears the answer.
@@ -25,12 +25,12 @@ impl Host {
             let answer = match select(pin!(host.lane(&lane, &call)), time).await {
                 Either::Left((Ok((200, body)), _)) => json::from_str::<Vec<Standing>>(&body).ok(),
                 Either::Left((Ok((_, body)), _)) => {
-                    worker::console_warn!("stepwell: the lane '{lane}' refuses: {body}");
+                    log::warn!("the lane '{lane}' refuses: {body}");
                     None
                 }
                 Either::Left((Err(thrown), _)) => {
                     let why = runtime::message(&thrown);
-                    worker::console_warn!("stepwell: the lane '{lane}' did not answer: {why}");
+                    log::warn!("the lane '{lane}' did not answer: {why}");
                     None
                 }
                 Either::Right(_) => None,
@@ -39,7 +39,7 @@ impl Host {
                 Ok(machine.lane_answered(store, now, &lane, flight, answer.as_deref())?)
             });
             if let Err(fault) = heard {
-                worker::console_error!("stepwell: {fault}");
+                log::error!("{fault}");
             }
         });
     }

@@ -21,6 +21,7 @@ use crate::{
         cell::{Call, Operation},
         lanes, queues, schedules, topics,
     },
+    log,
     object::{self, Answered, Fault},
     runtime,
 };
@@ -44,10 +45,7 @@ impl Host {
                 let heard =
                     host.turn(|machine, store, now| Ok(machine.delivered(store, now, &sending, delivery)?));
                 if let Err(fault) = heard {
-                    worker::console_error!(
-                        "stepwell: a message to {} has to be sent again: {fault}",
-                        sending.to
-                    );
+                    log::error!("a message to {} has to be sent again: {fault}", sending.to);
                 }
             });
         }
@@ -66,14 +64,14 @@ impl Host {
             },
             Ok((_, body)) => match json::from_str::<Problem>(&body) {
                 Ok(problem) => {
-                    worker::console_warn!("stepwell: {} refuses a message: {}", sending.to, problem.detail);
+                    log::warn!("{} refuses a message: {}", sending.to, problem.detail);
                     Delivery::refused(problem)
                 }
                 Err(_) => Delivery::Failed,
             },
             Err(thrown) => {
                 let why = runtime::message(&thrown);
-                worker::console_warn!("stepwell: {} did not take a message yet: {why}", sending.to);
+                log::warn!("{} did not take a message yet: {why}", sending.to);
                 Delivery::Failed
             }
         }

@@ -7,7 +7,7 @@ use stepwell_protocol::Timestamp;
 
 use super::Host;
 use crate::{
-    calls::figures::{CountedRuns, Ends, ListedMinutes, Measured, Summed},
+    calls::figures::{CountedRuns, Ends, ListedFailures, ListedMinutes, Measured, Summed},
     object::{Answered, Fault},
 };
 
@@ -64,6 +64,12 @@ impl Host {
             Ok(Summed { ends, dead_letters, bytes, bytes_max, due_since })
         })?;
         Ok(Answered::new(200, &summed))
+    }
+
+    /// Groups of failed runs, of one workflow or of all.
+    pub(super) fn list_failures(self: &Rc<Self>, workflow: Option<&str>) -> Result<Answered, Fault> {
+        let failures = self.turn(|machine, store, now| Ok(machine.failures(store, now, workflow)?))?;
+        Ok(Answered::new(200, &ListedFailures { failures }))
     }
 
     /// What has happened since a time, to the runs of one workflow or of all.

@@ -7,6 +7,7 @@
 
 mod access;
 mod lanes;
+mod lines;
 mod listeners;
 mod mail;
 mod measures;
@@ -19,6 +20,7 @@ mod session;
 mod store;
 mod streams;
 mod tokens;
+mod traces;
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -38,6 +40,8 @@ use wasm_bindgen::prelude::*;
 use worker::{Env, worker_sys::DurableObjectState};
 
 use crate::{
+    collector::Collector,
+    log,
     object::{self, Answering, Kind, Loaded},
     runtime,
     settings::{Deployment, QUEUE_BINDING, Settings},
@@ -86,6 +90,12 @@ struct Runs {
     namespace: OnceCell<String>,
     /// The life of the namespace in which this cell is about to store its first row, once the catalog has said it.
     begins_in: std::cell::Cell<Option<u64>>,
+    /// Who gets the spans of its runs, if anybody does.
+    collector: Option<Rc<Collector>>,
+    /// Whether it is being sent some.
+    is_sending: std::cell::Cell<bool>,
+    /// Ends the pause before the next spans are sent.
+    send_spans: RefCell<Option<oneshot::Sender<()>>>,
 }
 
 #[wasm_bindgen]
@@ -105,6 +115,11 @@ impl Cell {
         if let Ok(deployment) = Deployment::of(&loaded.env) {
             machine = machine.with_pool(deployment.pool.clone(), deployment.retention_ms);
         }
+        machine.log(log::begin(&loaded.env));
+        let collector = Collector::of(&loaded.env).ok().flatten().map(Rc::new);
+        if let Some(collector) = &collector {
+            machine.trace(collector.sampling);
+        }
         let runs = Runs {
             settings,
             listeners: RefCell::default(),
@@ -116,6 +131,9 @@ impl Cell {
             session_call: OnceCell::new(),
             namespace: OnceCell::new(),
             begins_in: std::cell::Cell::new(None),
+            collector,
+            is_sending: std::cell::Cell::new(false),
+            send_spans: RefCell::default(),
         };
         let host = Host::new(loaded, store, machine, runs);
         host.remember_readers();
@@ -137,7 +155,7 @@ impl Cell {
     #[wasm_bindgen(js_name = webSocketMessage)]
     pub fn web_socket_message(&self, socket: &JsValue, _message: &JsValue) {
         if let Err(fault) = self.host().hear_reader(socket) {
-            worker::console_warn!("stepwell: a reader was not heard: {fault}");
+            log::warn!("a reader was not heard: {fault}");
         }
     }
 
@@ -174,6 +192,8 @@ impl Kind for Runs {
                 Order::TellAt(at) => host.tell_at(at),
                 Order::TellReaders(number) => host.mark_run(number),
                 Order::TellCellReaders => host.mark_cell(),
+                Order::SendSpansAt(at) => host.send_spans_at(at),
+                Order::Log(lines) => host.write_lines(&lines),
             }
         }
         if !nudges.is_empty() {

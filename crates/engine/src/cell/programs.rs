@@ -17,6 +17,7 @@ use wasm_bindgen::JsValue;
 use super::Host;
 use crate::{
     keyring::Keyring,
+    log,
     object::{Fault, StoreError},
     program::{activate, end_of, why},
     runtime,
@@ -31,8 +32,8 @@ impl Host {
             let ended = host.until_it_ends(number, epoch).await;
             host.calls.borrow_mut().remove(&(number, epoch));
             let Some(mut end) = ended else {
-                worker::console_warn!(
-                    "stepwell: nothing was heard of run {number} for {} s: it is called again",
+                log::warn!(
+                    "nothing was heard of run {number} for {} s: it is called again",
                     SILENCE_MS / 1_000
                 );
                 host.blameless.borrow_mut().remove(&(number, epoch));
@@ -42,7 +43,7 @@ impl Host {
                 end = CallEnd::Lost("the storage failed".into());
             }
             if let Some(why) = why(&end) {
-                worker::console_warn!("stepwell: the program of run {number} stopped: {why}");
+                log::warn!("the program of run {number} stopped: {why}");
             }
             let ended =
                 host.turn(|machine, store, now| Ok(machine.call_ended(store, now, number, epoch, end)?));
@@ -51,7 +52,7 @@ impl Host {
                 host.listeners.borrow_mut().forget_program(number);
             }
             if let Err(fault) = ended {
-                worker::console_error!("stepwell: the end of run {number}'s call was not recorded: {fault}");
+                log::error!("the end of run {number}'s call was not recorded: {fault}");
             }
         });
     }
@@ -99,7 +100,7 @@ impl Host {
     }
 
     /// A cell that has a run to call knows its namespace, and never changes it.
-    fn own_namespace(&self) -> Result<&str, Fault> {
+    pub(super) fn own_namespace(&self) -> Result<&str, Fault> {
         if let Some(known) = self.namespace.get() {
             return Ok(known);
         }

@@ -14,6 +14,7 @@ use worker::Delay;
 use super::{Host, session::hash};
 use crate::{
     calls::queue::{Ask, Claimed, LISTEN_MS, Nudge},
+    log,
     object::{Answered, Fault},
     runtime::{self, Queue},
     settings::QUEUE_BINDING,
@@ -30,7 +31,7 @@ impl Host {
         self.go_on_with(async move {
             for numbers in numbers.chunks(BATCH_MAX) {
                 if let Err(fault) = host.send_batch(numbers).await {
-                    worker::console_warn!("stepwell: the queue did not take {} runs: {fault}", numbers.len());
+                    log::warn!("the queue did not take {} runs: {fault}", numbers.len());
                 }
             }
         });

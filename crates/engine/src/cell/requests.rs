@@ -12,7 +12,7 @@ use stepwell_core::{
     run::{Run, Signal},
 };
 use stepwell_protocol::{
-    Code, Place, Problem, RunId, Seq,
+    Code, Event, Payload, Place, Problem, RunId, Seq,
     access::Limits,
     program::RawRecord,
     rest::{BulkAction, Filter, History, HistoryEvent, RunView, SignalReceipt},
@@ -22,6 +22,7 @@ use worker::Delay;
 use super::Host;
 use crate::{
     calls::cell::{ByKey, Call, Moved, Operation, Start, fingerprint},
+    log,
     object::{Answered, Answering, Fault, StoreError},
     runtime,
 };
@@ -44,7 +45,10 @@ impl Host {
     pub(super) fn answering(self: Rc<Self>, call: serde_json::Result<Call>) -> Answering {
         Box::pin(async move {
             let operated = match call {
-                Ok(call) => self.operate(call).await,
+                Ok(mut call) => {
+                    let request = call.request.take();
+                    log::on_behalf(request.as_deref(), Box::pin(self.operate(call))).await
+                }
                 Err(error) => Err(Answered::foreign(&error)),
             };
             let answered = match operated {
@@ -87,6 +91,7 @@ impl Host {
                 tags,
                 starts_at,
                 callback,
+                trace,
                 flow,
                 joins,
                 is_strict,
@@ -118,6 +123,7 @@ impl Host {
                     starts_at,
                     triggered: None,
                     callback,
+                    trace,
                     flow,
                     joins,
                 };
@@ -148,8 +154,10 @@ impl Host {
             Operation::Measure => self.measure(),
             Operation::Sum { ends } => self.sum(&ends),
             Operation::ListMinutes { since, workflow } => self.list_minutes(since, workflow.as_deref()),
-            Operation::History { number, suffix, after, replay } => {
-                self.history(&RunId { place, number, suffix }, after, replay)
+            Operation::ListFailures { workflow } => self.list_failures(workflow.as_deref()),
+            Operation::History { number, suffix, after, limit, outline, replay } => {
+                let limit = limit.unwrap_or(usize::MAX);
+                self.history(&RunId { place, number, suffix }, after, limit, outline, replay)
             }
             Operation::Signal { number, suffix, name, id, nonce, payload } => {
                 let to = RunId { place, number, suffix };
@@ -369,16 +377,32 @@ impl Host {
         }
     }
 
-    fn history(&self, id: &RunId, after: Seq, replay: bool) -> Result<Answered, Fault> {
+    fn history(
+        &self,
+        id: &RunId,
+        after: Seq,
+        limit: usize,
+        outline: bool,
+        replay: bool,
+    ) -> Result<Answered, Fault> {
         let run = self.find(id)?;
-        let page = self.store.page(id.number, after)?;
+        let page = self.store.read_page(id.number, after, limit)?;
         let next = page.more.then(|| page.events.last().map(|record| record.seq)).flatten();
         let input = if after == Seq(0) { Some(self.store.input(id.number)?) } else { None };
         let replay = (replay && after == Seq(0)).then(|| run.replay_facts());
         let life = run.life.filter(|_| after == Seq(0));
-        let events = page.events.into_iter().map(|RawRecord { seq, at, event }| {
-            let cut = !run.counts(seq);
-            HistoryEvent { seq, at, event, cut }
+        let events = page.events.into_iter().map(|RawRecord { seq, at, mut event }| {
+            let (cut, mut bytes) = (!run.counts(seq), None);
+            // What cannot be read is shown as it is.
+            if outline && let Ok(mut whole) = event.read::<Event>() {
+                bytes = whole.leave_out();
+                if bytes.is_some()
+                    && let Ok(without) = Payload::encode(&whole)
+                {
+                    event = without;
+                }
+            }
+            HistoryEvent { seq, at, event, cut, bytes }
         });
         Ok(Answered::new(200, &History { input, life, events: events.collect(), next, replay }))
     }

@@ -3,6 +3,7 @@
 //! One row for each run, one for each event of its journal; one more for an idempotency key, a signal's id, a
 //! tag or an attribute, if there is one, and one for each commit that writes to other cells, until they have it. The only secondary index finds what is due.
 
+mod failures;
 mod insertion;
 mod joins;
 mod journal;
@@ -29,6 +30,7 @@ use stepwell_protocol::{
 };
 
 use crate::{
+    log,
     object::{StoreError, Tables, number, time},
     runtime,
     settings::DEFAULT_NAMESPACE,
@@ -72,6 +74,8 @@ pub struct Store {
     has_joins: Slot<Option<bool>>,
     /// Whether there is a table of what has happened, if that is known.
     has_minutes: Slot<Option<bool>>,
+    /// Whether there is a table of failed runs, if that is known.
+    has_failures: Slot<Option<bool>>,
 }
 
 impl Store {
@@ -85,6 +89,7 @@ impl Store {
             has_unbound: Slot::new(None),
             has_joins: Slot::new(None),
             has_minutes: Slot::new(None),
+            has_failures: Slot::new(None),
         }
     }
 
@@ -384,10 +389,7 @@ impl Rows for Store {
             self.tables.transaction(|| self.write(run, wake_before, entries, mail))
         };
         written.inspect_err(|error| {
-            worker::console_error!(
-                "stepwell: what happened to run {} was not stored: {error}",
-                run.id.number
-            );
+            log::error!("what happened to run {} was not stored: {error}", run.id.number);
         })
     }
 
@@ -493,7 +495,7 @@ impl Rows for Store {
     }
 
     fn page(&self, run: u64, after: Seq) -> Result<RawPage, StoreError> {
-        self.read_page(run, after)
+        self.read_page(run, after, usize::MAX)
     }
 
     fn find(&self, run: u64, what: &Sought<'_>, after: Seq) -> Result<Vec<Record>, StoreError> {

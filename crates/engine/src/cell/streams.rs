@@ -24,7 +24,7 @@ use worker::{Delay, worker_sys::web_sys::Request};
 use super::Host;
 use crate::{
     calls::cell::{Call, Follow, Operation},
-    guard,
+    guard, log,
     object::{Fault, StoreError},
     runtime,
     sockets::{self, Socket, Sockets},
@@ -238,7 +238,7 @@ impl Host {
         self.state.wait_until(async move {
             Delay::from(Duration::from_millis(ms)).await;
             if let Err(fault) = host.turn(|machine, store, now| Ok(machine.tell(store, now)?)) {
-                worker::console_error!("stepwell: what runs have published was not stored: {fault}");
+                log::error!("what runs have published was not stored: {fault}");
             }
         });
     }

@@ -19,7 +19,7 @@ use crate::{
         alerts::{Call, Request},
         catalog,
     },
-    object, outbound, runtime,
+    log, object, outbound, runtime,
 };
 
 /// `GET /api/alerts`
@@ -81,7 +81,7 @@ async fn ask(front: &Front, request: Request) -> Result<Option<Response>, Refusa
     }
     let asked = object::ask(front.env(), &to, &Call { by, request }).await;
     let (status, body) = asked.map_err(|thrown| {
-        worker::console_error!("stepwell: the alerts did not answer: {}", runtime::message(&thrown));
+        log::error!("the alerts did not answer: {}", runtime::message(&thrown));
         Refusal::new(Code::Internal, "The alerts of the namespace did not answer. Try again.")
     })?;
     Ok(Some(Response::of_object(status, body)))

@@ -10,11 +10,10 @@ use super::response::Response;
 use crate::settings::Deployment;
 
 /// The headers that a page may send, besides those that need no leave.
-const ALLOWED_HEADERS: &str =
-    "authorization, content-type, idempotency-key, last-event-id, prefer, stepwell-callback, stepwell-delay";
+const ALLOWED_HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id, prefer, stepwell-callback, stepwell-delay, stepwell-request-id, traceparent";
 
 /// The headers of an answer that a page may read, besides those that need no leave.
-const EXPOSED_HEADERS: &str = "content-location, location, retry-after";
+const EXPOSED_HEADERS: &str = "content-location, location, retry-after, stepwell-request-id";
 
 /// How long a browser may remember what it was allowed, in seconds.
 const REMEMBERED_S: &str = "600";

@@ -4,9 +4,9 @@
 use stepwell_protocol::{queue::QueueState, routes::Route};
 
 use super::{
-    alerts, audit, by_key, described, error::Refusal, events, front::Front, issuers, keys, lanes, list,
-    manifest, metrics, namespaces, outbox, overview, pauses, queues, request::Incoming, response::Response,
-    runs, schedules, sessions, settings, starts, streams, wait_tokens, webhooks,
+    alerts, audit, by_key, described, error::Refusal, events, failures, front::Front, issuers, keys, lanes,
+    list, manifest, metrics, namespaces, outbox, overview, pauses, queues, request::Incoming,
+    response::Response, runs, schedules, sessions, settings, starts, streams, wait_tokens, webhooks,
 };
 use crate::calls::topics::{Request, WebhookAsk};
 
@@ -24,6 +24,7 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::ShowWorkflow => overview::workflow(front, &name("workflow")).await,
         Route::ShowMetrics => metrics::count(front, &query).await,
         Route::ListMinutes => metrics::minutes(front, &query).await,
+        Route::ListFailures => failures::list(front, &query).await,
         Route::Scrape => metrics::scrape(front).await,
         Route::StartRun => starts::run(front, name("workflow"), &query, &headers, body).await,
         Route::PauseWorkflow => pauses::pause(front, name("workflow")).await,

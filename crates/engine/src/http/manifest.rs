@@ -20,7 +20,7 @@ use super::{
     request::pairs,
     response::Response,
 };
-use crate::{calls::catalog::Request, outbound, runtime, settings::DEFAULT_NAMESPACE};
+use crate::{calls::catalog::Request, log, outbound, runtime, settings::DEFAULT_NAMESPACE};
 
 /// After how long a manifest is passed on again that was passed on before: an older one holds only when nothing newer
 /// was seen for ten minutes, so a newer one has to show itself more often than that.
@@ -118,7 +118,7 @@ pub fn saw(front: &Front, manifest: &Manifest) {
         Ok(JsValue::UNDEFINED)
     });
     if let Err(thrown) = runtime::wait_until(&passing) {
-        worker::console_warn!("stepwell: the manifest is not passed on: {}", runtime::message(&thrown));
+        log::warn!("the manifest is not passed on: {}", runtime::message(&thrown));
     }
 }
 
@@ -140,11 +140,11 @@ async fn pass_on(front: &Front, manifest: Manifest) {
     let request = Request::Sync { manifest: Box::new(manifest), is_explicit: false, dry_run: false };
     match front.registry().ask_catalog::<Plan>(request).await {
         Ok(plan) if plan.outcome == Outcome::Older => {
-            worker::console_log!("stepwell: an older version of the app is still answering");
+            log::info!("an older version of the app is still answering");
         }
         Ok(_) => {}
         Err(refusal) => {
-            worker::console_error!("stepwell: what the app declares was not taken: {}", refusal.0);
+            log::error!("what the app declares was not taken: {}", refusal.0);
             // Mistakes stay until the next deployment; anything else is tried again.
             if refusal.0.code != Code::InvalidManifest {
                 PASSED_ON.with_borrow_mut(|before| {

@@ -139,7 +139,7 @@ async fn measure_cell(front: &Front, place: Place) -> (Place, Result<Measured, R
 }
 
 /// Whether it is the trouble of one cell, and not what the caller may not see.
-fn is_one_cells(refusal: &Refusal) -> bool {
+pub(super) fn is_one_cells(refusal: &Refusal) -> bool {
     refusal.0.status >= 500 || refusal.0.code == Code::LimitReached
 }
 

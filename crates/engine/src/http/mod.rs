@@ -17,6 +17,7 @@ mod described;
 mod dispatch;
 mod error;
 mod events;
+mod failures;
 mod front;
 mod generations;
 mod guessing;
@@ -46,6 +47,7 @@ mod settings;
 mod starts;
 mod streams;
 mod token;
+mod tracking;
 mod verdicts;
 mod wait_page;
 mod wait_tokens;
@@ -71,9 +73,9 @@ pub use self::{
     front::Front,
     generations::has_cell,
     manifest::pull,
-    request::{CALLBACK, DELAY},
+    request::{CALLBACK, DELAY, TRACE},
 };
-use crate::settings::Deployment;
+use crate::{log, settings::Deployment};
 
 /// The longest address, without scheme and host, in bytes.
 const ADDRESS_BYTES_MAX: usize = 65_534;
@@ -118,15 +120,20 @@ impl Address {
 /// Answers a request.
 pub async fn serve(request: Request, env: Env) -> worker::Result<worker::Response> {
     let mut cors = Cors::default();
+    let id = tracking::id_of(&request);
     let response = match admit(&request, &env) {
         Ok((address, deployment)) => {
             cors = Cors::of(&request, &deployment);
-            match cors.preflight(&request, &address.method, address.url.path()) {
+            let response = match cors.preflight(&request, &address.method, address.url.path()) {
                 Some(preflight) => preflight,
-                None => respond_as_asked(request, &address, env).await,
-            }
+                None => {
+                    let responded = Box::pin(respond_as_asked(request, &address, env, &id));
+                    log::on_behalf(Some(&id), responded).await
+                }
+            };
+            tracking::answered(response, &id, Some(&address))
         }
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => tracking::answered(refusal.into_response(), &id, None),
     };
     response.finish(cors.headers())
 }
@@ -145,7 +152,7 @@ fn admit(request: &Request, env: &Env) -> Result<(Address, Rc<Deployment>), Refu
 }
 
 /// The answer: as a page where a person asks with a wait token, and its head alone where nobody asks for more.
-async fn respond_as_asked(request: Request, address: &Address, env: Env) -> Response {
+async fn respond_as_asked(request: Request, address: &Address, env: Env, id: &str) -> Response {
     let wants_page = wait_tokens::is_token_route(address.route) && accepts_html(&request);
     let page = match address.route {
         None if !address.is_detour => dashboard::answer(&address.method, address.url.path(), &env).await,
@@ -153,7 +160,7 @@ async fn respond_as_asked(request: Request, address: &Address, env: Env) -> Resp
     };
     let response = match page {
         Some(page) => page,
-        None => respond(request, address, env).await,
+        None => respond(request, address, env, id).await,
     };
     let response = match address.route {
         Some(route) if wants_page => wait_page::page(route, response),
@@ -166,8 +173,8 @@ fn accepts_html(request: &Request) -> bool {
     request.headers().get("accept").ok().flatten().is_some_and(|accepted| accepted.contains("text/html"))
 }
 
-async fn respond(request: Request, address: &Address, env: Env) -> Response {
-    let (front, allowed) = match identify(&request, address, env).await {
+async fn respond(request: Request, address: &Address, env: Env, id: &str) -> Response {
+    let (front, allowed) = match identify(&request, address, env, id).await {
         Ok(identified) => identified,
         Err(refusal) => return refusal.into_response(),
     };
@@ -201,7 +208,7 @@ async fn respond(request: Request, address: &Address, env: Env) -> Response {
 /// is asked.
 type Identified = (Front, Result<(), Refusal>);
 
-async fn identify(request: &Request, address: &Address, env: Env) -> Result<Identified, Refusal> {
+async fn identify(request: &Request, address: &Address, env: Env, id: &str) -> Result<Identified, Refusal> {
     let route = address.route;
     if wait_tokens::is_token_route(route) {
         wait_tokens::check(request, &address.url, &env)?;
@@ -213,7 +220,7 @@ async fn identify(request: &Request, address: &Address, env: Env) -> Result<Iden
     let is_good = async {
         known_namespaces::check(&env, &caller).await?;
         let access = caller.access(need::of(route, &address.url));
-        let front = Front::of(env, &caller, access)?.over(address.url.scheme());
+        let front = Front::of(env, &caller, access)?.over(address.url.scheme()).for_request(id);
         front.vouch(route.is_some_and(Route::is_checked_first)).await?;
         Ok(front)
     };

@@ -12,7 +12,7 @@ use stepwell_protocol::Code;
 use wasm_bindgen::JsValue;
 
 use super::{error::Refusal, front::Front, request::check_name, response::Response, workflows};
-use crate::{calls::catalog::Request, runtime};
+use crate::{calls::catalog::Request, log, runtime};
 
 /// How long what the catalog said is taken for what it would say.
 const FRESH_MS: u64 = 10_000;
@@ -101,7 +101,7 @@ fn read_again(front: &Front) {
         Ok(JsValue::UNDEFINED)
     });
     if let Err(thrown) = runtime::wait_until(&reading) {
-        worker::console_warn!("stepwell: the pauses are not read again: {}", runtime::message(&thrown));
+        log::warn!("the pauses are not read again: {}", runtime::message(&thrown));
     }
 }
 
@@ -115,6 +115,6 @@ async fn read(front: &Front) {
             }
             known.insert(front.namespace().to_owned(), Known { workflows, asked_at_ms });
         }),
-        Err(refusal) => worker::console_warn!("stepwell: the pauses are not known: {}", refusal.0),
+        Err(refusal) => log::warn!("the pauses are not known: {}", refusal.0),
     }
 }

@@ -101,6 +101,11 @@ pub fn after(query: &str) -> Result<Seq, Problem> {
     request::after(query).map_err(problem)
 }
 
+/// How many events of a history a page may have.
+pub fn limit(query: &str) -> Result<Option<usize>, Problem> {
+    request::limit(query).map_err(problem)
+}
+
 /// Whether a name can be a workflow's or a signal's.
 pub fn is_name(name: &str) -> bool {
     request::check_name("workflow", name).is_ok()

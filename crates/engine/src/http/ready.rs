@@ -9,7 +9,10 @@ use stepwell_protocol::{Code, signature::KEY_PREVIOUS};
 use worker::{Env, Request, Url};
 
 use super::{auth, error::Refusal, guessing};
-use crate::settings::{self, Deployment, KEY};
+use crate::{
+    log,
+    settings::{self, Deployment, KEY},
+};
 
 thread_local! {
     // The secret stays as it is for as long as the isolate lives.
@@ -27,7 +30,7 @@ pub fn check(request: &Request, url: &Url, env: &Env) -> Result<Rc<Deployment>, 
         Ok(deployment)
     });
     checked.map_err(|wrong| {
-        worker::console_error!("stepwell: every request is refused. {wrong}");
+        log::error!("every request is refused. {wrong}");
         // Here too, somebody may be guessing.
         if guessing::check(request).is_ok() && auth::is_root(request, env) {
             return Refusal::new(Code::Misconfigured, wrong);

@@ -6,13 +6,14 @@ use stepwell_protocol::{
     Code, Payload, Seq, Timestamp,
     program::PAYLOAD_BYTES_MAX,
     text::{TAG_LENGTH_MAX, TAGS_MAX, is_tag, is_visible},
+    trace::TraceParent,
 };
 
 use super::{body, error::Refusal};
 use crate::outbound;
 
 /// The headers that the routes of runs look at.
-pub const HEADERS: [&str; 4] = ["idempotency-key", "prefer", DELAY, CALLBACK];
+pub const HEADERS: [&str; 5] = ["idempotency-key", "prefer", DELAY, CALLBACK, TRACE];
 
 /// The header that says when a run begins.
 pub const DELAY: &str = "stepwell-delay";
@@ -20,8 +21,14 @@ pub const DELAY: &str = "stepwell-delay";
 /// The header that names the address which is called when a run ends.
 pub const CALLBACK: &str = "stepwell-callback";
 
+/// The header that names the span which a run happens within: W3C Trace Context.
+pub const TRACE: &str = "traceparent";
+
 /// The longest that a caller may wait for the end of a run.
 const WAIT_SECONDS_MAX: u64 = 300;
+
+/// The most events that a page of a history can be asked to have.
+const HISTORY_LIMIT_MAX: usize = 1_000;
 
 /// The longest idempotency key or signal id.
 const KEY_LENGTH_MAX: usize = 256;
@@ -182,6 +189,12 @@ pub fn callback(headers: &Headers, is_dev: bool) -> Result<Option<String>, Refus
     Ok(Some(url.to_owned()))
 }
 
+/// The span that a run happens within, by its `traceparent`. One that cannot be read counts as none: so the standard has it,
+/// and proxies add them.
+pub fn trace(headers: &Headers) -> Option<TraceParent> {
+    headers.get(TRACE)?.parse().ok()
+}
+
 /// The tags of `?tag=a&tag=b`.
 pub fn tags(query: &str) -> Result<Vec<String>, Refusal> {
     let tags: OrdSet<_> = pairs(query).filter(|(name, _)| name == "tag").map(|(_, value)| value).collect();
@@ -216,6 +229,16 @@ pub fn after(query: &str) -> Result<Seq, Refusal> {
         .parse()
         .map(Seq)
         .map_err(|_| Refusal::new(Code::InvalidRequest, "`after` takes the `next` of the page before."))
+}
+
+/// How many events of a history a page may have, if the query says that.
+pub fn limit(query: &str) -> Result<Option<usize>, Refusal> {
+    let Some(limit) = query.split('&').find_map(|part| part.strip_prefix("limit=")) else {
+        return Ok(None);
+    };
+    let number = limit.parse().ok().filter(|number| (1..=HISTORY_LIMIT_MAX).contains(number));
+    let wrong = || format!("`limit` is a number from 1 to {HISTORY_LIMIT_MAX}.");
+    number.map(Some).ok_or_else(|| Refusal::new(Code::InvalidRequest, wrong()))
 }
 
 #[cfg(test)]

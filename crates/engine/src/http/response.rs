@@ -113,6 +113,22 @@ impl Response {
         }
     }
 
+    /// The same with the id of its request: as a header, and in what a problem says.
+    #[must_use]
+    pub fn of_request(mut self, header: &'static str, id: &str) -> Self {
+        let is_problem =
+            |(name, value): &(&str, String)| *name == "content-type" && value.contains("problem+json");
+        if let Body::Text(text) = &mut self.body
+            && self.headers.iter().any(is_problem)
+            && text.ends_with('}')
+        {
+            let text = text.to_mut();
+            text.pop();
+            text.extend([r#","request_id":""#, id, "\"}"]);
+        }
+        self.with(header, id)
+    }
+
     /// Whether it is what was asked for.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)

@@ -11,7 +11,7 @@ use super::{
     error::Refusal,
     front::Front,
     generations::locate,
-    request::{Headers, after, check_name, idempotency_key, pairs, payload, wait_ms},
+    request::{Headers, after, check_name, idempotency_key, limit, pairs, payload, wait_ms},
     response::Response,
     starts::nonce,
 };
@@ -47,9 +47,11 @@ pub async fn why(front: &Front, id: &str) -> Result<Response, Refusal> {
 /// `GET /api/executions/{id}/history`
 pub async fn history(front: &Front, id: &str, query: &str) -> Result<Response, Refusal> {
     let id = locate(front, id).await?;
-    let after = after(query)?;
-    let replay = pairs(query).any(|(name, value)| name == "replay" && value == "true");
-    front.ask(&id.place, Operation::History { number: id.number, suffix: id.suffix, after, replay }).await
+    let (after, limit) = (after(query)?, limit(query)?);
+    let says = |wanted: &str| pairs(query).any(|(name, value)| name == wanted && value == "true");
+    let (outline, replay) = (says("outline"), says("replay"));
+    let (number, suffix) = (id.number, id.suffix);
+    front.ask(&id.place, Operation::History { number, suffix, after, limit, outline, replay }).await
 }
 
 /// `POST /api/executions/{id}/signals/{name}`

@@ -23,7 +23,7 @@ use super::{
     error::Refusal,
     front::Front,
     generations, pauses,
-    request::{Headers, callback, check_name, idempotency_key, payload, starts_at, tags, wait_ms},
+    request::{Headers, callback, check_name, idempotency_key, payload, starts_at, tags, trace, wait_ms},
     response::Response,
     workflows,
 };
@@ -69,7 +69,7 @@ pub async fn run(
     }
     let start = new(workflow, input, key, terms);
     let callback = callback.or_else(|| start.callback.clone());
-    let start = Start { tags, starts_at, callback, wait_ms, ..start };
+    let start = Start { tags, starts_at, callback, trace: trace(headers), wait_ms, ..start };
     check_key(&start)?;
     let refusal = match may_start {
         Err(paused) => Some(paused),
@@ -154,6 +154,7 @@ fn new(workflow: String, input: Payload, key: Option<String>, terms: Terms) -> S
         retention_is_default,
         is_strict: key_required,
         callback,
+        trace: None,
         flow,
         joins: None,
         tags: Vec::new(),

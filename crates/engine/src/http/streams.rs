@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     calls::cell::{Follow, Operation},
-    runtime, sockets,
+    log, runtime, sockets,
 };
 
 /// The headers that these routes look at, and no others do.
@@ -175,6 +175,6 @@ fn invalid(error: &dyn std::error::Error) -> Refusal {
 
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 fn broken(thrown: JsValue) -> Refusal {
-    worker::console_error!("stepwell: a stream could not be opened: {}", runtime::message(&thrown));
+    log::error!("a stream could not be opened: {}", runtime::message(&thrown));
     Refusal::new(Code::Internal, "The stream could not be opened. Try again, with the same cursor.")
 }

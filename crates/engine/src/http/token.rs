@@ -18,7 +18,7 @@ use stepwell_protocol::{Code, Problem, json};
 use worker::{Delay, Env};
 
 use super::{caller::Caller, error::Refusal, front::Front};
-use crate::{access::hash, calls::catalog::Request, outbound, runtime};
+use crate::{access::hash, calls::catalog::Request, log, outbound, runtime};
 
 /// How long the issuers are taken for what they were.
 const ISSUERS_MS: u64 = 1_000;
@@ -53,7 +53,7 @@ pub async fn caller(env: Env, text: &str) -> Result<Caller, Refusal> {
     let issuer = token.issuer(&issuers).map_err(|why| not_taken(&why))?;
     let url = &issuer.issuer.jwks_url;
     if outbound::check("jwks_url", url, front.deployment().is_dev).is_err() {
-        worker::console_error!("stepwell: keys must not be fetched from {url}");
+        log::error!("keys must not be fetched from {url}");
         return Err(not_taken(&NotTaken::Issuer));
     }
     if !is_signed(&token, url).await? {
@@ -123,13 +123,13 @@ async fn fetch_keys(url: &str) -> Option<Jwks> {
         Ok(text) => text.as_string().unwrap_or_default(),
         Err(thrown) => {
             let why = runtime::message(&thrown);
-            worker::console_error!("stepwell: the issuer's keys at {url} cannot be fetched: {why}");
+            log::error!("the issuer's keys at {url} cannot be fetched: {why}");
             return None;
         }
     };
     let keys = json::from_str(&text).ok();
     if keys.is_none() {
-        worker::console_error!("stepwell: the document at {url} is not a JSON Web Key Set");
+        log::error!("the document at {url} is not a JSON Web Key Set");
     }
     keys
 }

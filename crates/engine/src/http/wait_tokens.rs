@@ -10,7 +10,8 @@ use stepwell_core::{cell::TokenAnswer, run::check_signal_name};
 use stepwell_protocol::{
     Code, Payload,
     routes::Route,
-    wait_token::{Decision, NewToken, PATH, Verdict, WaitToken, cut},
+    text::cut,
+    wait_token::{Decision, NewToken, PATH, Verdict, WaitToken},
 };
 use worker::{Env, Request, Url};
 

@@ -18,7 +18,7 @@ use stepwell_protocol::{
 use wasm_bindgen::JsValue;
 
 use super::{error::Refusal, front::Front, manifest::saw};
-use crate::{calls::catalog::Request, runtime, terms::Terms};
+use crate::{calls::catalog::Request, log, runtime, terms::Terms};
 
 /// How long what the app said is taken for what it would say.
 const FRESH_MS: u64 = 10_000;
@@ -116,7 +116,7 @@ fn read_again(front: &Front) {
         Ok(JsValue::UNDEFINED)
     });
     if let Err(thrown) = runtime::wait_until(&reading) {
-        worker::console_warn!("stepwell: the workflows are not read again: {}", runtime::message(&thrown));
+        log::warn!("the workflows are not read again: {}", runtime::message(&thrown));
     }
 }
 

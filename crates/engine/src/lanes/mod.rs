@@ -20,6 +20,7 @@ use crate::{
         cell::{self, Operation},
         lanes::Call,
     },
+    log,
     object::{self, Answered, Answering, Fault, Kind, Loaded},
     register::register,
     runtime,
@@ -119,14 +120,14 @@ impl Host {
                 Either::Left((Ok(_), _)) | Either::Right(_) => None,
                 Either::Left((Err(thrown), _)) => {
                     let why = runtime::message(&thrown);
-                    worker::console_warn!("stepwell: a cell was not told who may go to work: {why}");
+                    log::warn!("a cell was not told who may go to work: {why}");
                     None
                 }
             };
             let heard =
                 host.turn(|machine, store, now| Ok(machine.told(store, now, flight, answer.as_deref())?));
             if let Err(fault) = heard {
-                worker::console_error!("stepwell: {fault}");
+                log::error!("{fault}");
             }
         });
     }

@@ -4,7 +4,7 @@ use stepwell_core::{catalog, object, run::Corrupt};
 use stepwell_protocol::{Code, Place, Problem};
 use wasm_bindgen::JsValue;
 
-use crate::runtime;
+use crate::{log, runtime};
 
 /// Why an object could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +44,7 @@ impl Fault {
             Self::Rejected(problem) => problem,
             Self::Moved(place) => Problem::new(Code::Internal, format!("The key has gone to cell {place}.")),
             Self::Store(error) => {
-                worker::console_error!("stepwell: {error}");
+                log::error!("{error}");
                 let detail = "Nothing was recorded. Try again; if it persists, read the Worker's log.";
                 Problem::new(Code::Internal, detail)
             }

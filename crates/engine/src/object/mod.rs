@@ -28,7 +28,7 @@ use stepwell_protocol::Timestamp;
 use wasm_bindgen::prelude::*;
 use worker::{Env, State, worker_sys::DurableObjectState};
 
-use crate::{guard, runtime};
+use crate::{guard, log, runtime};
 pub use ask::{Answered, ask, ask_whole, body, cell_stub, in_time, status};
 pub use fault::{Fault, StoreError};
 pub use kernel::{Word, tell};
@@ -165,10 +165,7 @@ impl<K: Kind> Host<K> {
             }
             host.turn(|machine, store, now| {
                 if let Err(fault) = machine.alarm(store, now) {
-                    worker::console_error!(
-                        "stepwell: an alarm could not read the rows: {}",
-                        Fault::from(fault)
-                    );
+                    log::error!("an alarm could not read the rows: {}", Fault::from(fault));
                 }
                 Ok(())
             })
@@ -186,7 +183,7 @@ impl<K: Kind> Host<K> {
         self.turn(|machine, store, now| Ok(machine.repair(store, now)?))?;
         if self.machine.borrow_mut().alarm_was_missing() {
             let id = self.state.id().to_string();
-            worker::console_warn!("stepwell: the alarm of object {id} was missing, and is set again");
+            log::warn!("the alarm of object {id} was missing, and is set again");
         }
         Ok(())
     }
@@ -220,7 +217,7 @@ impl<K: Kind> Host<K> {
         });
         if let Err(thrown) = self.state.as_raw().wait_until(&promise) {
             // It goes on all the same, for as long as anybody keeps the object awake.
-            worker::console_warn!("stepwell: the runtime does not wait: {}", runtime::message(&thrown));
+            log::warn!("the runtime does not wait: {}", runtime::message(&thrown));
         }
     }
 

@@ -18,7 +18,10 @@ use stepwell_core::{
 };
 use stepwell_protocol::json;
 
-use crate::object::{self, Answered, Answering, Kind, Loaded};
+use crate::{
+    log,
+    object::{self, Answered, Answering, Kind, Loaded},
+};
 use store::Store;
 use waiting::Waiting;
 
@@ -57,7 +60,7 @@ impl Kind for Queue {
                     let deleting = host.clone();
                     host.go_on_with(async move {
                         if let Err(fault) = deleting.go_on_deleting().await {
-                            worker::console_warn!("stepwell: a queue is not deleted yet: {fault}");
+                            log::warn!("a queue is not deleted yet: {fault}");
                         }
                     });
                 }

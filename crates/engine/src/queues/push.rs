@@ -17,7 +17,7 @@ use worker::Delay;
 use super::Host;
 use crate::{
     keyring::Keyring,
-    outbound,
+    log, outbound,
     program::app,
     runtime,
     settings::{APP_BINDING, Deployment},
@@ -43,7 +43,7 @@ impl Host {
             let ended = host.turn(|machine, store, now| Ok(machine.pushed(store, now, &lease, end)?));
             if let Err(fault) = ended {
                 // Its lease ends by itself.
-                worker::console_error!("stepwell: the end of job {} was not recorded: {fault}", lease.job);
+                log::error!("the end of job {} was not recorded: {fault}", lease.job);
             }
         });
     }

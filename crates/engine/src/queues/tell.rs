@@ -11,6 +11,7 @@ use stepwell_protocol::{Problem, json, queue::DeadLetter};
 use super::Host;
 use crate::{
     calls::queues::{Call, Request, ask},
+    log,
     object::in_time,
     runtime,
 };
@@ -38,7 +39,7 @@ impl Host {
             let told = if is_all { Some(through) } else { told };
             let heard = host.turn(|machine, store, now| Ok(machine.told(store, now, flight, told, is_all)?));
             if let Err(fault) = heard {
-                worker::console_error!("stepwell: dead letters are told to '{queue}' again: {fault}");
+                log::error!("dead letters are told to '{queue}' again: {fault}");
             }
         });
     }
@@ -54,13 +55,13 @@ impl Host {
             Ok((_, body)) => {
                 let problem = json::from_str::<Problem>(&body).ok();
                 problem.is_some_and(|problem| {
-                    worker::console_warn!("stepwell: '{queue}' refuses a dead letter: {}", problem.detail);
+                    log::warn!("'{queue}' refuses a dead letter: {}", problem.detail);
                     matches!(Delivery::refused(problem), Delivery::Refused(_))
                 })
             }
             Err(thrown) => {
                 let why = runtime::message(&thrown);
-                worker::console_warn!("stepwell: '{queue}' was not told of a dead letter yet: {why}");
+                log::warn!("'{queue}' was not told of a dead letter yet: {why}");
                 false
             }
         }

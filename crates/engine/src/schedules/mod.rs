@@ -15,6 +15,7 @@ use stepwell_core::{
 use stepwell_protocol::{Code, Problem, json};
 
 use crate::{
+    log,
     object::{self, Answering, Fault, Kind, Loaded},
     settings::{Deployment, is_metered},
     terms::KnownTerms,
@@ -53,7 +54,7 @@ impl Kind for Schedules {
                 Order::Cancel { schedule, run } => host.cancel(schedule, run),
                 Order::Look { schedule, run } => host.look(schedule, run),
                 Order::Report(id) => {
-                    worker::console_error!("stepwell: the schedule '{id}' cannot be read; it does not tick");
+                    log::error!("the schedule '{id}' cannot be read; it does not tick");
                 }
             }
         }

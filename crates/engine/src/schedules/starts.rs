@@ -19,7 +19,7 @@ use super::Host;
 use crate::{
     calls::cell::{Call, Operation},
     joining::{Meeting, check_rates},
-    object, runtime,
+    log, object, runtime,
     settings::Deployment,
     terms::Terms,
 };
@@ -45,7 +45,7 @@ impl Host {
             });
             if let Err(fault) = heard {
                 let id = &start.ticked.schedule;
-                worker::console_error!("stepwell: a tick of the schedule '{id}' is asked for again: {fault}");
+                log::error!("a tick of the schedule '{id}' is asked for again: {fault}");
             }
         });
     }
@@ -113,7 +113,7 @@ impl Host {
             Ok((_, body)) => json::from_str::<Problem>(&body).map_or(StartEnd::Failed, refused),
             Err(thrown) => {
                 let why = runtime::message(&thrown);
-                worker::console_warn!("stepwell: cell {to} did not start the run of a tick yet: {why}");
+                log::warn!("cell {to} did not start the run of a tick yet: {why}");
                 StartEnd::Failed
             }
         })
@@ -138,7 +138,7 @@ impl Host {
                 Either::Left((Ok(seen), _)) => seen,
                 Either::Left((Err(thrown), _)) => {
                     let why = runtime::message(&thrown);
-                    worker::console_warn!("stepwell: nobody knows whether {run} has ended: {why}");
+                    log::warn!("nobody knows whether {run} has ended: {why}");
                     Seen::Failed
                 }
                 Either::Right(_) => Seen::Failed,
@@ -146,7 +146,7 @@ impl Host {
             let heard =
                 host.turn(|machine, store, now| Ok(machine.run_seen(store, now, &schedule, &run, seen)?));
             if let Err(fault) = heard {
-                worker::console_error!("stepwell: {fault}");
+                log::error!("{fault}");
             }
         });
     }

@@ -19,7 +19,7 @@ use crate::{
         queues,
     },
     joining::{Meeting, check_rates},
-    object, runtime,
+    log, object, runtime,
     settings::Deployment,
 };
 
@@ -42,9 +42,7 @@ impl Host {
             let heard = host.turn(|machine, store, now| Ok(machine.answered(store, now, &start, end)?));
             if let Err(fault) = heard {
                 let trigger = &start.triggered.trigger;
-                worker::console_error!(
-                    "stepwell: a run or job of the trigger '{trigger}' is asked for again: {fault}"
-                );
+                log::error!("a run or job of the trigger '{trigger}' is asked for again: {fault}");
             }
         });
     }
@@ -67,7 +65,7 @@ impl Host {
             let heard = host.turn(|machine, store, now| Ok(machine.met(store, now, &meeting, receipts)?));
             if let Err(fault) = heard {
                 let (to, event) = (&meeting.to, &meeting.event.id);
-                worker::console_error!("stepwell: cell {to} is told of event '{event}' again: {fault}");
+                log::error!("cell {to} is told of event '{event}' again: {fault}");
             }
         });
     }
@@ -82,9 +80,7 @@ impl Host {
             Ok((_, body)) => json::from_str::<Problem>(&body).map_or(StartEnd::Failed, refused),
             Err(thrown) => {
                 let why = runtime::message(&thrown);
-                worker::console_warn!(
-                    "stepwell: queue '{queue}' did not take the job of an event yet: {why}"
-                );
+                log::warn!("queue '{queue}' did not take the job of an event yet: {why}");
                 StartEnd::Failed
             }
         }
@@ -154,7 +150,7 @@ impl Host {
             },
             Err(thrown) => {
                 let why = runtime::message(&thrown);
-                worker::console_warn!("stepwell: cell {to} did not start the run of an event yet: {why}");
+                log::warn!("cell {to} did not start the run of an event yet: {why}");
                 StartEnd::Failed
             }
         }

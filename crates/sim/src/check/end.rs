@@ -180,6 +180,7 @@ fn same_again(at: &AtEnd<'_>, run: &Run, app: &App) -> Checked {
         tokens: None,
         budget: None,
         let_in: None,
+        trace: None,
         journal: page,
         signature: None,
     };

@@ -71,6 +71,8 @@ impl World {
                 | Order::AskLane(_)
                 | Order::TellProgram(_)
                 | Order::TellEnd(_)
+                | Order::SendSpansAt(_)
+                | Order::Log(_)
                 | Order::TellAt(_)
                 | Order::TellReaders(_)
                 | Order::TellCellReaders => {}

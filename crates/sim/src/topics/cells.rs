@@ -114,6 +114,8 @@ impl At for usize {
                 Order::Nudge { .. }
                 | Order::TellProgram(_)
                 | Order::TellEnd(_)
+                | Order::SendSpansAt(_)
+                | Order::Log(_)
                 | Order::TellAt(_)
                 | Order::TellReaders(_)
                 | Order::AskLane(_)

@@ -288,6 +288,7 @@ impl World {
             ticked: None,
             starts_at: None,
             triggered: None,
+            trace: None,
             callback: None,
             flow: None,
             joins: None,

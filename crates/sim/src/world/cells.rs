@@ -150,7 +150,11 @@ impl World {
                 Order::TellReaders(_) if self.is(Sabotage::ReaderNotTold) => {}
                 Order::TellReaders(number) => self.mark(cell, id, number),
                 // Nothing is published in here, nobody follows all runs, and no workflow has limits.
-                Order::TellAt(_) | Order::TellCellReaders | Order::AskLane(_) => {}
+                Order::TellAt(_)
+                | Order::TellCellReaders
+                | Order::AskLane(_)
+                | Order::SendSpansAt(_)
+                | Order::Log(_) => {}
             }
         }
         for (number, epoch) in calls {

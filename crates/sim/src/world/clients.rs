@@ -314,6 +314,7 @@ impl World {
                     ticked: None,
                     starts_at: starts_at.filter(|_| !self.is(Sabotage::DelayForgotten)),
                     triggered: None,
+                    trace: None,
                     callback: None,
                     flow: None,
                     joins: None,

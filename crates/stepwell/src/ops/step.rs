@@ -38,13 +38,15 @@ pub struct StepInfo {
     pub idempotency_key: String,
     /// The number of this attempt, from 1. An attempt that a crash interrupted does not count.
     pub attempt: u32,
+    traceparent: Option<String>,
     abort: Rc<Abort>,
 }
 
 impl StepInfo {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
-        Self { idempotency_key: "key".into(), attempt: 1, abort: Rc::new(Abort::new(Rc::default())) }
+        let abort = Rc::new(Abort::new(Rc::default()));
+        Self { idempotency_key: "key".into(), attempt: 1, traceparent: None, abort }
     }
 
     /// A signal that fires when the attempt times out or its run is cancelled, for calls that take one.
@@ -54,6 +56,12 @@ impl StepInfo {
         return Ok(self.abort.signal());
         #[cfg(not(target_arch = "wasm32"))]
         Err(EnvError::not_in_tests("signal of", "abort"))
+    }
+
+    /// The header `traceparent` for the services that this attempt calls, so that their spans appear below it. Absent if
+    /// the run is not traced.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.traceparent.as_deref()
     }
 
     /// Whether the attempt timed out or its run was cancelled, for code that continues in the background.
@@ -240,7 +248,8 @@ where
             Turn::Attempt(attempt) => {
                 let idempotency_key = ctx.idempotency_key(&op);
                 let abort = Rc::new(Abort::new(ctx.state.borrow().calls()));
-                let info = StepInfo { idempotency_key, attempt, abort: abort.clone() };
+                let traceparent = ctx.traceparent(&op, attempt);
+                let info = StepInfo { idempotency_key, attempt, traceparent, abort: abort.clone() };
                 let hook = ctx.state.borrow().hook();
                 if let Some(result) = hook.and_then(|hook| hook(&op, &info)) {
                     ctx.state.borrow_mut().report_step(&op, attempt, result, retry.clone(), None);

@@ -44,8 +44,15 @@ impl Engine {
         };
         let abandoned = invocation.detached && invocation.on_close == OnClose::Abandon;
         let depth = self.run.depth() + 1;
-        let parent =
-            Parent { run: self.run.id.clone(), op: op.clone(), invoked, depth, abandoned, home: None };
+        let parent = Parent {
+            run: self.run.id.clone(),
+            op: op.clone(),
+            invoked,
+            depth,
+            abandoned,
+            home: None,
+            trace: None,
+        };
         let run = self.child_id(&op);
         if invocation.detached {
             let started = Outside::ChildStarted { op: op.clone(), invoked, run: run.clone(), abandoned };

@@ -438,6 +438,7 @@ impl Engine {
             tokens: self.has_address.then(|| Box::new(script::issuer(&self.run.id))),
             budget: self.budget,
             let_in: self.run.told_of_places(),
+            trace: None,
             journal: self.page(Seq(0)),
             signature: None,
         }

@@ -139,6 +139,7 @@ fn activation(export: &Export, events: Vec<Record>) -> Activation {
         tokens: Some(Box::new(super::script::issuer(&run.id))),
         budget: None,
         let_in: None,
+        trace: None,
         journal: Page { events, more: false },
         signature: None,
     }

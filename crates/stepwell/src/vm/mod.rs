@@ -125,14 +125,15 @@ pub enum Order {
 impl Vm {
     /// A VM for an activation.
     pub fn new(app: &App, activation: Activation) -> Self {
-        let Activation { started_at, now, patches, attributes, budget, life, tokens, let_in, .. } =
+        let Activation { started_at, now, patches, attributes, budget, life, tokens, let_in, trace, .. } =
             activation;
         let began_at = life.map_or(started_at, |life| life.began_at);
         let state =
             Rc::new(RefCell::new(State::new(began_at, now, Asides::new(patches, attributes), budget)));
         state.borrow_mut().cancel_on(app.cancel_on(&activation.workflow));
         state.borrow_mut().places(let_in);
-        let identity = Identity::new(activation.run, activation.seed, started_at, life, app.terms(), tokens);
+        let identity =
+            Identity::new(activation.run, activation.seed, started_at, life, app.terms(), tokens, trace);
         let ctx = Ctx::new(state.clone(), identity);
         let workflow = match app.starter(&activation.workflow) {
             Some(start) => match panics::catch(|| start(ctx, &activation.input)) {

@@ -56,6 +56,7 @@ impl Bench {
             tokens: Some(Box::default()),
             budget: None,
             let_in: None,
+            trace: None,
             patches: vec![],
             attributes: [].into(),
             journal: Page { events: records(events, 1), more },

@@ -14,6 +14,7 @@ mod queued;
 mod reach;
 mod streams;
 mod terms;
+mod traced;
 mod trouble;
 
 use futures::{future, stream::FuturesUnordered, stream::StreamExt as _};
@@ -366,6 +367,8 @@ pub fn app() -> App {
         .workflow(queued::slow_queued)
         .workflow(queued::fail_queued)
         .workflow(queued::long)
+        .workflow(traced::traced)
+        .workflow(traced::traced_child)
         .workflow(reach::environment)
         .workflow(reach::call)
         .workflow(reach::unbound)

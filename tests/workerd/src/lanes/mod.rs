@@ -5,13 +5,15 @@ mod jobs;
 mod observer;
 
 use std::{
-    fmt,
+    cmp::Reverse,
+    fmt::{self, Write as _},
+    ops::Range,
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, bail, ensure};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::Mutex, task::JoinSet, time::sleep};
 
 use crate::{
@@ -40,6 +42,10 @@ const WORK: Duration = Duration::from_millis(15);
 
 /// How long one of a run that keeps its place is: so long that kills meet some.
 const WHOLE_WORK: Duration = Duration::from_millis(120);
+
+/// How long workerd is left alone between two kills. A run that is hit again and again is called after pauses that grow to
+/// half a minute, so a place that several kills in a row have met is back later than one of them explains.
+const PAUSE_MS: Range<u64> = 1_000..4_000;
 
 /// How long a slot may be missing after a kill.
 const SLOTS_BACK_WITHIN: Duration = Duration::from_secs(40);
@@ -86,7 +92,7 @@ impl fmt::Display for Report {
 
 /// Starts runs under kills, then the verdict; with the end of workerd's log if it is a bad one.
 pub async fn run(form: Form, kills: u32, runs: u32, jobs: u32, cells: u32, seed: u64) -> Result<Report> {
-    let plan = Plan { kills, runs, live: 0, cells, transport: Transport::Direct, pause_ms: 500..2_000, seed };
+    let plan = Plan { kills, runs, live: 0, cells, transport: Transport::Direct, pause_ms: PAUSE_MS, seed };
     // Development may call this machine, where the endpoint of pushes is.
     let variables = [("STEPWELL_CELLS", &*cells.to_string()), ("STEPWELL_DEV", "1")];
     let engine = Mutex::new(Target::Workerd(Engine::start_with(form, &variables).await?));
@@ -163,7 +169,14 @@ async fn judge(form: Form, plan: &Plan, jobs: u32, engine: &Mutex<Target>) -> Re
     );
     ensure!(limited.most >= LIMITS.1.min(plan.runs) / 4, "only {} were ever at work at once", limited.most);
     let slowest = whole.slowest_return;
-    ensure!(slowest <= SLOTS_BACK_WITHIN, "a place was back only {} s after a kill", slowest.as_secs());
+    if slowest > SLOTS_BACK_WITHIN {
+        let longest = longest(&client, WORKFLOWS[1].0).await?;
+        bail!(
+            "the place of {} was back only {} s after a kill. The runs that took longest, and what they did:\n{longest}",
+            whole.slowest_customer,
+            slowest.as_secs()
+        );
+    }
     ensure!(engine.lock().await.is_running(), "workerd ended by itself");
     Ok(Report { form: form.name(), runs: plan.runs, kills, seen, healed_ms, jobs })
 }
@@ -222,6 +235,25 @@ async fn until_all_ended(
     }
     let lane = client.get(lane).await?.body;
     bail!("some of {runs} runs of {workflow} do not end: {last}; the lane: {lane}")
+}
+
+/// The runs of a workflow that took longest, with their histories.
+async fn longest(client: &Client, workflow: &str) -> Result<String> {
+    let mut runs = client.list(&format!("workflow={workflow}"), 200).await?;
+    let took = |run: &Value| {
+        run["ended_at"]
+            .as_u64()
+            .unwrap_or_default()
+            .saturating_sub(run["created_at"].as_u64().unwrap_or_default())
+    };
+    runs.sort_by_key(|run| Reverse(took(run)));
+    let mut text = String::new();
+    for run in runs.iter().take(5) {
+        let id = run["id"].as_str().unwrap_or_default();
+        let history = client.get(&format!("/api/executions/{id}/history")).await?.body;
+        writeln!(text, "{} ms: {run}\n{history}", took(run))?;
+    }
+    Ok(text)
 }
 
 async fn until_no_place_is_held(client: &Client, lane: &str) -> Result<()> {

@@ -35,6 +35,8 @@ pub struct Seen {
     pub killed_steps: u32,
     /// The longest time from such a kill until a step of the same customer was at work.
     pub slowest_return: Duration,
+    /// The customer who waited that long.
+    pub slowest_customer: String,
 }
 
 /// A server on loopback that steps ask. Ends when dropped.
@@ -100,8 +102,11 @@ async fn serve(mut stream: TcpStream, seen: &Mutex<Seen>, work: Duration) -> Res
         seen.most_of_one = seen.most_of_one.max(*mine);
         seen.most = seen.most.max(seen.now.values().sum());
         seen.asked += 1;
-        if let Some(since) = seen.killed.remove(customer) {
-            seen.slowest_return = seen.slowest_return.max(since.elapsed());
+        if let Some(since) = seen.killed.remove(customer)
+            && since.elapsed() > seen.slowest_return
+        {
+            seen.slowest_return = since.elapsed();
+            customer.clone_into(&mut seen.slowest_customer);
         }
         seen.order.push(customer.to_owned());
     });

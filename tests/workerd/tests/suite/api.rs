@@ -483,6 +483,9 @@ async fn reads(api: &mut Described, runs: &Runs) -> Result<()> {
     }
     api.get("/api/metrics/minutes", 200).await?;
     api.get("/api/metrics/minutes?minutes=0", 400).await?;
+    let failures = api.get("/api/failures?limit=1&since=0", 200).await?;
+    ensure!(failures["failures"].as_array().is_some_and(|groups| !groups.is_empty()), "{failures}");
+    api.get("/api/failures?since=yesterday", 400).await?;
     api.get("/api/metrics/prometheus", 200).await?;
     api.get("/api/metrics", 200).await?;
     api.get("/api/metrics?workflow=ten", 200).await?;

@@ -160,6 +160,36 @@ async fn a_cancelled_run_stays_cancelled() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_history_is_read_in_outline_and_event_by_event() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    let run = client.start("ten", &Value::Null, None, 10).await?.json()?;
+    let path = format!("/api/executions/{}/history", run["id"].as_str().unwrap_or_default());
+    let page = async |query: &str| client.get(&format!("{path}?{query}")).await?.json();
+    let (whole, outline) = (page("").await?, page("outline=true").await?);
+    for (event, outlined) in whole["events"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .zip(outline["events"].as_array().into_iter().flatten())
+    {
+        let result = &event["event"]["step_finished"]["outcome"]["ok"];
+        assert_eq!(outlined["bytes"], json!(result.to_string().len()), "{outlined}");
+        assert_eq!(outlined["event"]["step_finished"]["outcome"], json!({ "ok": null }), "{outlined}");
+        assert_eq!(outlined["event"]["step_finished"]["op"], event["event"]["step_finished"]["op"]);
+    }
+    assert_eq!(outline["events"].as_array().map(Vec::len), Some(10));
+    let one = page("after=4&limit=1").await?;
+    assert_eq!((&one["events"], &one["next"]), (&json!([whole["events"][4]]), &json!(5)));
+    let last = page("after=8&limit=2").await?;
+    assert_eq!((last["events"].as_array().map(Vec::len), &last["next"]), (Some(2), &Value::Null), "{last}");
+    for wrong in ["limit=0", "limit=1001", "limit=one"] {
+        assert_eq!(client.get(&format!("{path}?{wrong}")).await?.status, 400, "{wrong}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn errors_are_retried_and_terminal_ones_are_not() -> TestResult {
     let engine = Engine::start(Form::AllInOne, 1).await?;
     let client = engine.client();

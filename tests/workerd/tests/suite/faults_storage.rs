@@ -93,7 +93,8 @@ async fn lost_alarms_of_cells_that_nobody_asks_are_armed_again_by_the_sweep() ->
 
 #[tokio::test]
 async fn the_sweep_finds_nothing_where_nothing_is_lost_and_says_so() -> TestResult {
-    let mut engine = Engine::start_with_clock(Form::AllInOne, 2).await?;
+    let variables = [("STEPWELL_CELLS", "2"), ("STEPWELL_LOG", "info")];
+    let mut engine = Engine::start_with_clock_and(Form::AllInOne, &variables).await?;
     let client = engine.client();
     for _ in 0..8 {
         let nap = client.start_id("nap", json!(60_000)).await?;

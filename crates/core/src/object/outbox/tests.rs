@@ -203,6 +203,7 @@ fn of_sizes(sizes: &[usize]) -> Rows {
             depth: 1,
             abandoned: false,
             home: None,
+            trace: None,
         };
         let to = Address::cell("default", &cell(u32::try_from(id).expect("small")));
         let message =

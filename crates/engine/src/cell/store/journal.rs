@@ -19,13 +19,15 @@ const RECORDS_MAX: usize = 1_000;
 const FOUND_MAX: u32 = 16;
 
 impl Store {
-    /// The journal after a position, as much as goes into a page.
-    pub(super) fn read_page(&self, run: u64, after: Seq) -> Result<RawPage, StoreError> {
+    /// The journal after a position, as much as goes into a page, and at most this many events.
+    pub fn read_page(&self, run: u64, after: Seq, most: usize) -> Result<RawPage, StoreError> {
         let mut page = RawPage::default();
         let (mut bytes, mut last) = (0, after);
         // A thousand of the largest events do not fit into memory: a few show how large these are.
         let mut limit = RECORDS_FIRST;
         loop {
+            // One more shows whether there are more.
+            limit = limit.min(most.saturating_sub(page.events.len()).saturating_add(1));
             let rows = self.tables.rows(
                 "SELECT seq, at, event FROM journal WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?",
                 &[number(run), last.0.into(), number(limit as u64)],
@@ -34,7 +36,8 @@ impl Store {
             for row in rows {
                 let event = payload(row.text(2, "event")?, "event")?;
                 bytes += event.size();
-                if bytes > PAGE_BYTES_MAX && !page.events.is_empty() {
+                let is_full = bytes > PAGE_BYTES_MAX || page.events.len() == most;
+                if is_full && !page.events.is_empty() {
                     page.more = true;
                     return Ok(page);
                 }

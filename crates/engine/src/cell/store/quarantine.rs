@@ -7,7 +7,10 @@ use stepwell_protocol::{
 };
 
 use super::Store;
-use crate::object::{StoreError, number, time};
+use crate::{
+    log,
+    object::{StoreError, number, time},
+};
 
 const UPDATE: &str = "UPDATE runs SET status = ?, wake_at = ? WHERE number = ?";
 
@@ -18,7 +21,7 @@ impl Store {
         error: &StoreError,
         until: Timestamp,
     ) -> Result<(), StoreError> {
-        worker::console_error!("stepwell: run {run} is set aside: {error}");
+        log::error!("run {run} is set aside: {error}");
         self.tables.execute(UPDATE, &[Status::Paused.as_str().into(), time(Some(until)), number(run)])
     }
 

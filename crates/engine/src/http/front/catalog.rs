@@ -7,7 +7,7 @@ use super::{Front, unreadable};
 use crate::{
     calls::catalog::{self, Call, Request},
     http::{error::Refusal, response::Response},
-    runtime,
+    log, runtime,
 };
 
 impl Front {
@@ -32,7 +32,7 @@ impl Front {
         let access = self.access.as_deref().cloned();
         let call = Call { namespace: self.namespace.to_string(), life: self.life, access, request };
         let answer = catalog::ask(&self.env, &call).await.map_err(|thrown| {
-            worker::console_error!("stepwell: the catalog did not answer: {}", runtime::message(&thrown));
+            log::error!("the catalog did not answer: {}", runtime::message(&thrown));
             Refusal::new(Code::Internal, "The catalog of the namespace did not answer. Try again.")
         })?;
         self.hear(answer.0);

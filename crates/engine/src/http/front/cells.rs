@@ -9,7 +9,7 @@ use super::{Front, unreadable};
 use crate::{
     calls::cell::{Call, Operation},
     http::{error::Refusal, response::Response},
-    object,
+    log, object,
     runtime::{self, ObjectStub},
 };
 
@@ -46,7 +46,7 @@ impl Front {
             }
             Err(thrown) => {
                 let why = runtime::message(&thrown);
-                worker::console_error!("stepwell: cell {place} did not answer: {why}");
+                log::error!("cell {place} did not answer: {why}");
                 let detail = "The cell that holds the run did not answer. Try again; with the same \
                               Idempotency-Key that is always safe.";
                 Err(Refusal::new(Code::Internal, detail))
@@ -58,7 +58,9 @@ impl Front {
     pub fn call(&self, place: &Place, operation: Operation) -> Result<String, Refusal> {
         self.check_somebody()?;
         let access = self.access.as_deref().cloned();
-        let call = Call::new(&self.namespace, place, access, operation).in_life(self.life);
+        let call = Call::new(&self.namespace, place, access, operation)
+            .in_life(self.life)
+            .of_request(self.request.as_deref());
         Ok(serde_json::to_string(&call).expect("a call holds only what JSON can say"))
     }
 

@@ -40,6 +40,8 @@ pub struct Front {
     is_nobody: bool,
     /// Whether the caller's connection is encrypted.
     is_https: bool,
+    /// The id of the request, if it is one.
+    request: Option<Rc<str>>,
 }
 
 impl Front {
@@ -64,6 +66,7 @@ impl Front {
             access: access.map(Rc::new),
             is_nobody: matches!(caller, Caller::Nobody),
             is_https: true,
+            request: None,
         })
     }
 
@@ -71,6 +74,12 @@ impl Front {
     #[must_use]
     pub fn over(self, scheme: &str) -> Self {
         Self { is_https: scheme == "https", ..self }
+    }
+
+    /// The same for the request of this id.
+    #[must_use]
+    pub fn for_request(self, id: &str) -> Self {
+        Self { request: Some(id.into()), ..self }
     }
 
     /// The same in another namespace, if nobody in particular asks.

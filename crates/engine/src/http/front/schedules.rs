@@ -10,7 +10,7 @@ use crate::{
         schedules::{self, Call, Request},
     },
     http::{error::Refusal, response::Response},
-    runtime,
+    log, runtime,
 };
 
 impl Front {
@@ -24,7 +24,7 @@ impl Front {
         };
         let asked = schedules::ask_whole(&self.env, &self.namespace, &Call { by, request }).await;
         let answer = asked.map_err(|thrown| {
-            worker::console_error!("stepwell: the schedules did not answer: {}", runtime::message(&thrown));
+            log::error!("the schedules did not answer: {}", runtime::message(&thrown));
             Refusal::new(Code::Internal, "The schedules of the namespace did not answer. Try again.")
         })?;
         Ok(passed_on(&answer))

@@ -21,7 +21,7 @@ use crate::{
         topics::{self, Call, Request, WebhookAsk},
     },
     http::{error::Refusal, response::Response},
-    object, runtime,
+    log, object, runtime,
 };
 
 impl Front {
@@ -63,7 +63,7 @@ impl Front {
     /// Asks a lane: a status and a body.
     pub async fn call_lane(&self, lane: &Address, call: &lanes::Call) -> Result<(u16, String), Refusal> {
         object::ask(&self.env, lane, call).await.map_err(|thrown| {
-            worker::console_error!("stepwell: a lane did not answer: {}", runtime::message(&thrown));
+            log::error!("a lane did not answer: {}", runtime::message(&thrown));
             Refusal::new(Code::Internal, "The lane of the workflow did not answer. Try again.")
         })
     }
@@ -85,7 +85,7 @@ impl Front {
 }
 
 fn topic_is_silent(thrown: &JsValue) -> Refusal {
-    worker::console_error!("stepwell: a topic did not answer: {}", runtime::message(thrown));
+    log::error!("a topic did not answer: {}", runtime::message(thrown));
     Refusal::new(Code::Internal, "The topic did not answer. Try again.")
 }
 

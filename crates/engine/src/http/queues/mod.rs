@@ -30,7 +30,7 @@ use crate::{
         catalog,
         queues::{self, Call, Request},
     },
-    runtime,
+    log, runtime,
 };
 
 /// How long settings are remembered.
@@ -109,7 +109,7 @@ fn remember(front: &Front, queue: &str, settings: Option<QueueSettings>) {
 /// Asks a partition: a status and a body.
 async fn call(front: &Front, queue: &str, partition: u32, call: &Call) -> Result<(u16, String), Refusal> {
     queues::ask(front.env(), front.namespace(), queue, partition, call).await.map_err(|thrown| {
-        worker::console_error!("stepwell: a queue did not answer: {}", runtime::message(&thrown));
+        log::error!("a queue did not answer: {}", runtime::message(&thrown));
         Refusal::new(Code::Internal, "The queue did not answer. Try again.")
     })
 }

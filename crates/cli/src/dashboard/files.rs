@@ -1,0 +1,72 @@
+//! The files of the dashboard: where they are, and how they are served.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use stepwell_protocol::dashboard::{PAGE, POLICY, ROOT, Target, content_type};
+
+use super::http::Answer;
+use crate::{
+    failure::{Failure, Result},
+    project::Project,
+    tools,
+};
+
+/// What to do where they are missing.
+const GET_IT: &str = "Run `npm install --save-dev @stepwell/dashboard` in this folder, or name the folder with its \
+                      files: --assets FOLDER.";
+
+/// What to do where the page is of another version than its files.
+const OUTDATED: &str = "There is no such file. The dashboard may have been updated: reload the page.\n";
+
+/// The folder with the files: the named one, or else that of the project around this folder, as `dev` serves it, or of
+/// the npm package.
+pub fn find(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(named) = named {
+        let what = format!("{} has no dashboard: there is no dash/{PAGE} in it", named.display());
+        return tools::with_dashboard(named).ok_or_else(|| Failure::usage(what).next(GET_IT));
+    }
+    let here = env::current_dir().unwrap_or_default();
+    let found = match Project::root_of(&here).map(Project::at) {
+        Some(Ok(project)) => tools::dashboard(&project.front),
+        // Files can be served without a project, or beside one that cannot be built.
+        Some(Err(_)) | None => tools::dashboard_package(&here),
+    };
+    found.ok_or_else(|| Failure::local("the files of the dashboard are not installed").next(GET_IT))
+}
+
+/// A file of this folder.
+pub fn answer(folder: &Path, target: Target<'_>) -> Answer {
+    let file = match target {
+        Target::Elsewhere => return Answer::text(308, "").with("location", ROOT),
+        Target::Nothing => return Answer::text(404, "There is no such file.\n"),
+        Target::Page => PAGE,
+        Target::File(file) => file,
+    };
+    let Ok(bytes) = fs::read(folder.join("dash").join(file)) else { return Answer::text(404, OUTDATED) };
+    let answer = Answer::new(200, content_type(file), bytes);
+    if target == Target::Page {
+        return answer.with("content-security-policy", POLICY).with("referrer-policy", "no-referrer");
+    }
+    answer.with("cache-control", "private, max-age=31536000, immutable")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_without_the_page_is_no_dashboard() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let failure = find(Some(folder.path())).expect_err("nothing is there");
+        assert!(failure.what.contains("dash/page.htm"), "{}", failure.what);
+        fs::create_dir(folder.path().join("dash")).expect("made");
+        fs::write(folder.path().join("dash/page.htm"), "<p>").expect("written");
+        let found = find(Some(folder.path())).expect("the page is there");
+        let page = answer(&found, Target::Page);
+        assert_eq!((page.status, page.header("content-security-policy")), (200, Some(POLICY)));
+        assert_eq!(answer(&found, Target::File("assets/gone.js")).status, 404);
+    }
+}

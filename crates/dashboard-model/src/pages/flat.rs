@@ -1,0 +1,232 @@
+//! Views that the API writes with the fields of their parts beside their own, as one object.
+//!
+//! The protocol's own types read such an object by way of a tree, which takes more code than all that these have. A test
+//! holds them to what those types write.
+
+use serde::Deserialize;
+use stepwell_protocol::{
+    RunId, Timestamp,
+    access::{DeletionView, Limits, RunSettings},
+    alert::{AlertState, Watched},
+    totals::{Durations, Totals},
+};
+
+/// The alerts.
+#[derive(Deserialize)]
+pub struct AlertList {
+    /// By id.
+    pub alerts: Vec<Alert>,
+}
+
+/// An alert, and how it stands.
+#[derive(Deserialize)]
+#[serde(default)]
+pub struct Alert {
+    /// Its id.
+    pub id: String,
+    on: String,
+    workflow: Option<String>,
+    queue: String,
+    above: u64,
+    above_percent: u64,
+    above_seconds: u64,
+    at_least: u64,
+    minutes: u64,
+    /// The address that is told.
+    pub url: String,
+    /// For how long it has to be so.
+    pub for_minutes: u64,
+    /// How it stands.
+    pub state: AlertState,
+    /// Since when.
+    pub since: Timestamp,
+    /// The figure.
+    pub value: Option<u64>,
+    /// When it was last looked at.
+    pub checked_at: Option<Timestamp>,
+}
+
+impl Default for Alert {
+    fn default() -> Self {
+        Self {
+            id: String::new(),
+            on: String::new(),
+            workflow: None,
+            queue: String::new(),
+            above: 0,
+            above_percent: 0,
+            above_seconds: 0,
+            at_least: 0,
+            minutes: 0,
+            url: String::new(),
+            for_minutes: 0,
+            state: AlertState::Quiet,
+            since: Timestamp::default(),
+            value: None,
+            checked_at: None,
+        }
+    }
+}
+
+impl Alert {
+    /// What it watches.
+    pub fn watched(&self) -> Watched {
+        let (queue, above) = (self.queue.clone(), self.above);
+        match self.on.as_str() {
+            "waiting" => Watched::Waiting { above_seconds: self.above_seconds },
+            "backlog" => Watched::Backlog { queue, above },
+            "dead_jobs" => Watched::DeadJobs { queue, above },
+            "dead_letters" => Watched::DeadLetters { above },
+            "cell_fill" => Watched::CellFill { above_percent: self.above_percent },
+            _ => Watched::Failures {
+                workflow: self.workflow.clone(),
+                above_percent: self.above_percent,
+                at_least: self.at_least,
+                minutes: self.minutes,
+            },
+        }
+    }
+}
+
+/// Messages that have not arrived.
+#[derive(Deserialize)]
+pub struct OutboxList {
+    /// Them.
+    pub messages: Vec<Message>,
+    /// The cursor of the next page.
+    #[serde(default)]
+    pub cursor: Option<String>,
+    /// The cells that did not answer.
+    #[serde(default)]
+    pub unanswered: Vec<String>,
+}
+
+/// A message that has not arrived.
+#[derive(Deserialize)]
+pub struct Message {
+    /// Its letter.
+    pub letter: String,
+    /// When it was written.
+    pub posted_at: Timestamp,
+    /// Whether it is no longer sent.
+    #[serde(default)]
+    pub dead: bool,
+    /// What it does.
+    pub what: String,
+    /// The run that caused it.
+    pub from: RunId,
+    /// Where it goes to.
+    pub to: String,
+}
+
+/// A namespace.
+#[derive(Deserialize)]
+pub struct Namespace {
+    /// Its limits.
+    pub limits: Limits,
+    /// Its settings for runs.
+    pub runs: RunSettings,
+    /// How far its deletion is.
+    #[serde(default)]
+    pub deleting: Option<DeletionView>,
+}
+
+/// What has happened in each minute.
+#[derive(Deserialize)]
+pub struct MinuteList {
+    /// Them.
+    pub minutes: Vec<Minute>,
+    /// Whether every cell has answered.
+    pub complete: bool,
+}
+
+/// What has happened in a minute, as far as it is shown.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct Minute {
+    /// When it began.
+    pub at: Timestamp,
+    started: u64,
+    completed: u64,
+    failed: u64,
+    cancelled: u64,
+    activations: u64,
+    steps: u64,
+    steps_failed: u64,
+    retries: u64,
+    run_ms: Durations,
+}
+
+impl Minute {
+    /// What has happened.
+    pub fn totals(&self) -> Totals {
+        Totals {
+            started: self.started,
+            completed: self.completed,
+            failed: self.failed,
+            cancelled: self.cancelled,
+            activations: self.activations,
+            steps: self.steps,
+            steps_failed: self.steps_failed,
+            retries: self.retries,
+            run_ms: self.run_ms.clone(),
+            ..Totals::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stepwell_protocol::alert::{AlertSpec, AlertView};
+
+    use super::*;
+
+    #[test]
+    fn an_alert_is_read_as_it_is_written() {
+        let queue = || "mails".to_owned();
+        for watched in [
+            Watched::Failures { workflow: Some("greet".into()), above_percent: 1, at_least: 2, minutes: 3 },
+            Watched::Failures { workflow: None, above_percent: 1, at_least: 2, minutes: 3 },
+            Watched::Waiting { above_seconds: 4 },
+            Watched::Backlog { queue: queue(), above: 5 },
+            Watched::DeadJobs { queue: queue(), above: 6 },
+            Watched::DeadLetters { above: 7 },
+            Watched::CellFill { above_percent: 8 },
+        ] {
+            let spec = AlertSpec { watched: watched.clone(), url: "https://x/".into(), for_minutes: 9 };
+            let (since, value, checked_at) =
+                (Timestamp::from_millis(1), Some(2), Some(Timestamp::from_millis(3)));
+            let (id, by) = ("a".to_owned(), "root".to_owned());
+            let view = AlertView { id, spec, state: AlertState::Firing, since, value, checked_at, by };
+            let text = serde_json::to_string(&view).expect("it is JSON");
+            let read: Alert = serde_json::from_str(&text).expect("it is an alert");
+            assert_eq!(read.watched(), watched);
+            assert_eq!(
+                (read.url, read.for_minutes, read.state, read.since, read.value, read.checked_at),
+                (view.spec.url, 9, AlertState::Firing, since, value, checked_at)
+            );
+        }
+    }
+
+    #[test]
+    fn minutes_and_messages_are_read_as_they_are_written() {
+        let mut totals = Totals { started: 1, completed: 2, failed: 3, steps: 4, ..Totals::default() };
+        totals.run_ms.note(&stepwell_protocol::totals::RUN_BOUNDS_MS, 5);
+        let minute =
+            stepwell_protocol::totals::Minute { at: Timestamp::from_millis(60_000), totals: totals.clone() };
+        let text = serde_json::to_string(&minute).expect("it is JSON");
+        let read: Minute = serde_json::from_str(&text).expect("it is a minute");
+        assert_eq!((read.at, read.totals()), (minute.at, totals));
+        let head = stepwell_protocol::outbox::MessageHead {
+            what: "start".into(),
+            from: "default-1-3-9-0123456789ab".parse().expect("it is a run's id"),
+            to: "cell".into(),
+        };
+        let (letter, posted_at) = ("l".to_owned(), Timestamp::from_millis(4));
+        let message = stepwell_protocol::outbox::OutboxMessage { letter, posted_at, dead: true, head };
+        let text = serde_json::to_string(&message).expect("it is JSON");
+        let read: Message = serde_json::from_str(&text).expect("it is a message");
+        assert_eq!((read.letter.as_str(), read.posted_at, read.dead), ("l", posted_at, true));
+        assert_eq!((read.what, read.from, read.to), (message.head.what, message.head.from, message.head.to));
+    }
+}

@@ -170,7 +170,7 @@ growth STARTS *ARGUMENTS: test-bundles
 streams *ARGUMENTS: test-bundles
     scripts/on-workerd streams {{ARGUMENTS}}
 
-# Runs Stepwell at a size on workerd, and prints what that took: `live RUNS`, `sleeping RUNS`, `long STEPS`, `bulk RUNS`, `listed RUNS`, `hung`.
+# Runs Stepwell at a size on workerd, and prints what that took: `live RUNS`, `sleeping RUNS`, `long STEPS`, `bulk RUNS`, `listed RUNS`, `jobs JOBS`, `lane RUNS`, `hung`.
 size WHAT *ARGUMENTS: test-bundles
     scripts/on-workerd size {{WHAT}} {{ARGUMENTS}}
 
@@ -281,6 +281,9 @@ soak:
     just bench-events --waits 10000
     just bench-schedules
     just bench-jobs
+    just size jobs 1000000
+    just size lane 10000
+    just size lane 100000 --stay
     just fairness
     just expressions 10000000
     just schedules-year

@@ -20,6 +20,7 @@ use stepwell_workerd_tests::Workerd;
 
 use crate::{
     load::{Load, as_f64},
+    observers::Observers,
     system::{System, Workload},
 };
 
@@ -76,7 +77,9 @@ struct StepwellMeter {
 
 /// Counts one system under each workload and concurrency, in the order of `cases`.
 pub async fn count(system: System, cases: &[(Workload, u32)], seconds: Duration) -> Result<Vec<Cost>> {
-    let workerd = Workerd::start(&system.config(true)?).await?;
+    let mut observers = Observers::of(system).await?;
+    let workerd = Workerd::start(&system.config(true, &observers.collector())?).await?;
+    observers.watch(workerd.http());
     let address = workerd.address();
     let ledger = RefCell::new(Ledger::default());
     let observe = |headers: &HeaderMap, body: &[u8]| ledger.borrow_mut().note(system, headers, body);

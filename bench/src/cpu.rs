@@ -81,7 +81,7 @@ pub async fn run(options: &Options) -> Result<()> {
 }
 
 async fn measure(system: System, options: &Options) -> Result<Figure> {
-    let workerd = Workerd::start(&system.config(false)?).await?;
+    let workerd = Workerd::start(&system.config(false, "")?).await?;
     let seconds = Duration::from_secs_f64(options.seconds);
     load(system, &workerd.address(), 10, seconds)
         .warm_process(WARM_UP_RUNS.min(system.runs_max() / 8))

@@ -8,6 +8,7 @@ mod cpu;
 mod jobs;
 mod load;
 mod machine;
+mod observers;
 mod postgres;
 mod report;
 mod size;

@@ -158,10 +158,12 @@ pub fn rounded(value: f64) -> f64 {
 fn ratios(figures: &[Figure]) -> Vec<String> {
     let mut lines = Vec::new();
     for (workload, unit) in [(Workload::TenSteps, "steps/s"), (Workload::OneStep, "runs/s")] {
-        for (system, before) in
-            [(System::Stepwell, System::StepwellBefore), (System::StepwellSplit, System::StepwellSplitBefore)]
-        {
-            for against in [System::Bare, System::BareSplit, before] {
+        for (system, others) in [
+            (System::Stepwell, [System::Bare, System::BareSplit, System::StepwellBefore].as_slice()),
+            (System::StepwellSplit, &[System::Bare, System::BareSplit, System::StepwellSplitBefore]),
+            (System::StepwellObserved, &[System::Stepwell]),
+        ] {
+            for against in others.iter().copied() {
                 let (Some(ours), Some(theirs)) =
                     (find(figures, system, workload, COMPARED), find(figures, against, workload, COMPARED))
                 else {

@@ -34,7 +34,7 @@ pub async fn print() -> Result<()> {
 
 /// From the start of the process to the answer of its first request.
 async fn cold_start(system: System) -> Result<Duration> {
-    let mut workerd = Workerd::start(&system.config(false)?).await?;
+    let mut workerd = Workerd::start(&system.config(false, "")?).await?;
     let mut times = Vec::new();
     for _ in 0..STARTS {
         workerd.kill();

@@ -13,6 +13,7 @@ use stepwell_workerd_tests::Workerd;
 use crate::{
     count,
     load::{Load, Sample},
+    observers::Observers,
     report::{self, Figure},
     size,
     system::{System, Workload},
@@ -146,7 +147,9 @@ impl Options {
 impl Case {
     async fn measure(self, warm_up_runs: u64, measured: Duration, when: &str) -> Result<Sample> {
         let Self { system, workload, concurrency } = self;
-        let workerd = Workerd::start(&system.config(false)?).await?;
+        let mut observers = Observers::of(system).await?;
+        let workerd = Workerd::start(&system.config(false, &observers.collector())?).await?;
+        observers.watch(workerd.http());
         // The process's number is for those who want to look into it while it works.
         eprint!(
             "{when}: {}, {concurrency} at once, {} (process {}) ... ",
@@ -172,7 +175,7 @@ impl Case {
             eprintln!("\n{}", workerd.log());
         }
         let sample = sample?;
-        eprintln!("{:.0} runs/s", sample.runs_per_s());
+        eprintln!("{:.0} runs/s{}", sample.runs_per_s(), observers.saw());
         Ok(sample)
     }
 }

@@ -28,6 +28,9 @@ pub enum System {
     Stepwell,
     /// Stepwell, engine and app as two Workers of the same process.
     StepwellSplit,
+    /// Stepwell in one Worker, with all that operators can switch on: each transition logged, each run traced, its metrics
+    /// scraped.
+    StepwellObserved,
     /// Stepwell in one Worker as it was: see `just bench-before`.
     StepwellBefore,
     /// Stepwell as two Workers as it was.
@@ -58,9 +61,15 @@ impl System {
             Self::BareFresh => "bare-fresh",
             Self::Stepwell => "stepwell",
             Self::StepwellSplit => "stepwell-split",
+            Self::StepwellObserved => "stepwell-observed",
             Self::StepwellBefore => "stepwell-before",
             Self::StepwellSplitBefore => "stepwell-split-before",
         }
+    }
+
+    /// Whether somebody observes it.
+    pub fn is_observed(self) -> bool {
+        self == Self::StepwellObserved
     }
 
     /// Whether it is Stepwell, which also has alarms and the rest of its API.
@@ -78,8 +87,9 @@ impl System {
         if self.is_stepwell() { "/api/workflows/steps/start" } else { "/" }
     }
 
-    /// Its workerd. One that counts tells what it has written in each answer, and is not to be timed.
-    pub fn config(self, counts: bool) -> Result<Config> {
+    /// Its workerd. One that counts tells what it has written in each answer, and is not to be timed. Only one that is
+    /// observed has a collector of spans, at this address.
+    pub fn config(self, counts: bool, collector: &str) -> Result<Config> {
         let counts = if counts { "1" } else { "0" };
         let bare = |class| {
             let worker = Worker::inline("bare", [("bare.js", BARE)]);
@@ -109,6 +119,11 @@ impl System {
             Self::BareFresh => Config::serving("bare").worker(bare("Inline").text("FRESH", "1")),
             Self::Stepwell => Config::serving("engine").worker(engine("bench-all-in-one")?),
             Self::StepwellSplit => split("")?,
+            Self::StepwellObserved => Config::serving("engine").worker(
+                engine("bench-all-in-one")?
+                    .text("STEPWELL_LOG", "debug")
+                    .text("OTEL_EXPORTER_OTLP_ENDPOINT", collector),
+            ),
             Self::StepwellBefore => Config::serving("engine").worker(engine("before/bench-all-in-one")?),
             Self::StepwellSplitBefore => split("before/")?,
         })

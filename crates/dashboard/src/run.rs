@@ -15,7 +15,7 @@ use stepwell_dashboard_model::{
 use stepwell_protocol::{
     Seq, Timestamp,
     rest::{History, HistoryEvent, RunView, Why},
-    stream::{Kind, StreamEvent},
+    stream::{Kind, StreamEvent, Working},
 };
 
 use crate::{
@@ -313,6 +313,15 @@ impl Page {
                         self.run.update(|run| {
                             if let Some(run) = run {
                                 run.progress = Some(progress);
+                            }
+                        });
+                    }
+                }
+                Kind::Working => {
+                    if let Ok(Working { steps }) = event.data.read() {
+                        self.run.update(|run| {
+                            if let Some(run) = run {
+                                run.working = steps;
                             }
                         });
                     }

@@ -177,6 +177,7 @@ impl Stream {
             | Kind::Timer
             | Kind::Signal
             | Kind::Progress
+            | Kind::Working
             | Kind::Log
             | Kind::Chunk
             | Kind::Ready => (self.0.handler.borrow_mut())(event),

@@ -84,7 +84,7 @@ async fn drive(front: &Front, activation: Activation, session: &SessionStub) -> 
         // The allowance ends this loop: whatever the session says to the last word, nothing follows it.
         let is_last = matches!(then, Then::Yield { .. });
         match say(session, activation.epoch, &bulk, Some(&command), then).await? {
-            Answer::Go { now: later, news } if !is_last => {
+            Answer::Go { now: later, news, .. } if !is_last => {
                 now = later;
                 learn(&mut bulk, &command, news);
             }

@@ -69,6 +69,9 @@ pub struct Activation<P = Page> {
     /// Where its spans belong, if anybody traces them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Box<Traced>>,
+    /// Whether somebody follows the run: see [`Answer::Go`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub followed: bool,
     /// The first page of its journal.
     pub journal: P,
     /// The cell's word that it has made this. A program verifies it before it does anything.
@@ -125,9 +128,14 @@ pub struct Beat {
 impl Beat {
     /// The most steps that one beat names.
     pub const STEPS_MAX: usize = 16;
+
+    /// How long a program waits before it beats while its run is followed and steps are under way that it has not named
+    /// yet. Quicker ones end before.
+    pub const SOON_MS: u64 = 500;
 }
 
 /// A step whose code is under way.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepAtWork {
     /// The step.
@@ -528,6 +536,9 @@ pub enum Answer {
         now: Timestamp,
         /// What happened.
         news: Vec<News>,
+        /// Whether somebody follows the run, and wants to see soon which steps are under way: see [`Beat::SOON_MS`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        followed: bool,
     },
     /// Recorded; this activation has nothing left to do.
     #[serde(rename = "stop")]
@@ -541,10 +552,15 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// All that has happened, while nobody follows the run.
+    pub fn go(now: Timestamp, news: Vec<News>) -> Self {
+        Self::Go { now, news, followed: false }
+    }
+
     /// The answer to nearly every commit in short: everything was recorded as it was sent, at this time and next to the
     /// commit's base, and nothing else has happened. `None` if there is more to say.
     pub fn in_short(&self, base: Seq, commands: usize) -> Option<Timestamp> {
-        let Self::Go { now, news } = self else { return None };
+        let Self::Go { now, news, followed: false } = self else { return None };
         let expected = |(news, index): (&News, usize)| {
             *news == News::Yours { seq: next_to(base, index), at: *now, command: index }
         };
@@ -554,7 +570,7 @@ impl Answer {
     /// What [`Self::in_short`] stands for.
     pub fn from_short(now: Timestamp, base: Seq, commands: usize) -> Self {
         let yours = |command| News::Yours { seq: next_to(base, command), at: now, command };
-        Self::Go { now, news: (0..commands).map(yours).collect() }
+        Self::go(now, (0..commands).map(yours).collect())
     }
 }
 

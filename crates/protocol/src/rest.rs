@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Code, Failure, Life, Payload, Problem, RunId, Seq, Timestamp, export::ReplayFacts,
-    manifest::WorkflowView, outbox::LetterCounts, program::Progress,
+    Code, Failure, Life, Payload, Problem, RunId, Seq, Timestamp,
+    export::ReplayFacts,
+    manifest::WorkflowView,
+    outbox::LetterCounts,
+    program::{Progress, StepAtWork},
 };
 
 /// The status of a run.
@@ -149,9 +152,13 @@ pub struct RunView {
     /// What it has cost so far.
     #[serde(default)]
     pub meter: Meter,
-    /// The step in progress, if it has been running for more than 20 seconds.
+    /// The step in progress, if it has been running for more than 20 seconds; while somebody follows the run, for more than
+    /// half a second. Of several, the one that began first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_step: Option<CurrentStep>,
+    /// All of these, up to 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub working: Vec<StepAtWork>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

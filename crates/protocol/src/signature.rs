@@ -366,6 +366,7 @@ mod tests {
             budget: None,
             let_in: None,
             trace: None,
+            followed: false,
             tokens: None,
             journal: Page::default(),
             signature: None,

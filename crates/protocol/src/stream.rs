@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Op, Payload, RunId, Timestamp, rest::Status};
+use crate::{Op, Payload, RunId, Timestamp, program::StepAtWork, rest::Status};
 
 /// How much a log line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -138,6 +138,8 @@ pub enum Kind {
     Signal,
     /// How far the run has come.
     Progress,
+    /// The steps that are under way, of those that take long enough to be seen.
+    Working,
     /// A line of its log.
     Log,
     /// A piece of something of its own.
@@ -152,8 +154,16 @@ pub enum Kind {
 
 impl Kind {
     /// Those that can be asked for.
-    pub const SELECTABLE: [Self; 7] =
-        [Self::Status, Self::Step, Self::Timer, Self::Signal, Self::Progress, Self::Log, Self::Chunk];
+    pub const SELECTABLE: [Self; 8] = [
+        Self::Status,
+        Self::Step,
+        Self::Timer,
+        Self::Signal,
+        Self::Progress,
+        Self::Working,
+        Self::Log,
+        Self::Chunk,
+    ];
 
     /// Its word.
     pub fn as_str(self) -> &'static str {
@@ -163,6 +173,7 @@ impl Kind {
             Self::Timer => "timer",
             Self::Signal => "signal",
             Self::Progress => "progress",
+            Self::Working => "working",
             Self::Log => "log",
             Self::Chunk => "chunk",
             Self::Ready => "ready",
@@ -174,7 +185,7 @@ impl Kind {
 
 /// A word that names no kind that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a stream has the types status, step, timer, signal, progress, log and chunk")]
+#[error("a stream has the types status, step, timer, signal, progress, working, log and chunk")]
 pub struct NotAKind;
 
 impl FromStr for Kind {
@@ -203,6 +214,13 @@ pub struct StreamEvent {
     pub at: Timestamp,
     /// What happened.
     pub data: Payload,
+}
+
+/// The steps that a run works on, as its stream shows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Working {
+    /// The steps, the one that began first comes first.
+    pub steps: Vec<StepAtWork>,
 }
 
 /// Where a run stands, as its stream shows it.

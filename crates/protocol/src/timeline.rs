@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     Event, Failure, Op, OpKind, Outcome, RunId, Seq, Timestamp,
+    program::StepAtWork,
     rest::{RunView, Status, WaitsFor, Why},
 };
 
@@ -377,15 +378,36 @@ impl Recording {
         // An event that cancels is waited for as long as the run lives.
         let shown = waits.iter().filter(|wait| wait.kind != "cancel_on");
         let mut moving: Vec<Moving> = shown.map(|wait| self.waiting(wait, now)).collect();
-        if waits.is_empty() && run.status == Status::Running {
-            let current = run.current_step.as_ref();
-            let from = current.map_or(self.edge, |step| step.since);
-            let mut bar =
-                Bar::new(Thing::Step, current.map_or("at work", |step| step.name.as_str()), Mark::Open);
-            bar.parts.push(Part { from, to: now.max(from), kind: Kind::Work });
+        if run.status == Status::Running {
+            // The history may know already that a step has ended that was still under way when the run was read.
+            let working = run.working.iter().filter(|step| self.is_open(&step.op));
+            moving.extend(working.map(|step| self.working(step, now)));
+        }
+        if moving.is_empty() && run.status == Status::Running {
+            let mut bar = Bar::new(Thing::Step, "at work", Mark::Open);
+            bar.parts.push(Part { from: self.edge, to: now, kind: Kind::Work });
             moving.push(Moving { instead_of: None, bar });
         }
         moving
+    }
+
+    fn is_open(&self, op: &Op) -> bool {
+        self.open.contains_key(op) || !self.bars.iter().any(|bar| !bar.is_cut && bar.op.as_ref() == Some(op))
+    }
+
+    fn working(&self, step: &StepAtWork, now: Timestamp) -> Moving {
+        let known = self.open.get(&step.op).and_then(|place| Some((*place, self.bars.get(*place)?)));
+        let (instead_of, mut bar) = match known {
+            Some((place, bar)) => (Some(place), bar.clone()),
+            None => (None, Bar::of(&step.op)),
+        };
+        // A person may have cut the pause before it short.
+        for part in &mut bar.parts {
+            part.to = part.to.min(step.since);
+        }
+        (bar.mark, bar.attempts) = (Mark::Open, step.attempt);
+        bar.parts.push(Part { from: step.since, to: now.max(step.since), kind: Kind::Work });
+        Moving { instead_of, bar }
     }
 
     fn waiting(&self, wait: &WaitsFor, now: Timestamp) -> Moving {
@@ -440,6 +462,24 @@ mod tests {
 
     fn spans(bar: &Bar) -> Vec<(u64, u64, Kind)> {
         bar.parts.iter().map(|part| (part.from.as_millis(), part.to.as_millis(), part.kind)).collect()
+    }
+
+    #[test]
+    fn steps_under_way_are_bars_until_the_history_says_that_they_have_ended() {
+        let mut run = run("running");
+        let names = |run: &RunView, recording: &Recording| -> Vec<_> {
+            let moving = recording.moving(run, None, Timestamp::from_millis(9_000));
+            moving.into_iter().map(|it| (it.instead_of, it.bar.name.clone(), it.bar.took_ms())).collect()
+        };
+        assert_eq!(names(&run, &recording(&[])), [(None, "at work".to_owned(), 8_000)]);
+        let working = json!([{"op": "step:0:a", "attempt": 1, "since": 8_000},
+            {"op": "step:0:charge", "attempt": 2, "since": 5_000}]);
+        run.working = serde_json::from_value(working).expect("steps");
+        let charge = |place| (place, "charge".to_owned(), 4_000);
+        assert_eq!(names(&run, &recording(&[])), [(None, "a".to_owned(), 1_000), charge(None)]);
+        // It goes on where its first attempt has failed, which took 100 ms.
+        let told = recording(&[(2_000, retrying()), (8_500, finished("step:0:a", Some(500)))]);
+        assert_eq!(names(&run, &told), [(Some(0), "charge".to_owned(), 4_100)]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use stepwell_protocol::{
     Seq,
-    program::{Activation, Answer, BEAT_EVERY_MS, Beat, Commit, Page},
+    program::{Activation, Answer, BEAT_EVERY_MS, Beat, Commit, Page, StepAtWork},
     stream::Published,
 };
 
@@ -83,6 +83,7 @@ pub async fn drive<S: Session>(app: &App, activation: Activation, session: &S) -
         rest: None,
         beat: None,
         until_beat: None,
+        named: Vec::new(),
         timer,
         patience,
         session,
@@ -102,6 +103,8 @@ struct Driver<'s, S: Session> {
     beat: Option<Pin<Box<dyn Future<Output = Option<Answer>>>>>,
     /// The time until the next beat, while no call is under way that has something else to say.
     until_beat: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// The steps that the latest beat has named. The engine forgets them with a commit.
+    named: Vec<StepAtWork>,
     timer: Option<Timer>,
     patience: Patience,
     session: &'s S,
@@ -191,6 +194,7 @@ impl<S: Session> Driver<'_, S> {
             }
             match order {
                 Poll::Ready(Order::Commit(commit)) => {
+                    self.named.clear();
                     let answer = self.session.commit(&commit);
                     self.call = Some(Box::pin(async { answer.await.map(Called::Answer) }));
                 }
@@ -208,19 +212,25 @@ impl<S: Session> Driver<'_, S> {
         }
     }
 
-    /// Says what is under way when nothing else was said for long. Says whether it did.
+    /// Says what is under way when nothing else was said for long, or soon if somebody follows. Says whether it did.
     fn beats(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(timer) = &self.timer else { return false };
         // The engine owes an answer: it has heard of this activation.
         if self.call.is_some() || self.beat.is_some() {
             return false;
         }
-        let until = self.until_beat.get_or_insert_with(|| timer(BEAT_EVERY_MS));
+        let shown = self.vm.shows();
+        let until = self.until_beat.get_or_insert_with(|| {
+            let is_news = !shown.is_empty() && shown != self.named;
+            timer(if is_news { Beat::SOON_MS } else { BEAT_EVERY_MS })
+        });
         if until.as_mut().poll(cx).is_pending() {
             return false;
         }
         self.until_beat = None;
-        self.beat = Some(Box::pin(self.session.beat(&self.vm.beat())));
+        let beat = self.vm.beat();
+        self.beat = Some(Box::pin(self.session.beat(&beat)));
+        self.named = beat.steps;
         true
     }
 

@@ -154,6 +154,7 @@ fn activation(seed: u64, events: &[Record], more: bool, commits: Option<u32>) ->
         budget: commits.map(|commits| Budget { commits, ms: None, step_timeout_ms: None }),
         let_in: None,
         trace: None,
+        followed: false,
         journal: Page { events: events.to_vec(), more },
         signature: None,
     }
@@ -241,7 +242,7 @@ impl Sequencer {
             news.push(self.happen());
         }
         let now = Timestamp::from_millis(1_000 + self.journal.len() as u64 * 7);
-        Answer::Go { now, news: news.into_iter().map(News::Record).collect() }
+        Answer::go(now, news.into_iter().map(News::Record).collect())
     }
 }
 
@@ -289,7 +290,7 @@ fn first_run(app: &App, seed: u64, commits: Option<u32>) -> (Vec<Record>, Then, 
                     }
                     None => {
                         let news = vec![News::Record(sequencer.happen())];
-                        vm.heard(Answer::Go { now: Timestamp::from_millis(1_000), news });
+                        vm.heard(Answer::go(Timestamp::from_millis(1_000), news));
                     }
                 }
             }

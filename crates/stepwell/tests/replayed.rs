@@ -74,6 +74,7 @@ fn exported(outcome: &Outcome) -> Export {
         acts: Vec::new(),
         meter: Meter::default(),
         current_step: None,
+        working: Vec::new(),
     };
     let export = Export {
         format: FORMAT,

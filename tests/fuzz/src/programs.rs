@@ -99,7 +99,7 @@ pub fn answer(data: &[u8]) {
     json::check::<Page>(text);
     json::check::<CutShort>(text);
     let Some(answer) = json::read_back::<Answer>(text) else { return };
-    let Answer::Go { news, now } = &answer else {
+    let Answer::Go { news, now, .. } = &answer else {
         assert_eq!(answer.in_short(Seq(0), 0), None);
         return;
     };
@@ -179,6 +179,7 @@ fn exported(input: &Value, outcome: &Outcome) -> Export {
         acts: Vec::new(),
         meter: Meter::default(),
         current_step: None,
+        working: Vec::new(),
     };
     let replay = ReplayFacts {
         seed: "000000000000feed".into(),

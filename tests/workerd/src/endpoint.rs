@@ -112,6 +112,11 @@ impl Endpoint {
         self.seen.lock().expect("nobody panics while holding it").calls.clone()
     }
 
+    /// How many calls it had.
+    pub fn count(&self) -> usize {
+        self.seen.lock().expect("nobody panics while holding it").calls.len()
+    }
+
     /// The most calls that it had at once.
     pub fn most(&self) -> usize {
         self.seen.lock().expect("nobody panics while holding it").most

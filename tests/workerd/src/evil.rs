@@ -169,6 +169,7 @@ pub fn forged(workflow: &str, input: &Value) -> Result<Activation> {
         budget: None,
         let_in: None,
         trace: None,
+        followed: false,
         journal: Page::default(),
         signature: None,
     })

@@ -11,6 +11,7 @@ mod access;
 mod acts;
 mod alarm;
 mod arrivals;
+mod at_work;
 mod callbacks;
 mod counts;
 mod drive;
@@ -39,11 +40,7 @@ mod traces;
 mod triggered;
 mod unreadable;
 mod watching;
-use stepwell_protocol::{
-    Epoch, Payload, Timestamp,
-    program::{Budget, StepAtWork},
-    rest::RunView,
-};
+use stepwell_protocol::{Epoch, Payload, Timestamp, program::Budget, rest::RunView};
 
 pub use access::{Admission, REMEMBERED_MAX, REMEMBERED_MS, Spans, settled};
 pub use acts::Action;
@@ -138,7 +135,7 @@ pub struct Cell {
     /// The latest activation of a run whose report the storage did not take.
     unstored: OrdMap<u64, Epoch>,
     /// The steps that programs at work were last heard to run. Only for people to see: no row has them.
-    steps: OrdMap<u64, (Epoch, Vec<StepAtWork>)>,
+    steps: OrdMap<u64, at_work::AtWork>,
     /// Who may ask.
     gate: access::Gate,
     /// What programs have published and is not stored yet.

@@ -135,7 +135,7 @@ impl Cell {
     ) -> Result<Answer, Fault<R::Error>> {
         let now = self.now(clock);
         self.publish(rows, now, number, epoch, published)?;
-        Ok(Answer::Go { now, news: Vec::new() })
+        Ok(self.go(number, now, Vec::new()))
     }
 
     pub(super) fn publish<R: Rows>(

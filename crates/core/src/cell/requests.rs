@@ -168,7 +168,11 @@ impl Cell {
 
     /// A run as people see it, without its result, which is in the row.
     pub fn view(&self, run: &Run) -> RunView {
-        RunView { current_step: self.current_step(run), ..RunView::from(run) }
+        RunView {
+            current_step: self.current_step(run),
+            working: self.working(run).to_vec(),
+            ..RunView::from(run)
+        }
     }
 
     /// Why a run is where it is.

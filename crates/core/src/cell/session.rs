@@ -1,9 +1,8 @@
 //! What a program may ask for its run, and for no other.
 
 use stepwell_protocol::{
-    Code, Epoch, Event, OpKind, Outcome, PROTOCOL, Payload, Record, Seq, Timestamp,
+    Code, Epoch, Event, Outcome, PROTOCOL, Payload, Record, Seq, Timestamp,
     program::{Activation, Answer, Beat, Commit, News, RawPage, RawRecord},
-    rest::CurrentStep,
     wait_token::Issuer,
 };
 
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::{
     object::{Fault, Hosted as _},
-    run::{Entry, Input, Reply, Run, check_op, invocations},
+    run::{Entry, Input, Reply, Run, invocations},
 };
 
 impl Cell {
@@ -63,6 +62,7 @@ impl Cell {
             // The host signs and brings keys: secrets are none of a machine's. It goes by the key that the run has used.
             let_in,
             trace,
+            followed: self.watching.has(number),
             tokens: run.token_key.map(|key| Box::new(Issuer { key, ..Issuer::default() })),
             signature: None,
             run: run.id,
@@ -176,7 +176,7 @@ impl Cell {
                     let (before, more) = news_after(rows, &self.run(rows, number)?, base)?;
                     if more {
                         news.extend(before.into_iter().map(News::Record).chain([News::More]));
-                        return Ok(Answer::Go { now, news });
+                        return Ok(self.go(number, now, news));
                     }
                     let before = before.into_iter().filter(|record| record.seq <= head);
                     news.extend(before.map(News::Record));
@@ -184,7 +184,7 @@ impl Cell {
                 // A program that foresees has its own news already.
                 let recorded = decision.entries.iter().filter_map(Entry::record);
                 news.extend(recorded.enumerate().take(told).map(tell));
-                Ok(Answer::Go { now, news })
+                Ok(self.go(number, now, news))
             }
         }
     }
@@ -201,32 +201,8 @@ impl Cell {
         let now = self.now(clock);
         self.window.hear(now, number, epoch);
         self.drive(rows, now, number, |_| Input::Heard { epoch })?;
-        self.note_steps(number, epoch, beat);
-        Ok(Answer::Go { now, news: Vec::new() })
-    }
-
-    fn note_steps(&mut self, number: u64, epoch: Epoch, beat: Beat) {
-        let mut steps = beat.steps;
-        steps.truncate(Beat::STEPS_MAX);
-        steps.retain(|step| step.op.kind == OpKind::Step && check_op(&step.op).is_ok());
-        if self.runs.get(&number).is_some_and(|run| run.is_held_by(epoch)) && !steps.is_empty() {
-            self.steps.insert(number, (epoch, steps));
-        } else {
-            self.steps.remove(&number);
-        }
-    }
-
-    /// The step that a run's program is at work on, as far as it has said so.
-    pub fn current_step(&self, run: &Run) -> Option<CurrentStep> {
-        let (epoch, steps) = self.steps.get(&run.id.number)?;
-        let first = steps.first().filter(|_| run.is_held_by(*epoch))?;
-        Some(CurrentStep {
-            name: first.op.name.clone(),
-            occurrence: first.op.occurrence,
-            attempt: first.attempt,
-            since: first.since,
-            beside: u32::try_from(steps.len() - 1).unwrap_or(u32::MAX),
-        })
+        self.note_steps(now, number, epoch, beat);
+        Ok(self.go(number, now, Vec::new()))
     }
 
     /// What happened after a position, for a program that listens; nothing if it should wait.
@@ -243,7 +219,12 @@ impl Cell {
         run.check_reporter(epoch)?;
         let (news, more) = news_after(rows, &run, after)?;
         let news = news.into_iter().map(News::Record).chain(more.then_some(News::More));
-        Ok(Answer::Go { now, news: news.collect() })
+        Ok(self.go(number, now, news.collect()))
+    }
+
+    /// What a program of this run is answered that goes on.
+    pub(super) fn go(&self, number: u64, now: Timestamp, news: Vec<News>) -> Answer {
+        Answer::Go { now, news, followed: self.watching.has(number) }
     }
 }
 

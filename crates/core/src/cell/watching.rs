@@ -36,9 +36,19 @@ impl Watching {
         run.stamps.status = self.stamper.stamp(now);
     }
 
+    /// A stamp for what a program works on.
+    pub(super) fn stamp_work(&mut self, now: Timestamp) -> u64 {
+        self.stamper.stamp(now)
+    }
+
+    /// Whether somebody follows a run.
+    pub(super) fn has(&self, number: u64) -> bool {
+        !self.runs.is_empty() && self.runs.contains(&number)
+    }
+
     /// Lets whoever follows a run read on.
     pub(super) fn tell(&self, number: u64, object: &mut Object<Order>) {
-        if !self.runs.is_empty() && self.runs.contains(&number) {
+        if self.has(number) {
             object.order(Order::TellReaders(number));
         }
     }
@@ -81,7 +91,8 @@ impl Cell {
             stepwell_protocol::program::RawPage::default()
         };
         let told = rows.told(number, reader.cursor.told).map_err(Fault::Storage)?;
-        Ok(reader.read(Source { run: &run, journal, told }))
+        let at_work = self.steps.get(&number).map(|known| (known.stamp, known.of(&run)));
+        Ok(reader.read(Source { run: &run, journal, told, at_work }))
     }
 
     /// What a reader of all runs is shown next.

@@ -67,6 +67,7 @@ impl From<&Run> for RunView {
             acts: run.acts.clone(),
             meter: run.meter(),
             current_step: None,
+            working: Vec::new(),
         }
     }
 }

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Payload, RunId, Timestamp,
-    program::{RawPage, RawRecord},
+    program::{RawPage, RawRecord, StepAtWork},
     rest::RunView,
-    stream::{Item, Kind, StatusView, StoredItem, StreamEvent},
+    stream::{Item, Kind, StatusView, StoredItem, StreamEvent, Working},
 };
 
 use super::{CellCursor, Change, Cursor, Kinds, Only, PublishedPage, PublishedRow, Walk, Walked, time_of};
@@ -72,6 +72,8 @@ pub struct Source<'a> {
     pub journal: RawPage,
     /// What it has published.
     pub told: PublishedPage,
+    /// The steps that its program is at work on, and the stamp of that.
+    pub at_work: Option<(u64, &'a [StepAtWork])>,
 }
 
 /// What a reader is sent.
@@ -123,7 +125,7 @@ impl Reader {
     }
 
     fn fill(&mut self, batch: &mut Batch, source: Source<'_>) -> Result<(), Full> {
-        let Source { run, journal, told } = source;
+        let Source { run, journal, told, at_work } = source;
         // Rows of which nobody knows yet come after these.
         let known_through = told.more.then(|| told.rows.last().map(|row| row.after)).flatten();
         let mut rows = told.rows.into_iter().peekable();
@@ -147,7 +149,7 @@ impl Reader {
             batch.more = true;
             return Ok(());
         }
-        self.show_states(batch, run)?;
+        self.show_states(batch, run, at_work.filter(|(_, steps)| !steps.is_empty()))?;
         batch.ends = self.leaves || run.status().is_terminal();
         Ok(())
     }
@@ -189,15 +191,23 @@ impl Reader {
         Ok(())
     }
 
-    fn show_states(&mut self, batch: &mut Batch, run: &Run) -> Result<(), Full> {
+    fn show_states(
+        &mut self,
+        batch: &mut Batch,
+        run: &Run,
+        at_work: Option<(u64, &[StepAtWork])>,
+    ) -> Result<(), Full> {
         let mut latest = vec![(run.stamps.status, Kind::Status)];
         latest.extend(run.progress.as_ref().map(|_| (run.stamps.progress, Kind::Progress)));
+        latest.extend(at_work.map(|(stamp, _)| (stamp, Kind::Working)));
         latest.retain(|(stamp, _)| *stamp >= self.cursor.states);
         sort(&mut latest);
         for (stamp, kind) in latest {
             self.cursor.states = stamp + 1;
             if kind == Kind::Progress {
                 self.show(batch, kind, time_of(stamp), &run.progress)?;
+            } else if let Some((_, steps)) = at_work.filter(|_| kind == Kind::Working) {
+                self.show(batch, kind, time_of(stamp), &Working { steps: steps.to_vec() })?;
             } else {
                 let RunView { id, workflow, status, .. } = RunView::from(run);
                 self.show(batch, kind, time_of(stamp), &StatusView { id, workflow, status })?;

@@ -4,12 +4,14 @@ use stepwell_core::{
     cell::{Action, Cell, Order},
     object::{DEAD_MAN_MS, Hosted as _, Machine as _, TURN_GAP_MS},
     run::{CallEnd, STRIKES_MAX},
+    stream::{Cursor, Kinds, Reader},
     window::{SILENCE_MS, SLOW_MS},
 };
 use stepwell_protocol::{
     Epoch, Op, OpKind, Payload, Seq,
-    program::{BEAT_EVERY_MS, Beat, StepAtWork, Then},
+    program::{Answer, BEAT_EVERY_MS, Beat, StepAtWork, Then},
     rest::Status,
+    stream::Kind,
 };
 
 use crate::{Memory, at, calls, new_run, said};
@@ -141,6 +143,46 @@ fn the_current_step_is_forgotten_with_the_next_commit_and_with_the_instance() {
         cell.beat(&rows, at(30_000), 1, Epoch(1), beat(&name)).expect("it is at work");
         assert_eq!(shown(&cell), None, "a name that no step may have");
     }
+}
+
+#[test]
+fn whoever_follows_a_run_is_shown_the_steps_under_way() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(1));
+    let run = cell.start(&rows, at(0), new_run(None)).expect("it is accepted").run;
+    let activation =
+        |cell: &mut Cell| cell.activation(&rows, at(1), 1, Epoch(1)).expect("it is held").followed;
+    assert!(!activation(&mut cell), "nobody follows");
+    let is_followed = |answer| match answer {
+        Answer::Go { followed, .. } => followed,
+        other @ (Answer::Stop | Answer::Refused { .. }) => panic!("{other:?}"),
+    };
+    assert!(!is_followed(cell.beat(&rows, at(2), 1, Epoch(1), beat("early")).expect("it is at work")));
+    cell.watch(1);
+    assert!(activation(&mut cell));
+    let _ = cell.take_orders();
+    assert!(is_followed(cell.beat(&rows, at(600), 1, Epoch(1), beat("long")).expect("it is at work")));
+    let tells = |cell: &mut Cell| {
+        cell.take_orders().own.iter().filter(|order| matches!(order, Order::TellReaders(1))).count()
+    };
+    assert_eq!(tells(&mut cell), 1);
+    let mut reader = Reader::new(run.id.clone(), Cursor::default(), Kinds::default());
+    let shown = |cell: &Cell, reader: &mut Reader| -> Vec<String> {
+        let events = cell.read(&rows, reader).expect("it is there").events;
+        let working = events.iter().filter(|event| event.kind == Kind::Working);
+        working.map(|event| event.data.text().to_owned()).collect()
+    };
+    let long = r#"{"steps":[{"op":"step:0:long","attempt":1,"since":0}]}"#;
+    assert_eq!(shown(&cell, &mut reader), [long]);
+    assert_eq!(shown(&cell, &mut reader), [""; 0], "once");
+    cell.beat(&rows, at(20_600), 1, Epoch(1), beat("long")).expect("it is at work");
+    assert_eq!((tells(&mut cell), shown(&cell, &mut reader).len()), (0, 0), "there is nothing new");
+    cell.beat(&rows, at(30_000), 1, Epoch(1), beat("other")).expect("it is at work");
+    assert_eq!((tells(&mut cell), shown(&cell, &mut reader).len()), (1, 1));
+    let commit = said(Seq(0), vec![crate::step("other")], Then::Continue { open: None });
+    assert!(is_followed(cell.commit(&rows, at(30_100), 1, Epoch(1), commit, 1).expect("in turn")));
+    let mut late = Reader::new(run.id, Cursor::default(), Kinds::default());
+    assert_eq!(shown(&cell, &mut late), [""; 0], "it has ended");
+    assert_eq!(rows.events(1), 1, "no row is written for it");
 }
 
 #[test]

@@ -86,7 +86,7 @@ impl Host {
                 Some(beat) => Ok(machine.beat(store, now, number, epoch, beat)?),
                 None => {
                     machine.renew(store, now, number, epoch)?;
-                    Ok(Answer::Go { now, news: Vec::new() })
+                    Ok(Answer::go(now, Vec::new()))
                 }
             })),
             Ask::Ended { number, epoch, end } => {

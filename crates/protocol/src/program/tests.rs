@@ -7,7 +7,7 @@ fn yours(seq: u32, at: u64, command: usize) -> News {
 }
 
 fn go(now: u64, news: Vec<News>) -> Answer {
-    Answer::Go { now: Timestamp::from_millis(now), news }
+    Answer::go(Timestamp::from_millis(now), news)
 }
 
 #[test]

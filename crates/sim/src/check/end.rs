@@ -181,6 +181,7 @@ fn same_again(at: &AtEnd<'_>, run: &Run, app: &App) -> Checked {
         budget: None,
         let_in: None,
         trace: None,
+        followed: false,
         journal: page,
         signature: None,
     };

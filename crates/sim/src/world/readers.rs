@@ -236,9 +236,14 @@ impl World {
                 Some(event.data.decode::<Record>().expect("events of a journal are records"))
             }
             // The simulator's programs publish nothing, and so little is shown that nobody is asked to answer.
-            Kind::Status | Kind::Log | Kind::Chunk | Kind::Progress | Kind::Ack | Kind::Ready | Kind::End => {
-                None
-            }
+            Kind::Status
+            | Kind::Log
+            | Kind::Chunk
+            | Kind::Progress
+            | Kind::Working
+            | Kind::Ack
+            | Kind::Ready
+            | Kind::End => None,
         };
         let Some(follower) = self.follower(connection) else { return };
         let (cell, run, seen) = (follower.cell, follower.run.clone(), follower.seen);

@@ -439,6 +439,7 @@ impl Engine {
             budget: self.budget,
             let_in: self.run.told_of_places(),
             trace: None,
+            followed: false,
             journal: self.page(Seq(0)),
             signature: None,
         }
@@ -498,7 +499,7 @@ impl Engine {
             }
             record => News::Record(record),
         }));
-        let answer = Answer::Go { now: self.now, news };
+        let answer = Answer::go(self.now, news);
         let text = serde_json::to_string(&answer).expect("messages are JSON");
         serde_json::from_str(&text).expect("it was written as one")
     }
@@ -594,7 +595,7 @@ impl Engine {
                     return false;
                 }
                 let news = self.news(vm.known(), self.run.head);
-                return vm.heard(Answer::Go { now: self.now, news });
+                return vm.heard(Answer::go(self.now, news));
             }
             let due = self.run.next_due().filter(|_| self.run.is_held_by(self.run.epoch));
             let outside = self.outside.front().map(|(at, _)| *at);
@@ -609,7 +610,7 @@ impl Engine {
             }
             if has_news && vm.wants_news() {
                 let news = self.news(vm.known(), self.run.head);
-                return vm.heard(Answer::Go { now: self.now, news });
+                return vm.heard(Answer::go(self.now, news));
             }
         }
         true

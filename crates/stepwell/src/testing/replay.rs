@@ -140,6 +140,7 @@ fn activation(export: &Export, events: Vec<Record>) -> Activation {
         budget: None,
         let_in: None,
         trace: None,
+        followed: false,
         journal: Page { events, more: false },
         signature: None,
     }

@@ -32,7 +32,7 @@ use std::{
 
 use stepwell_protocol::{
     Code, Epoch, Payload, Problem, Record, Seq, Timestamp,
-    program::{Activation, Answer, Beat, Command, Commit, News, Open, Then},
+    program::{Activation, Answer, Beat, Command, Commit, News, Open, StepAtWork, Then},
     stream::Published,
 };
 
@@ -79,6 +79,8 @@ pub struct Vm {
     /// What the engine was last told that the workflow waits for; nothing, if it has to be told again.
     told: Option<Vec<Open>>,
     foresight: Option<Foresight>,
+    /// Whether somebody follows the run.
+    followed: bool,
 }
 
 #[derive(Default)]
@@ -166,6 +168,7 @@ impl Vm {
             in_flight: None,
             told: Some(Vec::new()),
             foresight: None,
+            followed: activation.followed,
         };
         vm.page(activation.journal);
         vm
@@ -249,6 +252,11 @@ impl Vm {
     /// Takes what came while listening. Says whether to go on.
     pub fn heard(&mut self, answer: Answer) -> bool {
         self.take_news(answer, Vec::new())
+    }
+
+    /// The steps under way, if somebody follows the run and wants to see them soon.
+    pub fn shows(&self) -> Vec<StepAtWork> {
+        if self.followed { self.state.borrow().at_work().take(Beat::STEPS_MAX).collect() } else { Vec::new() }
     }
 
     /// What it is at work on, for a call that says so. It counts like any other, and is made in any case: an engine
@@ -549,7 +557,8 @@ impl Vm {
 
     fn take_news(&mut self, answer: Answer, commands: Vec<Command>) -> bool {
         match answer {
-            Answer::Go { now, news } => {
+            Answer::Go { now, news, followed } => {
+                self.followed = followed;
                 let mut state = self.state.borrow_mut();
                 state.set_clock(now);
                 if let Some(foresight) = &mut self.foresight {

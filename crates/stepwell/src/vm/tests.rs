@@ -57,6 +57,7 @@ impl Bench {
             budget: None,
             let_in: None,
             trace: None,
+            followed: false,
             patches: vec![],
             attributes: [].into(),
             journal: Page { events: records(events, 1), more },
@@ -106,7 +107,7 @@ fn fired(occurrence: u32) -> Event {
 }
 
 fn go(events: Vec<Event>, first: u32) -> Answer {
-    Answer::Go { now: at(0), news: records(events, first).into_iter().map(News::Record).collect() }
+    Answer::go(at(0), records(events, first).into_iter().map(News::Record).collect())
 }
 
 fn two_signals() -> Definition<()> {
@@ -285,9 +286,9 @@ fn the_next_attempt_waits_for_the_engines_clock() {
     let suspend = bench.commit();
     assert_eq!(suspend.then, Then::Suspend { open: vec![Open::Retry { op, at: at(500) }] });
     assert!(suspend.commands.is_empty());
-    assert!(bench.vm.answered(Answer::Go { now: at(499), news: vec![] }));
+    assert!(bench.vm.answered(Answer::go(at(499), vec![])));
     assert!(bench.commit().commands.is_empty());
-    assert!(bench.vm.answered(Answer::Go { now: at(500), news: vec![] }));
+    assert!(bench.vm.answered(Answer::go(at(500), vec![])));
     assert!(matches!(&bench.commit().commands[..], [Command::StepFailed { attempt: 2, .. }]));
 }
 
@@ -393,7 +394,7 @@ fn the_last_step_and_the_end_are_one_commit() {
     assert_eq!(first.foresees, Some(at(4)));
     assert_eq!(first.then, Then::Continue { open: None });
     assert!(bench.poll().is_pending(), "the second step waits until the first is on record");
-    assert!(bench.vm.answered(Answer::Go { now: at(9), news: vec![] }));
+    assert!(bench.vm.answered(Answer::go(at(9), vec![])));
     ms.set(75);
     let second = bench.commit();
     assert_eq!((second.base, second.foresees, second.commands.len()), (Seq(1), Some(at(10)), 1));
@@ -443,7 +444,7 @@ fn what_was_foreseen_may_be_recorded_further_on() {
     let mut bench = with_clock(Bench::new(two_steps, vec![]), Rc::default());
     assert_eq!(bench.commit().base, Seq(0));
     let yours = News::Yours { seq: Seq(5), at: at(0), command: 0 };
-    assert!(bench.vm.answered(Answer::Go { now: at(0), news: vec![yours] }));
+    assert!(bench.vm.answered(Answer::go(at(0), vec![yours])));
     let second = bench.commit();
     assert_eq!((second.base, second.foresees), (Seq(5), Some(at(0))));
 }
@@ -483,7 +484,7 @@ fn a_workflow_that_fails_says_which_steps_failed_side_by_side() {
 
 fn more(events: Vec<Event>, first: u32) -> Answer {
     let news = records(events, first).into_iter().map(News::Record).chain([News::More]).collect();
-    Answer::Go { now: at(0), news }
+    Answer::go(at(0), news)
 }
 
 #[test]

@@ -29,7 +29,7 @@ use stepwell::{
 use stepwell_core::run::{CallEnd, Input, Phase, Signal, Slot};
 use stepwell_protocol::{
     Code, Problem, Seq,
-    program::{Answer, BEAT_EVERY_MS, Beat, Commit, Page},
+    program::{Activation, Answer, BEAT_EVERY_MS, Beat, Commit, Page},
     rest::Status,
 };
 
@@ -42,6 +42,7 @@ struct Slow {
     /// The session breaks at this commit.
     breaks_at: Option<usize>,
     beats: Rc<RefCell<Vec<(u64, Beat)>>>,
+    followed: bool,
 }
 
 impl drive::Session for Slow {
@@ -50,6 +51,7 @@ impl drive::Session for Slow {
     fn commit(&self, commit: &Commit) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static {
         let (cell, ticks, breaks_at, commit) =
             (self.cell.clone(), self.ticks, self.breaks_at, commit.clone());
+        let followed = self.followed;
         async move {
             takes(ticks).await;
             if breaks_at == Some(cell.borrow().commits.len() + 1) {
@@ -58,7 +60,10 @@ impl drive::Session for Slow {
             cell.borrow_mut().see_what_ran();
             let answer = cell.borrow_mut().commit(&commit);
             takes(ticks).await;
-            Ok(answer)
+            Ok(match answer {
+                Answer::Go { now, news, .. } => Answer::Go { now, news, followed },
+                other @ (Answer::Stop | Answer::Refused { .. }) => other,
+            })
         }
     }
 
@@ -72,7 +77,7 @@ impl drive::Session for Slow {
         let epoch = self.cell.borrow().run.epoch;
         let heard = self.cell.borrow_mut().give(Input::Heard { epoch });
         std::future::ready(Some(match heard {
-            Ok(_) => Answer::Go { now, news: Vec::new() },
+            Ok(_) => Answer::Go { now, news: Vec::new(), followed: self.followed },
             Err(problem) => Answer::Refused { problem },
         }))
     }
@@ -100,7 +105,7 @@ impl drive::Session for Slow {
             let answer = {
                 let cell = cell.borrow();
                 if cell.run.is_held_by(epoch) {
-                    Answer::Go { now: cell.now, news: cell.news(after, cell.run.head) }
+                    Answer::go(cell.now, cell.news(after, cell.run.head))
                 } else {
                     Answer::Refused { problem: Problem::new(Code::StaleEpoch, "it is over") }
                 }
@@ -128,7 +133,7 @@ fn activation(
     breaks_at: Option<usize>,
     each_tick: impl FnMut(&mut Engine),
 ) -> Result<(), &'static str> {
-    activation_with_beats(cell, app, ticks, breaks_at, each_tick).0
+    activation_with_beats(cell, app, ticks, breaks_at, false, each_tick).0
 }
 
 /// The same; gives the beats too, with when they were.
@@ -137,13 +142,14 @@ fn activation_with_beats(
     app: &App,
     ticks: u64,
     breaks_at: Option<usize>,
+    followed: bool,
     mut each_tick: impl FnMut(&mut Engine),
 ) -> (Result<(), &'static str>, Vec<(u64, Beat)>) {
     let slot = Slot { session: stepwell_core::run::Transport::Capability, alone: true };
     cell.borrow_mut().give(Input::Activate(slot)).expect("it is never refused");
-    let activation = cell.borrow().activate_message();
+    let activation = Activation { followed, ..cell.borrow().activate_message() };
     let epoch = activation.epoch;
-    let session = Slow { cell: cell.clone(), ticks, breaks_at, beats: Rc::default() };
+    let session = Slow { cell: cell.clone(), ticks, breaks_at, beats: Rc::default(), followed };
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(woken.clone());
     let mut driving = pin!(drive::drive(app, activation, &session));
@@ -407,11 +413,20 @@ async fn long(ctx: Ctx, ticks: u64) -> Result<()> {
 
 /// Drives the only activation of `long`, and gives when its beats were and which steps they named.
 fn beats_of(ticks: u64, each_tick: impl FnMut(&mut Engine)) -> (Vec<(u64, Vec<String>)>, Status) {
+    beats_while(false, ticks, each_tick)
+}
+
+/// The same, whether somebody follows the run or not.
+fn beats_while(
+    followed: bool,
+    ticks: u64,
+    each_tick: impl FnMut(&mut Engine),
+) -> (Vec<(u64, Vec<String>)>, Status) {
     let app = App::new().workflow(long);
     let engine = Engine::start(App::new().workflow(long), "long", &ticks);
     let start = engine.now.as_millis();
     let cell = Rc::new(RefCell::new(engine));
-    let (end, beats) = activation_with_beats(&cell, &app, 0, None, each_tick);
+    let (end, beats) = activation_with_beats(&cell, &app, 0, None, followed, each_tick);
     end.expect("nothing breaks");
     let named = |beat: Beat| beat.steps.into_iter().map(|step| step.op.name).collect();
     let beats = beats.into_iter().map(|(at, beat)| (at - start, named(beat))).collect();
@@ -428,6 +443,16 @@ fn a_program_beats_while_a_step_takes_long_and_says_which() {
     assert_eq!(names(&beats), [1, 2, 3].map(|n| (n, vec!["long".to_owned()])));
     assert_eq!(status, Status::Completed);
     assert_eq!(beats_of(1_900, |_| {}).0, [], "a step that is done sooner costs nothing");
+}
+
+#[test]
+fn a_program_names_its_steps_soon_and_once_while_somebody_follows() {
+    let (beats, status) = beats_while(true, 2_500, |_| {});
+    let times: Vec<_> = beats.iter().map(|(at, names)| (at / Beat::SOON_MS, names.clone())).collect();
+    let long = || vec!["long".to_owned()];
+    assert_eq!(times, [(1, long()), ((BEAT_EVERY_MS + Beat::SOON_MS) / Beat::SOON_MS, long())]);
+    assert_eq!(status, Status::Completed);
+    assert_eq!(beats_while(true, 40, |_| {}).0, [], "a step that is done sooner costs nothing");
 }
 
 #[test]
@@ -458,7 +483,7 @@ impl drive::Session for Endless {
     type Lost = &'static str;
 
     fn commit(&self, _: &Commit) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static {
-        self.answer(Answer::Go { now: stepwell::Timestamp::from_millis(1), news: vec![] })
+        self.answer(Answer::go(stepwell::Timestamp::from_millis(1), vec![]))
     }
 
     fn page(&self, _: Seq) -> impl Future<Output = Result<Page, Self::Lost>> + 'static {
@@ -466,7 +491,7 @@ impl drive::Session for Endless {
     }
 
     fn listen(&self, _: Seq) -> impl Future<Output = Result<Answer, Self::Lost>> + 'static {
-        self.answer(Answer::Go { now: stepwell::Timestamp::from_millis(1), news: vec![] })
+        self.answer(Answer::go(stepwell::Timestamp::from_millis(1), vec![]))
     }
 }
 

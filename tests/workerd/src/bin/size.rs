@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use stepwell_workerd_tests::{
     engine::Form,
-    size::{bulk, hung, listed, live, long, sleeping},
+    size::{bulk, hung, jobs, lane, listed, live, long, sleeping},
 };
 
 /// Runs Stepwell at a size, and prints what that took. Fails if something that must hold does not.
@@ -72,6 +72,22 @@ enum What {
     },
     /// Endpoints that never answer, and another workflow beside them.
     Hung,
+    /// Jobs in one queue, which others are sent to and claimed from.
+    Jobs {
+        /// How many.
+        jobs: u32,
+        /// Partitions of the queue.
+        #[arg(long, default_value_t = 16)]
+        partitions: u32,
+    },
+    /// Runs that wait in one lane, each with a key of its own, and then end ten at once.
+    Lane {
+        /// How many.
+        runs: u32,
+        /// Only ten go to work, and the others stay in line.
+        #[arg(long)]
+        stay: bool,
+    },
 }
 
 #[tokio::main]
@@ -102,5 +118,7 @@ async fn run(what: What) -> Result<String> {
         }
         What::Listed { runs, cells } => listed::run(runs, cells).await?.to_string(),
         What::Hung => hung::run().await?.to_string(),
+        What::Jobs { jobs, partitions } => jobs::run(jobs, partitions).await?.to_string(),
+        What::Lane { runs, stay } => lane::run(runs, stay).await?.to_string(),
     })
 }

@@ -31,14 +31,15 @@ impl Baseline {
     }
 }
 
+impl Peak {
+    /// How much more that was than before, in MiB.
+    pub fn above_idle_mib(self) -> u64 {
+        self.peak_kib.saturating_sub(self.idle_kib) / 1_024
+    }
+}
+
 impl fmt::Display for Peak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { idle_kib, peak_kib } = self;
-        write!(
-            f,
-            "memory {} MiB, {} MiB above idle",
-            peak_kib / 1_024,
-            peak_kib.saturating_sub(*idle_kib) / 1_024
-        )
+        write!(f, "memory {} MiB, {} MiB above idle", self.peak_kib / 1_024, self.above_idle_mib())
     }
 }

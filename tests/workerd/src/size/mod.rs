@@ -1,9 +1,11 @@
-//! How large it gets: many runs at once, many asleep, one that is very long, endpoints that hang, many cancelled. Each prints what
-//! it has counted, and fails if something that must hold does not.
+//! How large it gets: many runs at once, many asleep, one that is very long, endpoints that hang, many cancelled, many in
+//! a queue or a lane. Each prints what it has counted, and fails if something that must hold does not.
 
 pub mod bulk;
 pub(crate) mod endpoint;
 pub mod hung;
+pub mod jobs;
+pub mod lane;
 pub mod listed;
 pub mod live;
 pub mod long;

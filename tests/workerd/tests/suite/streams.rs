@@ -80,6 +80,30 @@ async fn a_run_is_followed_from_its_beginning_to_its_end() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_step_under_way_is_shown_soon_to_whoever_follows() -> TestResult {
+    for form in [Form::AllInOne, Form::Split] {
+        let engine = Engine::start(form, 2).await?;
+        let (client, http) = (engine.client(), engine.engine.http());
+        let run = client.start_id("chatty", json!([3, 2, 900])).await?;
+        let path = format!("{}?types=working,step", path(&run));
+        let events = Follower::open(&http, &path, Way::Socket, None).await?.rest().await?;
+        // The first step may have begun before anybody followed.
+        for op in ["step:1:talk", "step:2:talk"] {
+            let shown = |event: &&Seen| event.kind == "working" && event.data["steps"][0]["op"] == op;
+            let times: Vec<_> = events.iter().filter(shown).collect();
+            let [working] = times.as_slice() else { panic!("{op} in {form:?}: {events:#?}") };
+            let step = &working.data["steps"][0];
+            let waited = working.came_at - step["since"].as_u64().context("it has begun")?;
+            assert!((400..1_700).contains(&waited), "{op} in {form:?} is shown after {waited} ms");
+            assert_eq!(step["attempt"], 1);
+        }
+        let ended = client.show(&run, 0).await?.json()?;
+        assert!(ended["working"].is_null() && ended["current_step"].is_null(), "{ended}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn whoever_comes_back_with_any_cursor_goes_on_after_it() -> TestResult {
     let engine = Engine::start(Form::AllInOne, 1).await?;
     let (client, http) = (engine.client(), engine.engine.http());

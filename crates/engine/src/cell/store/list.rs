@@ -218,6 +218,7 @@ fn unreadable_view(row: &Row, id: RunId) -> RunView {
         meter: Meter::default(),
         last_error: None,
         current_step: None,
+        working: Vec::new(),
     }
 }
 

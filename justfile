@@ -56,6 +56,7 @@ test:
 dashboard-test *WORDS:
     scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
     scripts/build-dashboard
+    [[ " {{WORDS}} " != *" --full "* ]] || npm ci --prefix tests/dashboard/lighthouse --ignore-scripts --no-audit --no-fund --silent
     node_modules/.bin/node tests/dashboard/run.mjs {{WORDS}}
 
 # Takes screenshots of the dashboard, in both themes and four sizes; `--docs` writes those of the documentation.

@@ -49,7 +49,7 @@ impl Observers {
         if self.collector.is_none() {
             return;
         }
-        let scrapes = Arc::clone(&self.scrapes);
+        let seen = Arc::clone(&self.scrapes);
         let scraper = tokio::spawn(async move {
             let mut times = interval(SCRAPE_EVERY);
             loop {
@@ -57,7 +57,7 @@ impl Observers {
                 let path = "/api/metrics/prometheus";
                 let request = http.client().get(http.url(path)).bearer_auth(KEY);
                 if http.send(request, path).await.is_ok_and(|answer| answer.status == 200) {
-                    scrapes.fetch_add(1, Ordering::Relaxed);
+                    seen.fetch_add(1, Ordering::Relaxed);
                 }
             }
         });

@@ -14,12 +14,13 @@ export const complaints = [];
 // What a test provokes: refused requests, and a server that is killed.
 const EXPECTED = [/status of 4\d\d/, /ERR_CONNECTION_REFUSED/, /WebSocket connection to/, /ERR_CONNECTION_RESET/, /ERR_EMPTY_RESPONSE/, /status of 502/];
 
-export const launch = () =>
-  chromium.launch({
-    executablePath,
-    // No host but this machine can be reached: nothing comes from a third party.
-    args: ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],
-  });
+// No host but this machine can be reached: nothing comes from a third party.
+const args = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"];
+
+export const launch = () => chromium.launch({ executablePath, args });
+
+/** With a profile of its own, for a tool that connects to it by its port. */
+export const launchAt = (folder, port) => chromium.launchPersistentContext(folder, { executablePath, args: [...args, `--remote-debugging-port=${port}`] });
 
 export async function open(browser, server, { width = 1280, height = 800, colorScheme = "light", timezoneId, path = "/dash/", key = KEY } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme, timezoneId, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"] });

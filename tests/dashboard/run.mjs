@@ -9,8 +9,10 @@ import { tests } from "./tests.mjs";
 
 const wanted = process.argv.slice(2).filter((word) => word !== "--full");
 const quick = { ...tests, ...pageTests };
-const all = process.argv.includes("--full") ? { ...quick, ...sizes } : quick;
-const server = await Server.start();
+const isFull = process.argv.includes("--full");
+// As deployed by default.
+const server = await Server.start(isFull ? { variables: { STEPWELL_CELLS: "16" } } : {});
+const all = isFull ? { ...quick, ...sizes, ...(await import("./lighthouse/audit.mjs")).audits } : quick;
 let browser;
 let failed = 0;
 try {

@@ -1,6 +1,7 @@
 // What must hold at a size. Takes minutes: `just dashboard-test --full` runs it after the others.
 import assert from "node:assert/strict";
 import { open } from "./browser.mjs";
+import { KEY } from "./server.mjs";
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const percentile = (numbers, part) => numbers.sort((a, b) => a - b)[Math.ceil(numbers.length * part) - 1];
@@ -87,6 +88,26 @@ export const sizes = {
     const [p95, longest] = [percentile(frames, 0.95), Math.max(0, ...tasks)];
     const figure = `${steps} steps: painted after ${painted.toFixed(0)} ms, all of them after ${whole.toFixed(0)} ms; scrolling: p95 frame ${p95.toFixed(0)} ms, longest task ${longest.toFixed(0)} ms, at most ${rows} rows drawn; a detail after ${detail.toFixed(0)} ms`;
     assert(painted <= 1_500 && detail <= 300 && p95 <= 34 && longest <= 200 && rows <= 150, figure);
+    return figure;
+  },
+
+  async "a run of forty thousand events does not bring the page down"({ server, browser }) {
+    const steps = count("STEPWELL_DASHBOARD_EVENTS", 40_000);
+    const { id } = await server.start("many", [steps, 20]);
+    for (let n = 0; n < 1_200; n++) {
+      if ((await server.get(`/api/executions/${id}`)).status === "completed") break;
+      await pause(500);
+    }
+    const outline = await fetch(`${server.address}/api/executions/${id}/history?outline=true`, { headers: { authorization: `Bearer ${KEY}` } });
+    const first = (await outline.text()).length;
+    const page = await open(browser, server, { path: `/dash/runs/${id}` });
+    const began = performance.now();
+    await page.waitForFunction((steps) => document.querySelector(".waterfall h2 .num")?.textContent === String(steps), steps, { timeout: 60_000 });
+    const whole = performance.now() - began;
+    const { frames, tasks, rows } = await scrolled(page, ".waterfall .scroll", 10_000, 2_000);
+    const memory = await page.evaluate(() => performance.memory.usedJSHeapSize / 1_048_576);
+    const figure = `${steps} events: all of them after ${whole.toFixed(0)} ms, the first page of the outline ${(first / 1_024).toFixed(0)} KiB; scrolling: p95 frame ${percentile(frames, 0.95).toFixed(0)} ms, longest task ${Math.max(0, ...tasks).toFixed(0)} ms, at most ${rows} rows drawn; ${memory.toFixed(0)} MiB of JavaScript`;
+    assert(percentile(frames, 0.95) <= 34 && rows <= 150 && first <= 1_572_864, figure);
     return figure;
   },
 

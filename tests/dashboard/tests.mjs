@@ -1,6 +1,7 @@
 // What must hold, a function for each. A name is a fact; what a function returns is the figure that is printed.
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import { brotliCompressSync } from "node:zlib";
 import { accessible, open, signIn } from "./browser.mjs";
@@ -376,6 +377,43 @@ export const tests = {
     const out = performance.now() - revoked;
     assert(out <= 2_000, `${out} ms`);
     return `a revoked key was out after ${out.toFixed(0)} ms`;
+  },
+
+  async "bars of parallel steps are as long as their calls, and steps under way are drawn"({ server, browser }) {
+    // The answer to the first one tells the program that somebody follows.
+    const delays = [3_000, 6_000];
+    const called = [];
+    const slow = createServer((_, response) => {
+      const [at, delay] = [performance.now(), delays[called.length]];
+      const call = { took: undefined };
+      called.push(call);
+      setTimeout(() => response.end("ok", () => (call.took = performance.now() - at)), delay);
+    });
+    await new Promise((resolve) => slow.listen(0, "127.0.0.1", resolve));
+    try {
+      const { id } = await server.start("gather", [`http://127.0.0.1:${slow.address().port}/`, 0]);
+      const page = await open(browser, server, { path: runPath(id) });
+      await page.locator(".bar", { has: page.locator(".label[data-mark=open] .name", { hasText: /^(one|other)$/ }) }).waitFor();
+      const under = performance.now();
+      await status(page, "completed").waitFor();
+      assert(performance.now() - under > 500, "it was drawn while it was under way");
+      // The axis begins and ends with the run; a bar is as wide as its part of it.
+      const { created_at: from, ended_at: to } = await server.get(`/api/executions/${id}`);
+      const bars = await page.locator(".bar").evaluateAll((nodes) =>
+        nodes.map((node) => ({ name: node.querySelector(".name").textContent, pieces: [...node.querySelectorAll(".piece[data-kind=work]")].map((piece) => [piece.style.left, piece.style.width].map((text) => Number.parseFloat(text) / 100)) })),
+      );
+      let worst = 0;
+      const calls = called.map((call) => call.took).sort((a, b) => a - b);
+      const drawn = ["one", "other"].map((name) => bars.find((bar) => bar.name === name).pieces[0]).sort((a, b) => a[1] - b[1]);
+      for (const [n, [left, width]] of drawn.entries()) {
+        worst = Math.max(worst, Math.abs(width * (to - from) - calls[n]), Math.abs(left * (to - from)));
+      }
+      const figure = `two parallel calls of ${calls.map((ms) => ms.toFixed(0)).join(" and ")} ms: bars are off by at most ${worst.toFixed(0)} ms`;
+      assert(worst <= 50, `${figure}: ${JSON.stringify([bars, from, to])}`);
+      return figure;
+    } finally {
+      slow.close();
+    }
   },
 
   async "times agree with the zone that was chosen"({ server, browser }) {

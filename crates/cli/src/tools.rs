@@ -68,9 +68,24 @@ pub fn dashboard(worker: &Worker) -> Option<PathBuf> {
     }
 }
 
-/// The files of the dashboard's npm package, installed in a folder or in one above it.
+/// The files of the dashboard's npm package, installed in a folder or in one above it. They act with somebody's key: those
+/// of other people are not taken, who may write to a folder above, such as `/tmp`.
 pub fn dashboard_package(from: &Path) -> Option<PathBuf> {
-    with_dashboard(&in_node_modules(from, "@stepwell/dashboard/dist")?)
+    let found = with_dashboard(&in_node_modules(from, "@stepwell/dashboard/dist")?)?;
+    is_owned_alike(&found.join("dash").join(PAGE), from).then_some(found)
+}
+
+/// Whether a file belongs to the owner of a folder, or to root.
+#[cfg(unix)]
+fn is_owned_alike(file: &Path, folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let owner = |path: &Path| path.metadata().map(|metadata| metadata.uid()).ok();
+    owner(file).is_some_and(|its| its == 0 || Some(its) == owner(folder))
+}
+
+#[cfg(not(unix))]
+fn is_owned_alike(_file: &Path, _folder: &Path) -> bool {
+    true
 }
 
 /// A folder that has the dashboard in it.

@@ -70,6 +70,8 @@ pub struct Page {
     /// Whether something has happened since it was asked.
     is_due: StoredValue<bool>,
     pace: StoredValue<Pace>,
+    /// When the stream last named the steps under way.
+    named_at: StoredValue<u64>,
     /// Where the stream ended: if the run is retried, the next one goes on from there.
     cursor: StoredValue<Option<String>>,
 }
@@ -112,6 +114,7 @@ pub fn view(id: String) -> impl IntoView {
         is_asking: RwSignal::new(false),
         is_due: StoredValue::new(false),
         pace: StoredValue::new(Pace::default()),
+        named_at: StoredValue::new(0),
         cursor: StoredValue::new(None),
     };
     page.ask_history();
@@ -170,7 +173,12 @@ impl Page {
         self.is_due.try_set_value(false);
         let began = now().as_millis();
         match api::get::<RunView>(&path).await {
-            Ok(run) => {
+            Ok(mut run) => {
+                // The answer may have been on its way for longer than the word of the stream.
+                if self.named_at.try_get_value().is_some_and(|named_at| named_at >= began) {
+                    let named = |known: &Option<RunView>| known.as_ref().map(|known| known.working.clone());
+                    run.working = self.run.try_with_untracked(named).flatten().unwrap_or_default();
+                }
                 self.show(run);
                 if let Ok(why) = api::get::<Why>(&why_path).await {
                     self.why.try_set(Some(why));
@@ -319,6 +327,7 @@ impl Page {
                 }
                 Kind::Working => {
                     if let Ok(Working { steps }) = event.data.read() {
+                        self.named_at.set_value(now().as_millis());
                         self.run.update(|run| {
                             if let Some(run) = run {
                                 run.working = steps;

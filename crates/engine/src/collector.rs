@@ -12,7 +12,10 @@ use stepwell_protocol::{Payload, Timestamp};
 use wasm_bindgen::JsValue;
 use worker::{Env, Url};
 
-use crate::runtime::{self, variable};
+use crate::{
+    log,
+    runtime::{self, variable},
+};
 
 /// The collector's address, without `/v1/traces`.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -174,7 +177,7 @@ struct WrittenSpan<'a> {
     span_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_span_id: Option<String>,
-    name: &'a str,
+    name: String,
     /// Internal: nothing that came over a wire or went out over one.
     kind: u8,
     start_time_unix_nano: String,
@@ -234,7 +237,7 @@ impl<'a> WrittenSpan<'a> {
             trace_id: span.trace.to_string(),
             span_id: span.id.to_string(),
             parent_span_id: span.parent.map(|parent| parent.to_string()),
-            name: &span.name,
+            name: log::visible(&span.name),
             kind: 1,
             start_time_unix_nano: nanos(span.from),
             end_time_unix_nano: nanos(span.to),

@@ -231,7 +231,7 @@ impl Relay {
                 self.say(ANSWER_MS, || Ask::Publish { number, epoch, published: published.clone() }).await
             }
             runtime::BEAT => {
-                let beat: Beat = json::from_str(&argument)
+                let beat = Beat::read(&argument)
                     .map_err(|error| JsError::new(&format!("the beat cannot be read: {error}")))?;
                 self.say(ANSWER_MS, || Ask::Beat { number, epoch, beat: Some(beat.clone()) }).await
             }

@@ -73,6 +73,8 @@ pub fn is_on(level: Level) -> bool {
 pub fn run(namespace: &str, line: &Line) {
     let request = REQUEST.with_borrow(Clone::clone);
     let Line { level, event, run, workflow, epoch, name, attempt, code, by } = line;
+    // A program names its steps as it likes, and terminals obey more characters than JSON escapes.
+    let name = name.as_deref().map(visible);
     put(&Written {
         event: Some(event),
         namespace: Some(namespace),
@@ -101,9 +103,14 @@ pub fn request(level: Level, id: &str, method: &str, route: Option<&str>, status
 pub fn message(level: Level, text: Arguments<'_>) {
     if is_on(level) {
         let request = REQUEST.with_borrow(Clone::clone);
-        let text: String = text.to_string().chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect();
+        let text = visible(&text.to_string());
         put(&Written { message: Some(&text), request: request.as_deref(), ..Written::of(level) });
     }
+}
+
+/// A text without what nobody sees, but terminals may obey.
+pub fn visible(text: &str) -> String {
+    text.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect()
 }
 
 macro_rules! error {

@@ -44,6 +44,74 @@ pub enum Watched {
         #[serde(default = "ten")]
         minutes: u64,
     },
+    /// Attempts of steps that failed and are retried, beside the steps that end.
+    Retries {
+        /// Of this workflow; of all, if that is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workflow: Option<String>,
+        /// More than so many for each hundred steps.
+        #[serde(default = "hundred")]
+        above_percent: u64,
+        /// And at least so many.
+        #[serde(default = "twenty")]
+        at_least: u64,
+        /// Within the last minutes: 1 to 1,440.
+        #[serde(default = "ten")]
+        minutes: u64,
+    },
+    /// Runs that were paused because of a problem: their code has changed, for example.
+    Pauses {
+        /// Of this workflow; of all, if that is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workflow: Option<String>,
+        /// More than so many.
+        #[serde(default)]
+        above: u64,
+        /// Within the last minutes: 1 to 1,440.
+        #[serde(default = "ten")]
+        minutes: u64,
+    },
+    /// Calls of workflow code that died, hung, or did not reach the app.
+    BrokenCalls {
+        /// Of this workflow; of all, if that is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workflow: Option<String>,
+        /// More than so many.
+        #[serde(default = "ten")]
+        above: u64,
+        /// Within the last minutes: 1 to 1,440.
+        #[serde(default = "ten")]
+        minutes: u64,
+    },
+    /// Sleeps, timeouts and ticks of schedules that happen late.
+    Late {
+        /// Of this workflow; of all, if that is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workflow: Option<String>,
+        /// By more than so many seconds: 1, 5, 15, 60, 300 or 3,600.
+        #[serde(default = "fifteen")]
+        above_seconds: u64,
+        /// Within the last minutes: 1 to 1,440.
+        #[serde(default = "ten")]
+        minutes: u64,
+    },
+    /// Rows written for each run that ends, which is what a deployment pays for.
+    Rows {
+        /// Of this workflow; of all, if that is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workflow: Option<String>,
+        /// More than so many.
+        above: u64,
+        /// Within the last minutes: 1 to 1,440.
+        #[serde(default = "sixty")]
+        minutes: u64,
+    },
+    /// Cells that do not answer.
+    Unreached {
+        /// More than so many.
+        #[serde(default)]
+        above: u64,
+    },
     /// Runs that are due and wait for a place in their cell.
     Waiting {
         /// For more than so many seconds.
@@ -80,16 +148,52 @@ pub enum Watched {
 }
 
 impl Watched {
+    /// What happens within a time that it looks at: of which workflow, and within how many minutes.
+    pub fn span(&self) -> Option<(Option<&str>, u64)> {
+        match self {
+            Self::Failures { workflow, minutes, .. }
+            | Self::Retries { workflow, minutes, .. }
+            | Self::Pauses { workflow, minutes, .. }
+            | Self::BrokenCalls { workflow, minutes, .. }
+            | Self::Late { workflow, minutes, .. }
+            | Self::Rows { workflow, minutes, .. } => Some((workflow.as_deref(), *minutes)),
+            Self::Waiting { .. }
+            | Self::Backlog { .. }
+            | Self::DeadJobs { .. }
+            | Self::DeadLetters { .. }
+            | Self::CellFill { .. }
+            | Self::Unreached { .. } => None,
+        }
+    }
+
     /// The fields that it has in JSON, besides `on`.
     pub fn fields(&self) -> &'static [&'static str] {
         match self {
-            Self::Failures { .. } => &["workflow", "above_percent", "at_least", "minutes"],
+            Self::Failures { .. } | Self::Retries { .. } => {
+                &["workflow", "above_percent", "at_least", "minutes"]
+            }
+            Self::Pauses { .. } | Self::BrokenCalls { .. } | Self::Rows { .. } => {
+                &["workflow", "above", "minutes"]
+            }
+            Self::Late { .. } => &["workflow", "above_seconds", "minutes"],
             Self::Waiting { .. } => &["above_seconds"],
             Self::Backlog { .. } | Self::DeadJobs { .. } => &["queue", "above"],
-            Self::DeadLetters { .. } => &["above"],
+            Self::DeadLetters { .. } | Self::Unreached { .. } => &["above"],
             Self::CellFill { .. } => &["above_percent"],
         }
     }
+}
+
+fn fifteen() -> u64 {
+    15
+}
+
+fn twenty() -> u64 {
+    20
+}
+
+fn hundred() -> u64 {
+    100
 }
 
 fn five() -> u64 {

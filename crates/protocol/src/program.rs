@@ -126,15 +126,26 @@ pub struct Beat {
 }
 
 impl Beat {
+    /// Reads one. What is too long is not even parsed: it would be kept in a cell's memory.
+    pub fn read(text: &str) -> Result<Self, String> {
+        if text.len() > Self::BYTES_MAX {
+            return Err(format!("it has more than {} bytes", Self::BYTES_MAX));
+        }
+        crate::json::from_str(text).map_err(|error| error.to_string())
+    }
+
     /// The most steps that one beat names.
     pub const STEPS_MAX: usize = 16;
+
+    /// The longest beat in JSON, by far more than so many steps take.
+    pub const BYTES_MAX: usize = 64 << 10;
 
     /// How long a program waits before it beats while its run is followed and steps are under way that it has not named
     /// yet. Quicker ones end before.
     pub const SOON_MS: u64 = 500;
 }
 
-/// A step whose code is under way.
+/// A step whose code is running.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepAtWork {

@@ -152,7 +152,7 @@ pub struct RunView {
     /// What it has cost so far.
     #[serde(default)]
     pub meter: Meter,
-    /// The step in progress, if it has been running for more than 20 seconds; while somebody follows the run, for more than
+    /// The step in progress, if it has been running for more than 20 seconds; while someone follows the run, for more than
     /// half a second. Of several, the one that began first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_step: Option<CurrentStep>,

@@ -9,6 +9,9 @@ pub const RUN_BOUNDS_MS: [u64; 9] =
 /// The same for attempts of steps.
 pub const STEP_BOUNDS_MS: [u64; 8] = [10, 50, 250, 1_000, 5_000, 15_000, 60_000, 300_000];
 
+/// The same for how much later than due a sleep ends, or a schedule starts a run.
+pub const LATE_BOUNDS_MS: [u64; 7] = [100, 1_000, 5_000, 15_000, 60_000, 300_000, 3_600_000];
+
 /// What has happened to the runs of a workflow, within a time or ever.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,9 +32,24 @@ pub struct Totals {
     /// Times that a run was paused, by a person or because of a problem.
     #[serde(skip_serializing_if = "is_zero")]
     pub paused: u64,
+    /// Those of them whose code no longer matched their history.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub diverged: u64,
+    /// Those of them that had another problem.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stopped: u64,
     /// Calls of the workflow's code.
     #[serde(skip_serializing_if = "is_zero")]
     pub activations: u64,
+    /// Those of them in which the code, or what it ran in, died or was not heard of for too long.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub deaths: u64,
+    /// Those of them that did not reach the app, lost it, or were refused.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub losses: u64,
+    /// Rows that were written for runs.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rows: u64,
     /// Steps that succeeded.
     #[serde(skip_serializing_if = "is_zero")]
     pub steps: u64,
@@ -50,6 +68,12 @@ pub struct Totals {
     /// How long attempts of steps took.
     #[serde(skip_serializing_if = "Durations::is_empty")]
     pub step_ms: Durations,
+    /// How much later than due sleeps and timeouts of waits ended.
+    #[serde(skip_serializing_if = "Durations::is_empty")]
+    pub timer_late_ms: Durations,
+    /// How much later than due schedules started runs.
+    #[serde(skip_serializing_if = "Durations::is_empty")]
+    pub tick_late_ms: Durations,
 }
 
 /// How long things took.
@@ -76,13 +100,20 @@ impl Totals {
             failed,
             cancelled,
             paused,
+            diverged,
+            stopped,
             activations,
+            deaths,
+            losses,
+            rows,
             steps,
             steps_failed,
             retries,
             signals,
             run_ms,
             step_ms,
+            timer_late_ms,
+            tick_late_ms,
         } = self;
         for (count, more) in [
             (started, more.started),
@@ -90,7 +121,12 @@ impl Totals {
             (failed, more.failed),
             (cancelled, more.cancelled),
             (paused, more.paused),
+            (diverged, more.diverged),
+            (stopped, more.stopped),
             (activations, more.activations),
+            (deaths, more.deaths),
+            (losses, more.losses),
+            (rows, more.rows),
             (steps, more.steps),
             (steps_failed, more.steps_failed),
             (retries, more.retries),
@@ -100,6 +136,8 @@ impl Totals {
         }
         run_ms.add(&more.run_ms);
         step_ms.add(&more.step_ms);
+        timer_late_ms.add(&more.timer_late_ms);
+        tick_late_ms.add(&more.tick_late_ms);
     }
 }
 
@@ -119,7 +157,14 @@ impl Durations {
         self.counts.iter().all(|count| *count == 0)
     }
 
-    fn add(&mut self, more: &Self) {
+    /// The longest of them, rounded down to a bound.
+    pub fn longest_ms(&self, bounds: &[u64]) -> u64 {
+        let last = self.counts.iter().rposition(|count| *count > 0).unwrap_or_default();
+        last.checked_sub(1).and_then(|before| bounds.get(before)).copied().unwrap_or_default()
+    }
+
+    /// Adds others of the same bounds.
+    pub fn add(&mut self, more: &Self) {
         self.counts.resize(self.counts.len().max(more.counts.len()), 0);
         for (count, more) in self.counts.iter_mut().zip(&more.counts) {
             *count = count.saturating_add(*more);
@@ -162,6 +207,13 @@ mod tests {
         }
         assert_eq!(durations.counts, [2, 1, 0, 0, 0, 0, 0, 1, 1]);
         assert_eq!(durations.sum_ms, 600_022);
+        assert_eq!(durations.longest_ms(&STEP_BOUNDS_MS), 300_000);
+        let mut short = Durations::default();
+        assert_eq!(short.longest_ms(&STEP_BOUNDS_MS), 0);
+        short.note(&STEP_BOUNDS_MS, 10);
+        assert_eq!(short.longest_ms(&STEP_BOUNDS_MS), 0);
+        short.note(&STEP_BOUNDS_MS, 200);
+        assert_eq!(short.longest_ms(&STEP_BOUNDS_MS), 50);
     }
 
     #[test]

@@ -128,7 +128,7 @@ fn every_problem_reads_as_it_was_written_and_has_its_status() {
 fn every_event_of_a_stream_reads_as_it_was_written() {
     let events = golden::<StreamEvent>("stream_event");
     let kinds: BTreeSet<_> = events.iter().map(|event| event.kind).collect();
-    assert_eq!(kinds.len(), 10);
+    assert_eq!(kinds.len(), 11);
     assert!(kinds.iter().all(|kind| tags([kind]) == names(&[kind.as_str()])));
     assert!(Kind::SELECTABLE.iter().all(|kind| kinds.contains(kind) && kind.as_str().parse() == Ok(*kind)));
 }

@@ -46,21 +46,21 @@ pub struct Set {
     on: On,
     /// The https address that it tells.
     url: String,
-    /// Fire above this figure: percent, seconds, jobs or messages.
+    /// Fire above this figure: percent, seconds, jobs, messages, rows, calls, runs or cells.
     #[arg(long, value_name = "NUMBER")]
     above: Option<u64>,
-    /// The workflow whose failures count; all, by default.
+    /// The workflow whose runs count; all, by default.
     #[arg(long)]
     workflow: Option<String>,
     /// The queue, for backlog and dead-jobs.
     #[arg(long)]
     queue: Option<String>,
-    /// The least number of failures.
-    #[arg(long, value_name = "NUMBER", default_value_t = 5)]
-    at_least: u64,
-    /// How many minutes of ended runs count for failures.
-    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
-    minutes: u64,
+    /// The least number of failures, or of retries: 5, or 20, by default.
+    #[arg(long, value_name = "NUMBER")]
+    at_least: Option<u64>,
+    /// How many minutes count: 10 by default, and 60 for rows.
+    #[arg(long, value_name = "NUMBER")]
+    minutes: Option<u64>,
     /// Fire after it has been so for this many minutes.
     #[arg(long = "for", value_name = "MINUTES", default_value_t = 0)]
     for_minutes: u64,
@@ -71,6 +71,18 @@ pub struct Set {
 enum On {
     /// The percentage of runs that fail.
     Failures,
+    /// Retried attempts for each hundred steps that end.
+    Retries,
+    /// Runs that are paused because of a problem.
+    Pauses,
+    /// Calls of workflow code that die, hang, or do not reach the app.
+    BrokenCalls,
+    /// How late sleeps, timeouts and schedules are, in seconds: 1, 5, 15, 60, 300 or 3600.
+    Late,
+    /// Rows written for each run that ends.
+    Rows,
+    /// Cells that do not answer.
+    Unreached,
     /// How long a run waits for a place, in seconds.
     Waiting,
     /// Jobs that wait in a queue.
@@ -87,10 +99,28 @@ impl Set {
     fn spec(self) -> Result<(String, AlertSpec)> {
         let Self { id, on, url, above, workflow, queue, at_least, minutes, for_minutes } = self;
         let queue = || queue.clone().ok_or_else(|| Failure::usage("Name the queue with --queue."));
+        let within = minutes.unwrap_or(10);
         let watched = match on {
-            On::Failures => {
-                Watched::Failures { workflow, above_percent: above.unwrap_or(10), at_least, minutes }
+            On::Failures => Watched::Failures {
+                workflow,
+                above_percent: above.unwrap_or(10),
+                at_least: at_least.unwrap_or(5),
+                minutes: within,
+            },
+            On::Retries => Watched::Retries {
+                workflow,
+                above_percent: above.unwrap_or(100),
+                at_least: at_least.unwrap_or(20),
+                minutes: within,
+            },
+            On::Pauses => Watched::Pauses { workflow, above: above.unwrap_or(0), minutes: within },
+            On::BrokenCalls => Watched::BrokenCalls { workflow, above: above.unwrap_or(10), minutes: within },
+            On::Late => Watched::Late { workflow, above_seconds: above.unwrap_or(15), minutes: within },
+            On::Rows => {
+                let above = above.ok_or_else(|| Failure::usage("Say how many rows with --above."))?;
+                Watched::Rows { workflow, above, minutes: minutes.unwrap_or(60) }
             }
+            On::Unreached => Watched::Unreached { above: above.unwrap_or(0) },
             On::Waiting => Watched::Waiting { above_seconds: above.unwrap_or(60) },
             On::Backlog => {
                 let above = above.ok_or_else(|| Failure::usage("Say how many jobs with --above."))?;
@@ -171,11 +201,18 @@ fn row(alert: &AlertView) -> Vec<String> {
 }
 
 fn watched(watched: &Watched) -> String {
+    let (of, within) = watched.span().map_or_else(Default::default, |(workflow, minutes)| {
+        let of = workflow.map_or_else(String::new, |name| format!(" of {}", words::plain(name)));
+        (of, format!("in {minutes} minutes"))
+    });
     match watched {
-        Watched::Failures { workflow, above_percent, minutes, .. } => {
-            let of = workflow.as_deref().map_or(String::new(), |name| format!(" of {}", words::plain(name)));
-            format!("failures{of} above {above_percent} % in {minutes} minutes")
-        }
+        Watched::Failures { above_percent, .. } => format!("failures{of} above {above_percent} % {within}"),
+        Watched::Retries { above_percent, .. } => format!("retries{of} above {above_percent} % {within}"),
+        Watched::Pauses { above, .. } => format!("pauses{of} above {above} {within}"),
+        Watched::BrokenCalls { above, .. } => format!("broken calls{of} above {above} {within}"),
+        Watched::Late { above_seconds, .. } => format!("timers{of} late by {above_seconds} s {within}"),
+        Watched::Rows { above, .. } => format!("rows a run{of} above {above} {within}"),
+        Watched::Unreached { above } => format!("unreached cells above {above}"),
         Watched::Waiting { above_seconds } => format!("waiting above {above_seconds} s"),
         Watched::Backlog { queue, above } => format!("backlog of {} above {above}", words::plain(queue)),
         Watched::DeadJobs { queue, above } => format!("dead jobs of {} above {above}", words::plain(queue)),

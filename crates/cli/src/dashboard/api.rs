@@ -26,10 +26,15 @@ const SENT: [&str; 8] = [
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
 /// What an answer's head has for its own connection, or for a browser that has the session itself.
-const HELD_BACK: [&str; 9] = [
+const HELD_BACK: [&str; 14] = [
+    "clear-site-data",
     "connection",
     "content-length",
+    "content-security-policy",
     "keep-alive",
+    "location",
+    "refresh",
+    "service-worker-allowed",
     "set-cookie",
     "strict-transport-security",
     "trailer",
@@ -37,6 +42,10 @@ const HELD_BACK: [&str; 9] = [
     "upgrade",
     "x-content-type-options",
 ];
+
+/// A page that a deployment sends in place of an answer does nothing here: another one's dashboard may be on this port
+/// the next time.
+const INERT: &str = "default-src 'none'; sandbox";
 
 /// The answer to what is not passed on.
 pub fn refuses(request: &Request) -> Option<Answer> {
@@ -57,6 +66,11 @@ pub fn refuses(request: &Request) -> Option<Answer> {
                       that you want to use.";
         return Some(problem(Code::Forbidden, detail));
     }
+    if path == "/api/namespaces" || path.starts_with("/api/namespaces/") {
+        let detail = "The dashboard that `stepwell dashboard` serves does not manage namespaces: it would have to take \
+                      the deployment's own key from the page. Use `stepwell namespaces`.";
+        return Some(problem(Code::Forbidden, detail));
+    }
     None
 }
 
@@ -72,7 +86,7 @@ pub fn pass_on(mut stream: TcpStream, request: &Request, site: &Site) -> io::Res
     if (300..400).contains(&status) && status != 304 {
         return unreachable("it leads to another address").send(&mut stream, is_head);
     }
-    let headers: Vec<_> = response
+    let mut headers: Vec<_> = response
         .headers()
         .iter()
         .filter(|(name, _)| {
@@ -80,6 +94,7 @@ pub fn pass_on(mut stream: TcpStream, request: &Request, site: &Site) -> io::Res
         })
         .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
         .collect();
+    headers.push(("content-security-policy".to_owned(), INERT.to_owned()));
     let sent = if is_head || status == 204 || status == 304 {
         let answer =
             headers.iter().fold(Answer::text(status, ""), |answer, (name, value)| answer.with(name, value));

@@ -4,6 +4,7 @@ use std::{
     fmt::Write as _,
     io,
     sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use stepwell_protocol::{Code, dashboard::ROOT};
@@ -15,6 +16,9 @@ use super::{
 
 /// How many random bytes a link or cookie has.
 const SECRET_BYTES: usize = 32;
+
+/// How long a link is good. It may be seen where it was printed, and among the arguments of the browser.
+const LINK_LASTS: Duration = Duration::from_secs(600);
 
 /// Where a link leads.
 const SIGN_IN: &str = "/sign-in/";
@@ -28,8 +32,8 @@ const WELCOME: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">
 const NOT_SIGNED_IN: &str =
     "This browser is not signed in. Open the link that `stepwell dashboard` has printed.";
 
-const LINK_USED: &str = "This link has been used, and works only once. If you did not use it, stop `stepwell dashboard`. \
-     For a new link, run it again.\n";
+const LINK_USED: &str = "This link works once, within ten minutes. If somebody else has used it, stop \
+     `stepwell dashboard`. For a new link, run it again.\n";
 
 /// Lets browsers in.
 #[derive(Debug)]
@@ -39,8 +43,8 @@ pub struct Gate {
     /// What the cookie is called. Browsers send cookies to all ports of a host.
     name: String,
     cookie: String,
-    /// What the link ends with, until it was used.
-    token: Mutex<Option<String>>,
+    /// What the link ends with, and until when it is good, until it was used.
+    token: Mutex<Option<(String, Instant)>>,
 }
 
 /// What becomes of a request.
@@ -61,7 +65,10 @@ impl Gate {
         let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
         let link = format!("http://{}{SIGN_IN}{token}", hosts[0]);
         let name = format!("stepwell_dashboard_{port}");
-        Ok((Self { hosts, name, cookie, token: Mutex::new(Some(token)) }, link))
+        Ok((
+            Self { hosts, name, cookie, token: Mutex::new(Some((token, Instant::now() + LINK_LASTS))) },
+            link,
+        ))
     }
 
     /// Looks at a request.
@@ -96,7 +103,8 @@ impl Gate {
             );
         }
         let mut wanted = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_good = wanted.as_deref().is_some_and(|wanted| is_same(wanted, token));
+        let is_good =
+            wanted.as_ref().is_some_and(|(wanted, until)| is_same(wanted, token) && Instant::now() < *until);
         if !is_good {
             drop(wanted);
             // Somebody who is in already, and goes back or opens the link again.
@@ -199,6 +207,13 @@ mod tests {
         assert_eq!(ask(&gate, &link.replace("GET", "HEAD"), &[HOST]).0, Some(405));
         assert_eq!(ask(&gate, &link, &[("host", "evil.example")]).0, Some(421));
         assert_eq!(ask(&gate, &link, &[HOST]).0, Some(200));
+    }
+
+    #[test]
+    fn a_link_that_nobody_has_used_is_over_after_a_while() {
+        let (gate, link) = open();
+        gate.token.lock().expect("nobody panics").as_mut().expect("it is there").1 = Instant::now();
+        assert_eq!(ask(&gate, &link, &[HOST]).0, Some(403));
     }
 
     #[test]

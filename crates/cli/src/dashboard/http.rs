@@ -52,14 +52,18 @@ pub fn bound(stream: &TcpStream) -> io::Result<()> {
 }
 
 impl Request {
-    /// Reads one; or the answer to whatever is none.
-    pub fn read(stream: &mut TcpStream) -> io::Result<Result<Self, Answer>> {
+    /// Reads one without the rest of its body; or the answer to whatever is none.
+    pub fn read_head(stream: &mut TcpStream) -> io::Result<Result<Self, Answer>> {
         let until = Instant::now() + ARRIVES_WITHIN;
-        let mut read = Vec::new();
+        let mut read: Vec<u8> = Vec::new();
+        let mut looked_at = 0_usize;
         let end = loop {
-            if let Some(at) = read.windows(4).position(|window| window == b"\r\n\r\n") {
-                break at + 4;
+            // The end may have come in two parts.
+            let from = looked_at.saturating_sub(3);
+            if let Some(at) = read[from..].windows(4).position(|window| window == b"\r\n\r\n") {
+                break from + at + 4;
             }
+            looked_at = read.len();
             if read.len() >= HEAD_BYTES_MAX {
                 return Ok(Err(Answer::text(431, "The head of the request is too long.\n")));
             }
@@ -69,17 +73,23 @@ impl Request {
             Ok(request) => request,
             Err(answer) => return Ok(Err(answer)),
         };
-        let length = match request.length() {
-            Ok(length) => length,
-            Err(answer) => return Ok(Err(answer)),
-        };
-        let mut body = read.split_off(end);
-        while body.len() < length {
-            more(stream, &mut body, until, length)?;
-        }
-        body.truncate(length);
-        request.body = body;
+        request.body = read.split_off(end);
         Ok(Ok(request))
+    }
+
+    /// Reads the rest of its body; or gives the answer to one that is too long. To be asked once it may come in: whoever may
+    /// not is given no memory.
+    pub fn read_body(&mut self, stream: &mut TcpStream) -> io::Result<Option<Answer>> {
+        let length = match self.length() {
+            Ok(length) => length,
+            Err(answer) => return Ok(Some(answer)),
+        };
+        let until = Instant::now() + ARRIVES_WITHIN;
+        while self.body.len() < length {
+            more(stream, &mut self.body, until, length)?;
+        }
+        self.body.truncate(length);
+        Ok(None)
     }
 
     fn of_head(head: &[u8]) -> Result<Self, Answer> {
@@ -91,7 +101,8 @@ impl Request {
             Ok(httparse::Status::Partial) | Err(_) => return Err(no_request()),
         }
         let (Some(method), Some(target)) = (parsed.method, parsed.path) else { return Err(no_request()) };
-        if !target.starts_with('/') {
+        // What comes after `#` would be looked at here, and not be sent.
+        if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
             return Err(no_request());
         }
         let mut headers = Vec::new();

@@ -104,26 +104,36 @@ fn accept(listener: &TcpListener, site: &Site) {
                 Answer::text(503, "Too many connections are open: close some tabs.\n").turn_away(&mut stream);
             continue;
         }
-        let (site, open) = (site.clone(), open.clone());
-        thread::spawn(move || {
+        let (site, counted) = (site.clone(), Counted(open.clone()));
+        // Where the machine has no thread to spare, this one is lost, and others may come.
+        let _ = thread::Builder::new().spawn(move || {
+            let _counted = counted;
             // A browser that has gone needs no answer.
             let _ = converse(stream, &site);
-            open.fetch_sub(1, Ordering::AcqRel);
         });
+    }
+}
+
+/// A connection among those that are open, however it ends.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// Answers one request. Each has a connection of its own: on one machine that costs nothing, and leaves no state.
 fn converse(mut stream: TcpStream, site: &Site) -> io::Result<()> {
     http::bound(&stream)?;
-    let request = match Request::read(&mut stream)? {
+    let mut request = match Request::read_head(&mut stream)? {
         Ok(request) => request,
         Err(answer) => return answer.send(&mut stream, false),
     };
     let is_head = request.method == "HEAD";
     let answer = match site.gate.enter(&request) {
         Entrance::Refused(answer) | Entrance::SignedIn(answer) => answer,
-        Entrance::Open => match site.route(&request) {
+        Entrance::Open => match request.read_body(&mut stream)?.or_else(|| site.route(&request)) {
             Some(answer) => answer,
             None if socket::is_wanted(&request) => return socket::follow(stream, &request, site),
             None => return api::pass_on(stream, &request, site),

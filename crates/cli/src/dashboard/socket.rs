@@ -8,7 +8,7 @@ use std::{
     net::{Shutdown, TcpStream},
     sync::{Arc, Mutex, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -25,8 +25,11 @@ const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The longest message of a page: it has nothing to say.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
-/// How long a page may say nothing. It answers a ping every fifteen seconds.
+/// How long a page may say nothing. It answers pings.
 const SILENT_PAGE: Duration = Duration::from_secs(60);
+
+/// How often it is pinged where there are events all the time. Where there are none, each sign of life is passed on.
+const PING_EVERY: Duration = Duration::from_secs(15);
 
 /// The longest answer of a deployment that refuses a stream.
 const REFUSAL_BYTES_MAX: u64 = 64 << 10;
@@ -110,17 +113,25 @@ fn show(mut blocks: Blocks<impl io::BufRead>, socket: &Socket) -> io::Result<u16
         #[serde(rename = "type")]
         kind: String,
     }
-    let mut code = COME_BACK;
+    let (mut code, mut pinged) = (COME_BACK, Instant::now());
     loop {
         match blocks.next() {
             Ok(Some(Said::Event(text))) => {
                 send(&locked(socket), TEXT, text.as_bytes())?;
+                // A deployment with events all the time says nothing else.
+                if pinged.elapsed() >= PING_EVERY {
+                    pinged = Instant::now();
+                    send(&locked(socket), PING, &[])?;
+                }
                 if serde_json::from_str::<Event>(&text).is_ok_and(|event| event.kind == "end") {
                     code = DONE;
                 }
             }
             // Also to learn whether the page is still there.
-            Ok(Some(Said::Alive)) => send(&locked(socket), PING, &[])?,
+            Ok(Some(Said::Alive)) => {
+                pinged = Instant::now();
+                send(&locked(socket), PING, &[])?;
+            }
             Ok(None) | Err(_) => return Ok(code),
         }
     }

@@ -16,7 +16,7 @@ use stepwell_protocol::{
     alert::{ALERTS_MAX, AlertList, AlertSpec, AlertState, AlertView},
 };
 
-pub use figures::{Figures, Wanted};
+pub use figures::{Figures, Span, Wanted};
 pub use rule::{Notice, Rule, check_alert};
 
 use crate::{

@@ -5,6 +5,7 @@ use stepwell_protocol::{
     Code, Payload, Problem, Timestamp,
     alert::{AlertNotice, AlertSpec, AlertState, MINUTES_MAX, NoticedAlert, Watched},
     queue::{URL_LENGTH_MAX, is_queue},
+    totals::LATE_BOUNDS_MS,
 };
 
 use crate::schedule::civil;
@@ -98,24 +99,45 @@ impl Rule {
 }
 
 /// What a figure may be at the most.
-fn bound(watched: &Watched) -> u64 {
+pub(super) fn bound(watched: &Watched) -> u64 {
     match watched {
-        Watched::Failures { above_percent, .. } | Watched::CellFill { above_percent } => *above_percent,
+        Watched::Failures { above_percent, .. }
+        | Watched::Retries { above_percent, .. }
+        | Watched::CellFill { above_percent } => *above_percent,
         Watched::Waiting { above_seconds } => *above_seconds,
-        Watched::Backlog { above, .. } | Watched::DeadJobs { above, .. } | Watched::DeadLetters { above } => {
-            *above
-        }
+        // The figure is a bound that was exceeded.
+        Watched::Late { above_seconds, .. } => above_seconds.saturating_sub(1),
+        Watched::Backlog { above, .. }
+        | Watched::DeadJobs { above, .. }
+        | Watched::DeadLetters { above }
+        | Watched::Pauses { above, .. }
+        | Watched::BrokenCalls { above, .. }
+        | Watched::Rows { above, .. }
+        | Watched::Unreached { above } => *above,
     }
 }
 
 fn in_words(watched: &Watched, value: u64) -> String {
+    let (of, within) = watched.span().map_or_else(Default::default, |(workflow, minutes)| {
+        let of = workflow.map_or_else(String::new, |name| format!(" of '{name}'"));
+        (of, format!("in the last {minutes} minutes"))
+    });
     match watched {
-        Watched::Failures { workflow: Some(workflow), minutes, .. } => {
-            format!("{value} % of the runs of '{workflow}' failed in the last {minutes} minutes.")
+        Watched::Failures { .. } => format!("{value} % of the runs{of} failed {within}."),
+        Watched::Retries { .. } => {
+            format!("For every 100 steps{of} that ended, {value} attempts failed and were retried {within}.")
         }
-        Watched::Failures { workflow: None, minutes, .. } => {
-            format!("{value} % of the runs failed in the last {minutes} minutes.")
+        Watched::Pauses { .. } => {
+            format!("{value} runs{of} were paused because of a problem {within}.")
         }
+        Watched::BrokenCalls { .. } => {
+            format!("{value} calls of the code{of} died, hung or did not reach the app {within}.")
+        }
+        Watched::Late { .. } => {
+            format!("A sleep, timeout or schedule{of} was more than {value} seconds late {within}.")
+        }
+        Watched::Rows { .. } => format!("A run{of} took {value} rows on average {within}."),
+        Watched::Unreached { .. } => format!("{value} cells do not answer."),
         Watched::Waiting { .. } => format!("A run has waited for a place in its cell for {value} seconds."),
         Watched::Backlog { queue, .. } => format!("{value} jobs wait in the queue '{queue}'."),
         Watched::DeadJobs { queue, .. } => format!("The queue '{queue}' has {value} dead letters."),
@@ -138,29 +160,39 @@ pub fn check_alert(spec: &AlertSpec) -> Result<(), Problem> {
     {
         return bad("`queue` is no name of a queue.".into());
     }
-    match &spec.watched {
-        Watched::Failures { workflow: Some(workflow), .. } if !(1..=128).contains(&workflow.len()) => {
+    if let Some((workflow, minutes)) = spec.watched.span() {
+        if workflow.is_some_and(|name| !(1..=128).contains(&name.len())) {
             return bad("`workflow` has 1 to 128 bytes.".into());
         }
-        Watched::Failures { above_percent, minutes, at_least, .. } => {
-            if *above_percent >= 100 {
-                return bad("`above_percent` is 0 to 99.".into());
-            }
-            if !(1..=MINUTES_MAX).contains(minutes) {
-                return bad(format!("`minutes` is 1 to {MINUTES_MAX}."));
-            }
-            if *at_least == 0 {
-                return bad("`at_least` is at least 1.".into());
-            }
+        if !(1..=MINUTES_MAX).contains(&minutes) {
+            return bad(format!("`minutes` is 1 to {MINUTES_MAX}."));
         }
-        Watched::CellFill { above_percent } if *above_percent >= 100 => {
-            return bad("`above_percent` is 0 to 99.".into());
+    }
+    match &spec.watched {
+        Watched::Failures { above_percent, .. } | Watched::CellFill { above_percent }
+            if *above_percent >= 100 =>
+        {
+            bad("`above_percent` is 0 to 99.".into())
         }
-        Watched::Waiting { .. }
+        Watched::Failures { at_least: 0, .. } | Watched::Retries { at_least: 0, .. } => {
+            bad("`at_least` is at least 1.".into())
+        }
+        Watched::Late { above_seconds, .. }
+            if !LATE_BOUNDS_MS.contains(&above_seconds.saturating_mul(1_000)) =>
+        {
+            bad("`above_seconds` is 1, 5, 15, 60, 300 or 3600.".into())
+        }
+        Watched::Failures { .. }
+        | Watched::Retries { .. }
+        | Watched::Pauses { .. }
+        | Watched::BrokenCalls { .. }
+        | Watched::Late { .. }
+        | Watched::Rows { .. }
+        | Watched::Unreached { .. }
+        | Watched::Waiting { .. }
         | Watched::Backlog { .. }
         | Watched::DeadJobs { .. }
         | Watched::DeadLetters { .. }
-        | Watched::CellFill { .. } => {}
+        | Watched::CellFill { .. } => Ok(()),
     }
-    Ok(())
 }

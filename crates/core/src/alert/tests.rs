@@ -8,6 +8,7 @@ use std::{
 use stepwell_protocol::{
     Timestamp,
     alert::{AlertSpec, AlertState, Watched},
+    totals::{LATE_BOUNDS_MS, Totals},
 };
 
 use super::*;
@@ -167,15 +168,48 @@ fn what_could_not_be_stored_fires_the_next_time() {
 #[test]
 fn a_few_failures_are_no_part_of_anything() {
     let watched = Watched::Failures { workflow: None, above_percent: 10, at_least: 5, minutes: 10 };
-    let figures = |failed, ended| Figures {
-        ends: [((None, 10), (failed, ended))].into_iter().collect(),
-        ..Figures::default()
-    };
+    let figures =
+        |failed, ended| within_ten(Totals { failed, completed: ended - failed, ..Totals::default() });
     assert_eq!(figures(4, 4).of(&watched), Some(0));
     assert_eq!(figures(5, 10).of(&watched), Some(50));
-    assert_eq!(figures(5, 0).of(&watched), Some(500), "nothing is divided by nothing");
     assert_eq!(Figures::default().of(&watched), None);
-    assert_eq!(Wanted::of([&watched].into_iter()).ends.len(), 1);
+    assert_eq!(Wanted::of([&watched].into_iter()).spans.len(), 1);
+    let watched = Watched::Retries { workflow: None, above_percent: 100, at_least: 20, minutes: 10 };
+    let figures = |retries, steps| within_ten(Totals { retries, steps, ..Totals::default() });
+    assert_eq!(figures(19, 1).of(&watched), Some(0));
+    assert_eq!(figures(30, 20).of(&watched), Some(150));
+    assert_eq!(figures(30, 0).of(&watched), Some(3_000), "nothing is divided by nothing");
+}
+
+fn within_ten(totals: Totals) -> Figures {
+    Figures { spans: [((None, 10), totals)].into_iter().collect(), ..Figures::default() }
+}
+
+#[test]
+fn what_has_happened_is_summed_by_kind() {
+    let (workflow, minutes) = (None, 10);
+    let pauses = Watched::Pauses { workflow: workflow.clone(), above: 0, minutes };
+    let broken = Watched::BrokenCalls { workflow: workflow.clone(), above: 10, minutes };
+    let rows = Watched::Rows { workflow: workflow.clone(), above: 50, minutes };
+    let late = Watched::Late { workflow, above_seconds: 15, minutes };
+    let mut totals =
+        Totals { paused: 9, diverged: 2, stopped: 1, deaths: 3, losses: 4, rows: 105, ..Totals::default() };
+    let of = |totals: &Totals, watched| within_ten(totals.clone()).of(watched);
+    assert_eq!((of(&totals, &pauses), of(&totals, &broken)), (Some(3), Some(7)));
+    assert_eq!(of(&totals, &rows), Some(0), "nobody knows what a run takes where none has ended");
+    (totals.completed, totals.cancelled) = (1, 1);
+    assert_eq!(of(&totals, &rows), Some(52));
+    assert_eq!(of(&totals, &late), Some(0));
+    let is_wrong = |totals: &Totals| of(totals, &late) > Some(rule::bound(&late));
+    for (ms, is) in [(15_000, false), (15_001, true), (100, true)] {
+        totals.tick_late_ms.note(&LATE_BOUNDS_MS, ms);
+        assert_eq!(is_wrong(&totals), is, "{ms}");
+    }
+    totals.timer_late_ms.note(&LATE_BOUNDS_MS, 4_000_000);
+    assert_eq!(of(&totals, &late), Some(3_600));
+    let unreached = Watched::Unreached { above: 0 };
+    assert_eq!(Figures { unreached: Some(2), ..Figures::default() }.of(&unreached), Some(2));
+    assert!(Wanted::of([&unreached].into_iter()).cells);
 }
 
 #[test]
@@ -232,6 +266,10 @@ fn rules_are_bounded_and_checked() {
         AlertSpec { url: String::new(), ..dead_letters(0) },
         AlertSpec { for_minutes: 1_441, ..dead_letters(0) },
         with(Watched::CellFill { above_percent: 100 }),
+        with(Watched::Late { workflow: None, above_seconds: 14, minutes: 10 }),
+        with(Watched::Pauses { workflow: Some(String::new()), above: 0, minutes: 10 }),
+        with(Watched::Rows { workflow: None, above: 9, minutes: 0 }),
+        with(Watched::Retries { workflow: None, above_percent: 200, at_least: 0, minutes: 10 }),
         with(Watched::Backlog { queue: "Mails/eu ".into(), above: 1 }),
         with(Watched::Failures {
             workflow: Some("w".repeat(200)),

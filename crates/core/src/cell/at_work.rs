@@ -31,6 +31,8 @@ impl Cell {
         let mut steps = beat.steps;
         steps.truncate(Beat::STEPS_MAX);
         steps.retain(|step| step.op.kind == OpKind::Step && check_op(&step.op).is_ok());
+        // A list that was long keeps its memory otherwise.
+        steps.shrink_to_fit();
         if self.runs.get(&number).is_some_and(|run| run.is_held_by(epoch)) && !steps.is_empty() {
             if self.steps.get(&number).is_some_and(|known| known.epoch == epoch && known.steps == steps) {
                 return;

@@ -8,7 +8,7 @@ use stepwell_protocol::{
 
 use super::{
     CALLS_MAX, Cell, Mail, Order, Rows, alarm::next_look, counts::counts_as, failures::count_failure,
-    lanes::is_by_program,
+    lanes::is_by_program, totals::Before,
 };
 use crate::{
     object::{Fault, Hosted as _, LOOK_AGAIN_MS},
@@ -95,6 +95,7 @@ impl Cell {
         let spans = self.spans_of(&run, &decision.entries);
         let mut next = run;
         if !decision.entries.is_empty() {
+            let counted = Before::of(&next, &decision.entries);
             let (before, status, head) = (next.wake_at(), next.status(), next.head);
             next.apply_all(&decision.entries);
             next.spend(before, &decision.entries);
@@ -106,7 +107,7 @@ impl Cell {
             if decision.entries.iter().any(Entry::is_stored) {
                 rows.commit(&next, before, &decision.entries, &mail)
                     .map_err(|error| self.lose_count(error))?;
-                self.count_entries(&next, &decision.entries);
+                self.count_entries(&counted, &next, &decision.entries);
                 self.keep_spans(now, spans);
                 self.tell_lines(&next, &decision.entries);
                 self.store_totals_beside(rows, now, &next);

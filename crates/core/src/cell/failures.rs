@@ -72,15 +72,15 @@ impl Cell {
 
 fn note<R: Rows>(rows: &R, now: Timestamp, run: &Run, failure: &Failure) -> Result<(), R::Error> {
     let (step, message) = of_step(run, &failure.message);
-    let message = alike(message);
-    let id = FailureGroup::id_of(&run.workflow, failure.code, step, &message);
+    let (step, message) = (step.map(alike), alike(message));
+    let id = FailureGroup::id_of(&run.workflow, failure.code, step.as_deref(), &message);
     let known = rows.failure(&id)?;
     let forget = known.is_none().then(|| (kept_since(now), FAILURE_GROUPS_MAX - 1));
     let mut group = known.unwrap_or_else(|| FailureGroup {
         id,
         workflow: run.workflow.clone(),
         code: failure.code,
-        step: step.map(str::to_owned),
+        step,
         message,
         count: 0,
         first_at: now,
@@ -115,8 +115,9 @@ fn of_step<'a>(run: &'a Run, message: &'a str) -> (Option<&'a str>, &'a str) {
 /// A message as all those have it that failed alike: numbers, ids and quotations have placeholders.
 pub fn alike(message: &str) -> String {
     let mut message = message.to_owned();
+    let is_cut = message.len() > LOOKED_AT_BYTES_MAX;
     text::cut(&mut message, LOOKED_AT_BYTES_MAX);
-    let mut words = Words { rest: &message, out: String::new() };
+    let mut words = Words { rest: &message, out: String::new(), is_cut };
     while words.next() {}
     let mut out = words.out.trim_end().to_owned();
     text::cut(&mut out, MESSAGE_BYTES_MAX);
@@ -126,6 +127,8 @@ pub fn alike(message: &str) -> String {
 struct Words<'a> {
     rest: &'a str,
     out: String,
+    /// Whether there was more: then a quotation that does not end may have ended there.
+    is_cut: bool,
 }
 
 impl Words<'_> {
@@ -192,7 +195,7 @@ impl Words<'_> {
             }
             is_escaped = c == '\\' && !is_escaped;
         }
-        (first != '\'').then_some(self.rest.len())
+        (first != '\'' || self.is_cut).then_some(self.rest.len())
     }
 }
 
@@ -239,6 +242,8 @@ mod tests {
 
     #[test]
     fn what_differs_from_run_to_run_has_a_placeholder() {
+        let long = format!("gateway answered '{}'", "a body of somebody ".repeat(100));
+        assert_eq!(alike(&long), "gateway answered <text>");
         for (message, wanted) in [
             ("busy", "busy"),
             ("order 4711 is unknown", "order <n> is unknown"),

@@ -10,7 +10,10 @@ use stepwell_protocol::{
     trace::TraceParent,
 };
 
-use super::{Cell, Joins, KeyRow, Rows, counts::counts_as, drive::no_such_run, unreadable::why_unreadable};
+use super::{
+    Cell, Joins, KeyRow, Rows, counts::counts_as, drive::no_such_run, totals::Before,
+    unreadable::why_unreadable,
+};
 use crate::{
     object::{Fault, Hosted as _},
     run::{Gathering, InLane, Input, Run, Signal, Start, list_of},
@@ -148,7 +151,7 @@ impl Cell {
         self.note_start(&run.id);
         self.recount(&run, None, counts_as(&run));
         self.count_start(&run);
-        self.count_entries(&run, &decision.entries);
+        self.count_entries(&Before::of(&run, &[]), &run, &decision.entries);
         self.tell_lines_of_start(&run, &decision.entries);
         self.store_totals_beside(rows, now, &run);
         self.tell_start(&run);

@@ -9,15 +9,16 @@
 use std::fmt;
 
 use stepwell_protocol::{
-    Event, Outcome, Timestamp,
-    totals::{Minute, RUN_BOUNDS_MS, STEP_BOUNDS_MS, Totals},
+    Code, Event, Outcome, Timestamp,
+    schedule::TickId,
+    totals::{Durations, LATE_BOUNDS_MS, Minute, RUN_BOUNDS_MS, STEP_BOUNDS_MS, Totals},
 };
 
 use super::{Cell, Rows};
 use crate::{
     object::{DEAD_MAN_MS, Fault, Hosted as _},
     ordered::OrdMap,
-    run::{Entry, Phase, Run},
+    run::{Entry, PauseWhy, Phase, Run, Trouble},
 };
 
 const MINUTE_MS: u64 = 60_000;
@@ -79,24 +80,37 @@ impl Unstored {
 impl Cell {
     /// A run was started.
     pub(super) fn count_start(&mut self, run: &Run) {
-        self.unstored_totals.add(&run.workflow, Totals { started: 1, ..Totals::default() });
+        let mut totals = Totals { started: 1, rows: u64::from(run.spent.rows), ..Totals::default() };
+        if let Some(TickId::At(due)) = run.ticked.as_ref().map(|ticked| &ticked.tick) {
+            totals.tick_late_ms.note(&LATE_BOUNDS_MS, late_ms(*due, run.created_at));
+        }
+        self.unstored_totals.add(&run.workflow, totals);
     }
 
-    /// Something was recorded of a run.
-    pub(super) fn count_entries(&mut self, run: &Run, entries: &[Entry]) {
-        let mut totals = Totals::default();
+    /// Something was recorded of a run, which was like this before.
+    pub(super) fn count_entries(&mut self, before: &Before, run: &Run, entries: &[Entry]) {
+        let rows = u64::from(run.spent.rows.saturating_sub(before.rows));
+        let mut totals = Totals { rows, timer_late_ms: before.timer_late_ms.clone(), ..Totals::default() };
         for entry in entries {
             let mut ended_at = None;
             if let Entry::Recorded { record, .. } = entry {
                 count_event(&mut totals, &record.event);
             } else if let Entry::Activated { .. } = entry {
                 totals.activations += 1;
-            } else if let Entry::Paused(_) = entry {
+            } else if let Entry::Troubled(trouble) = entry {
+                count_trouble(&mut totals, &before.trouble, trouble);
+            } else if let Entry::Paused(why) = entry {
                 totals.paused += 1;
+                if let PauseWhy::Problem(problem) = why {
+                    let is_diverged = problem.code == Code::Diverged;
+                    *(if is_diverged { &mut totals.diverged } else { &mut totals.stopped }) += 1;
+                }
             } else if let Entry::Completed { at, .. } = entry {
                 (totals.completed, ended_at) = (1, Some(at));
-            } else if let Entry::Failed { at, .. } = entry {
+            } else if let Entry::Failed { at, failure } = entry {
                 (totals.failed, ended_at) = (1, Some(at));
+                // The last death is not counted among its troubles any more.
+                totals.deaths += u64::from(failure.code == Some(Code::ProgramDied));
             } else if let Entry::Cancelled { at } = entry {
                 (totals.cancelled, ended_at) = (1, Some(at));
             }
@@ -213,6 +227,38 @@ impl Cell {
         let at_work = self.runs.values().filter(|run| matches!(run.phase, Phase::Running { .. })).count();
         (due, at_work)
     }
+}
+
+/// What counting has to know of a run as it was before something was recorded of it.
+pub(super) struct Before {
+    rows: u32,
+    trouble: Trouble,
+    timer_late_ms: Durations,
+}
+
+impl Before {
+    pub(super) fn of(run: &Run, entries: &[Entry]) -> Self {
+        let mut timer_late_ms = Durations::default();
+        for record in entries.iter().filter_map(Entry::record) {
+            let Event::TimerFired { op, .. } = &record.event else { continue };
+            let due = run.open.iter().find(|open| open.op == *op).and_then(|open| open.until);
+            if let Some(due) = due {
+                timer_late_ms.note(&LATE_BOUNDS_MS, late_ms(due, record.at));
+            }
+        }
+        Self { rows: run.spent.rows, trouble: run.current_trouble(), timer_late_ms }
+    }
+}
+
+fn late_ms(due: Timestamp, at: Timestamp) -> u64 {
+    at.as_millis().saturating_sub(due.as_millis())
+}
+
+/// What is more in a run's troubles than there was.
+fn count_trouble(totals: &mut Totals, before: &Trouble, after: &Trouble) {
+    let died = |trouble: &Trouble| trouble.strikes + trouble.suspicion;
+    totals.deaths += u64::from(died(after) > died(before) && after.losses <= before.losses);
+    totals.losses += u64::from(after.losses > before.losses);
 }
 
 /// As of which minute all before are added up. Before that was ever done, there is nothing before the first one.

@@ -593,7 +593,7 @@ impl Run {
     }
 
     /// Its troubles, unless the program has written something since they were counted.
-    fn current_trouble(&self) -> Trouble {
+    pub(crate) fn current_trouble(&self) -> Trouble {
         let through = self.written_through();
         if self.trouble.since == through {
             self.trouble

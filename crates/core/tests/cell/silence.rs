@@ -171,7 +171,8 @@ fn whoever_follows_a_run_is_shown_the_steps_under_way() {
         let working = events.iter().filter(|event| event.kind == Kind::Working);
         working.map(|event| event.data.text().to_owned()).collect()
     };
-    let long = r#"{"steps":[{"op":"step:0:long","attempt":1,"since":0}]}"#;
+    let since = at(0).as_millis();
+    let long = format!(r#"{{"steps":[{{"op":"step:0:long","attempt":1,"since":{since}}}]}}"#);
     assert_eq!(shown(&cell, &mut reader), [long]);
     assert_eq!(shown(&cell, &mut reader), [""; 0], "once");
     cell.beat(&rows, at(20_600), 1, Epoch(1), beat("long")).expect("it is at work");
@@ -183,6 +184,15 @@ fn whoever_follows_a_run_is_shown_the_steps_under_way() {
     let mut late = Reader::new(run.id, Cursor::default(), Kinds::default());
     assert_eq!(shown(&cell, &mut late), [""; 0], "it has ended");
     assert_eq!(rows.events(1), 1, "no row is written for it");
+}
+
+#[test]
+fn a_beat_that_is_longer_than_any_is_refused_before_it_is_read() {
+    let step = r#"{"op":"step:0:a","attempt":1,"since":0}"#;
+    let steps = |count: usize| format!(r#"{{"steps":[{}]}}"#, vec![step; count].join(","));
+    assert_eq!(Beat::read(&steps(Beat::STEPS_MAX)).map(|beat| beat.steps.len()), Ok(Beat::STEPS_MAX));
+    let error = Beat::read(&steps(100_000)).expect_err("it would be kept");
+    assert_eq!(error, "it has more than 65536 bytes");
 }
 
 #[test]

@@ -6,8 +6,9 @@ use stepwell_core::{
     run::CallEnd,
 };
 use stepwell_protocol::{
-    Failure, Op, OpKind, Payload, Seq,
-    program::{Command, Retry, Then},
+    Code, Epoch, Failure, Op, OpKind, Payload, Problem, Seq,
+    program::{Command, Commit, Open, Retry, Then},
+    schedule::{TickId, Ticked},
     totals::Totals,
 };
 
@@ -58,6 +59,37 @@ fn a_lone_run_is_counted_with_its_end_by_one_write() {
     assert_eq!((counted.run_ms.counts[0], counted.run_ms.sum_ms), (1, 50));
     assert_eq!((counted.step_ms.counts[1], counted.step_ms.counts[8]), (1, 1));
     assert_eq!(totals(&rows, &cell, "b"), Totals::default());
+}
+
+#[test]
+fn what_is_late_breaks_off_or_costs_is_counted_by_its_reason() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(2));
+    let ticked = Ticked { schedule: "nightly".into(), tick: TickId::At(at(0)), tells: None };
+    let new = NewRun { ticked: Some(ticked), ..new_run(None) };
+    cell.start(&rows, at(2_000), new).expect("it is accepted");
+    let open = vec![Open::Sleep { op: Op { kind: OpKind::Sleep, ..step("nap") }, ms: 1_000 }];
+    let sleeps = said(Seq(0), vec![], Then::Suspend { open });
+    cell.commit(&rows, at(2_000), 1, Epoch(1), sleeps, 1).expect("in turn");
+    cell.call_ended(&rows, at(2_000), 1, Epoch(1), CallEnd::Returned).expect("it is recorded");
+    // Its alarm is seven seconds late.
+    cell.due(&rows, at(10_000)).expect("the alarm goes");
+    let epoch = || rows.get(1).epoch;
+    for (end, ms) in [(CallEnd::Threw("no".into()), 10_100), (CallEnd::Lost("gone".into()), 20_000)] {
+        let epoch = epoch();
+        cell.call_ended(&rows, at(ms), 1, epoch, end).expect("it is recorded");
+        cell.due(&rows, at(ms + 5_000)).expect("the alarm goes");
+    }
+    let problem = Problem::new(Code::Diverged, "other steps");
+    let pause = said(Seq(1), vec![], Then::Pause { problem });
+    let now = epoch();
+    cell.commit(&rows, at(26_000), 1, now, Commit { epoch: now, ..pause }, 2).expect("in turn");
+    cell.due(&rows, at(100_000)).expect("the alarm goes");
+    let counted = totals(&rows, &cell, "w");
+    assert_eq!((counted.deaths, counted.losses), (1, 1), "{counted:?}");
+    assert_eq!((counted.paused, counted.diverged, counted.stopped), (1, 1, 0));
+    assert_eq!((counted.tick_late_ms.sum_ms, counted.tick_late_ms.counts[2]), (2_000, 1));
+    assert_eq!((counted.timer_late_ms.sum_ms, counted.timer_late_ms.counts[3]), (7_000, 1));
+    assert_eq!(counted.rows, u64::from(rows.get(1).meter().rows_written), "all of them, and once");
 }
 
 #[test]

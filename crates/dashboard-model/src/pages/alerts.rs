@@ -55,9 +55,15 @@ pub fn list(viewer: &Viewer, book: &mut Book) -> Result<Sheet, Stop> {
 }
 
 /// One of each kind, as it begins.
-fn kinds() -> [Watched; 6] {
+fn kinds() -> [Watched; 12] {
     [
         Watched::Failures { workflow: None, above_percent: 10, at_least: 5, minutes: 10 },
+        Watched::Retries { workflow: None, above_percent: 100, at_least: 20, minutes: 10 },
+        Watched::Pauses { workflow: None, above: 0, minutes: 10 },
+        Watched::BrokenCalls { workflow: None, above: 10, minutes: 10 },
+        Watched::Late { workflow: None, above_seconds: 15, minutes: 10 },
+        Watched::Rows { workflow: None, above: 100, minutes: 60 },
+        Watched::Unreached { above: 0 },
         Watched::Waiting { above_seconds: 60 },
         Watched::Backlog { queue: String::new(), above: 1_000 },
         Watched::DeadJobs { queue: String::new(), above: 0 },
@@ -67,13 +73,29 @@ fn kinds() -> [Watched; 6] {
 }
 
 fn watched(alert: &Alert) -> String {
-    let what = match &alert.watched() {
-        Watched::Failures { workflow, above_percent, at_least, minutes } => {
-            let of = workflow.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
-            format!(
-                "more than {above_percent} % and at least {at_least} runs{of} failed in {minutes} minutes"
-            )
+    let watched = alert.watched();
+    let (of, within) = watched.span().map_or_else(Default::default, |(workflow, minutes)| {
+        let of = workflow.map(|name| format!(" of {name}")).unwrap_or_default();
+        (of, format!("in {minutes} minutes"))
+    });
+    let what = match &watched {
+        Watched::Failures { above_percent, at_least, .. } => {
+            format!("more than {above_percent} % and at least {at_least} runs{of} failed {within}")
         }
+        Watched::Retries { above_percent, at_least, .. } => format!(
+            "more than {above_percent} attempts for each 100 steps{of} were retried, and at least {at_least}, {within}"
+        ),
+        Watched::Pauses { above, .. } => {
+            format!("more than {above} runs{of} were paused because of a problem {within}")
+        }
+        Watched::BrokenCalls { above, .. } => {
+            format!("more than {above} calls of the code{of} broke off {within}")
+        }
+        Watched::Late { above_seconds, .. } => {
+            format!("a sleep, timeout or schedule{of} was more than {above_seconds} s late {within}")
+        }
+        Watched::Rows { above, .. } => format!("a run{of} takes more than {above} rows on average {within}"),
+        Watched::Unreached { above } => format!("more than {above} cells do not answer"),
         Watched::Waiting { above_seconds } => {
             format!("a run waits for a place for more than {above_seconds} s")
         }
@@ -102,19 +124,43 @@ fn put(known: Option<&Alert>, watched: &Watched, viewer: &Viewer) -> Option<Acti
     let of = Field::of_body;
     let number = |name: &str, label: &str, value: u64| of(name, label, Kind::Number).required().with(value);
     let queue = |name: &str| of("queue", "Queue", Kind::Text).required().with(name);
-    let (on, label, fields) = match watched {
-        Watched::Failures { workflow, above_percent, at_least, minutes } => (
+    let (on, label, mut fields) = match watched {
+        Watched::Failures { above_percent, at_least, .. } => (
             "failures",
             "Failed runs",
             vec![
-                of("workflow", "Workflow", Kind::Text)
-                    .with_any(workflow.as_ref())
-                    .hint("Leave it empty for all."),
                 number("above_percent", "More than this percentage fails", *above_percent),
                 number("at_least", "And at least so many", *at_least),
-                number("minutes", "Within minutes", *minutes),
             ],
         ),
+        Watched::Retries { above_percent, at_least, .. } => (
+            "retries",
+            "Retried steps",
+            vec![
+                number("above_percent", "More than so many for each 100 steps", *above_percent),
+                number("at_least", "And at least so many", *at_least),
+            ],
+        ),
+        Watched::Pauses { above, .. } => {
+            ("pauses", "Paused runs", vec![number("above", "More than so many", *above)])
+        }
+        Watched::BrokenCalls { above, .. } => {
+            ("broken_calls", "Broken calls", vec![number("above", "More than so many", *above)])
+        }
+        Watched::Late { above_seconds, .. } => (
+            "late",
+            "Late timers",
+            vec![
+                number("above_seconds", "Late by more than seconds", *above_seconds)
+                    .hint("1, 5, 15, 60, 300 or 3600."),
+            ],
+        ),
+        Watched::Rows { above, .. } => {
+            ("rows", "Rows of a run", vec![number("above", "More than so many on average", *above)])
+        }
+        Watched::Unreached { above } => {
+            ("unreached", "Unreached cells", vec![number("above", "More than so many", *above)])
+        }
         Watched::Waiting { above_seconds } => (
             "waiting",
             "Waiting runs",
@@ -135,6 +181,11 @@ fn put(known: Option<&Alert>, watched: &Watched, viewer: &Viewer) -> Option<Acti
             vec![number("above_percent", "More than this percentage", *above_percent)],
         ),
     };
+    if let Some((workflow, minutes)) = watched.span() {
+        let named = of("workflow", "Workflow", Kind::Text).with_any(workflow);
+        fields.insert(0, named.hint("Leave it empty for all."));
+        fields.push(number("minutes", "Within minutes", minutes));
+    }
     let (names, shown): (Vec<&str>, _) = match known {
         Some(alert) => (vec![alert.id.as_str()], "Edit"),
         None => (Vec::new(), label),

@@ -71,18 +71,30 @@ impl Default for Alert {
 impl Alert {
     /// What it watches.
     pub fn watched(&self) -> Watched {
-        let (queue, above) = (self.queue.clone(), self.above);
+        let (queue, above, minutes) = (self.queue.clone(), self.above, self.minutes);
+        let workflow = self.workflow.clone();
         match self.on.as_str() {
+            "retries" => Watched::Retries {
+                workflow,
+                above_percent: self.above_percent,
+                at_least: self.at_least,
+                minutes,
+            },
+            "pauses" => Watched::Pauses { workflow, above, minutes },
+            "broken_calls" => Watched::BrokenCalls { workflow, above, minutes },
+            "late" => Watched::Late { workflow, above_seconds: self.above_seconds, minutes },
+            "rows" => Watched::Rows { workflow, above, minutes },
+            "unreached" => Watched::Unreached { above },
             "waiting" => Watched::Waiting { above_seconds: self.above_seconds },
             "backlog" => Watched::Backlog { queue, above },
             "dead_jobs" => Watched::DeadJobs { queue, above },
             "dead_letters" => Watched::DeadLetters { above },
             "cell_fill" => Watched::CellFill { above_percent: self.above_percent },
             _ => Watched::Failures {
-                workflow: self.workflow.clone(),
+                workflow,
                 above_percent: self.above_percent,
                 at_least: self.at_least,
-                minutes: self.minutes,
+                minutes,
             },
         }
     }
@@ -192,6 +204,12 @@ mod tests {
             Watched::DeadJobs { queue: queue(), above: 6 },
             Watched::DeadLetters { above: 7 },
             Watched::CellFill { above_percent: 8 },
+            Watched::Retries { workflow: None, above_percent: 1, at_least: 2, minutes: 3 },
+            Watched::Pauses { workflow: Some("greet".into()), above: 1, minutes: 2 },
+            Watched::BrokenCalls { workflow: None, above: 1, minutes: 2 },
+            Watched::Late { workflow: None, above_seconds: 5, minutes: 2 },
+            Watched::Rows { workflow: None, above: 1, minutes: 2 },
+            Watched::Unreached { above: 3 },
         ] {
             let spec = AlertSpec { watched: watched.clone(), url: "https://x/".into(), for_minutes: 9 };
             let (since, value, checked_at) =

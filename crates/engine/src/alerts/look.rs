@@ -11,12 +11,13 @@ use futures::{
 };
 use serde::de::DeserializeOwned;
 use stepwell_core::{
-    alert::{Figures, Wanted},
+    alert::{Figures, Span, Wanted},
     object::Address,
 };
 use stepwell_protocol::{
     Place, json,
     queue::{QueueCounts, QueueSettings},
+    totals::Totals,
 };
 use worker::Delay;
 
@@ -24,7 +25,7 @@ use super::Host;
 use crate::{
     calls::{
         cell::{self, Operation},
-        figures::{Ends, Summed},
+        figures::Summed,
         queues,
     },
     log,
@@ -68,18 +69,19 @@ impl Host {
                 figures.queues.insert(queue.clone(), (counts.depth, counts.dead));
             }
         }
-        if !wanted.cells && wanted.ends.is_empty() {
+        if !wanted.cells && wanted.spans.is_empty() {
             return;
         }
-        let ends: Vec<_> = wanted.ends.iter().cloned().collect();
-        let ends = &ends;
+        let spans: Vec<_> = wanted.spans.iter().cloned().collect();
+        let spans = &spans;
         let asked = stream::iter(deployment.pool.places()).map(|place| async move {
-            self.ask_cell::<Summed>(&place, Operation::Sum { ends: ends.clone() }).await
+            self.ask_cell::<Summed>(&place, Operation::Sum { spans: spans.clone() }).await
         });
         let answers: Vec<_> = asked.buffer_unordered(AT_ONCE).collect().await;
+        figures.unreached = Some(answers.iter().filter(|answer| answer.is_none()).count() as u64);
         // Without the part of one cell, the others would say something else.
         if let Some(cells) = answers.into_iter().collect::<Option<Vec<_>>>() {
-            add_up(figures, ends, &cells);
+            add_up(figures, spans, &cells);
         }
     }
 
@@ -126,11 +128,11 @@ impl Host {
     }
 }
 
-fn add_up(figures: &mut Figures, ends: &[(Option<String>, u64)], cells: &[Summed]) {
-    for (at, wanted) in ends.iter().enumerate() {
-        let of = cells.iter().filter_map(|cell| cell.ends.get(at));
-        let sum = of.fold((0, 0), |(failed, ended), of: &Ends| (failed + of.failed, ended + of.ended));
-        figures.ends.insert(wanted.clone(), sum);
+fn add_up(figures: &mut Figures, spans: &[Span], cells: &[Summed]) {
+    for (at, span) in spans.iter().enumerate() {
+        let mut all = Totals::default();
+        cells.iter().filter_map(|cell| cell.spans.get(at)).for_each(|of| all.add(of));
+        figures.spans.insert(span.clone(), all);
     }
     let now = runtime::clock().as_millis();
     let due = cells.iter().filter_map(|cell| cell.due_since).min();

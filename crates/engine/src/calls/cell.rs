@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stepwell_core::{
+    alert::Span,
     cell::{Action, Joins, TickRun, TokenAnswer, TriggeredRun},
     object::Message,
     stream::{Cursor, Kinds, Only},
@@ -137,10 +138,10 @@ pub enum Operation {
     Count,
     /// Say what Prometheus is told.
     Measure,
-    /// Say what alert rules look at, with ends of runs: of which workflow, and within how many minutes.
+    /// Say what alert rules look at, with what has happened.
     Sum {
-        /// Which.
-        ends: Vec<(Option<String>, u64)>,
+        /// Of which workflows, and within how many minutes.
+        spans: Vec<Span>,
     },
     /// List what has happened since a time, to the runs of one workflow or of all.
     ListMinutes {

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 use stepwell_core::{cell::Happened, ordered::OrdMap};
 use stepwell_protocol::{
-    Timestamp, failures::FailureGroup, outbox::LetterCounts, rest::Counts, totals::Minute,
+    Timestamp,
+    failures::FailureGroup,
+    outbox::LetterCounts,
+    rest::Counts,
+    totals::{Minute, Totals},
 };
 
 /// A cell's part of the counts.
@@ -38,8 +42,8 @@ pub struct Measured {
 /// A cell's part of what alert rules look at.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Summed {
-    /// The ends of runs, in the order in which they were asked for.
-    pub ends: Vec<Ends>,
+    /// What has happened, in the order in which it was asked for.
+    pub spans: Vec<Totals>,
     /// How many messages to other objects are dead.
     pub dead_letters: u64,
     /// How many bytes are stored.
@@ -48,15 +52,6 @@ pub struct Summed {
     pub bytes_max: u64,
     /// Since when the run has been due that has waited longest for a place.
     pub due_since: Option<Timestamp>,
-}
-
-/// How many runs have ended.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Ends {
-    /// Those that failed.
-    pub failed: u64,
-    /// All of them.
-    pub ended: u64,
 }
 
 /// A cell's groups of failed runs.

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use stepwell_core::cell::Rows as _;
-use stepwell_protocol::Timestamp;
+use stepwell_core::{alert::Span, cell::Rows as _};
+use stepwell_protocol::{Timestamp, totals::Totals};
 
 use super::Host;
 use crate::{
-    calls::figures::{CountedRuns, Ends, ListedFailures, ListedMinutes, Measured, Summed},
+    calls::figures::{CountedRuns, ListedFailures, ListedMinutes, Measured, Summed},
     object::{Answered, Fault},
 };
 
@@ -40,28 +40,25 @@ impl Host {
     }
 
     /// What alert rules look at, by one look at the minutes.
-    pub(super) fn sum(self: &Rc<Self>, wanted: &[(Option<String>, u64)]) -> Result<Answered, Fault> {
+    pub(super) fn sum(self: &Rc<Self>, wanted: &[Span]) -> Result<Answered, Fault> {
         let summed = self.turn(|machine, store, now| {
             let minute = now.as_millis() / 60_000;
             let longest = wanted.iter().map(|(_, minutes)| *minutes).max().unwrap_or_default();
-            let mut ends = vec![Ends::default(); wanted.len()];
+            let mut spans = vec![Totals::default(); wanted.len()];
             store.each_minute(minute.saturating_sub(longest), &mut |at, happened| {
-                for (end, (workflow, minutes)) in ends.iter_mut().zip(wanted) {
+                for (span, (workflow, minutes)) in spans.iter_mut().zip(wanted) {
                     if at + minutes < minute {
                         continue;
                     }
                     let of =
                         happened.iter().filter(|(name, _)| workflow.as_ref().is_none_or(|it| it == *name));
-                    for (_, totals) in of {
-                        end.failed += totals.failed;
-                        end.ended += totals.failed + totals.completed + totals.cancelled;
-                    }
+                    of.for_each(|(_, totals)| span.add(totals));
                 }
             })?;
             let (due_since, _) = machine.workload(now);
             let dead_letters = store.count_letters()?.dead;
             let (bytes, bytes_max) = (store.bytes()?, self.settings.cell_bytes);
-            Ok(Summed { ends, dead_letters, bytes, bytes_max, due_since })
+            Ok(Summed { spans, dead_letters, bytes, bytes_max, due_since })
         })?;
         Ok(Answered::new(200, &summed))
     }

@@ -152,7 +152,7 @@ impl Host {
             }
             Operation::Count => Ok(Answered::new(200, &self.count()?)),
             Operation::Measure => self.measure(),
-            Operation::Sum { ends } => self.sum(&ends),
+            Operation::Sum { spans } => self.sum(&spans),
             Operation::ListMinutes { since, workflow } => self.list_minutes(since, workflow.as_deref()),
             Operation::ListFailures { workflow } => self.list_failures(workflow.as_deref()),
             Operation::History { number, suffix, after, limit, outline, replay } => {

@@ -127,7 +127,7 @@ impl Host {
     }
 
     fn beat(self: &Rc<Self>, number: u64, epoch: Epoch, argument: &str) -> Result<Answer, Fault> {
-        let beat: Beat = json::from_str(argument).map_err(|error| {
+        let beat = Beat::read(argument).map_err(|error| {
             Problem::new(Code::InvalidRequest, format!("The beat cannot be read: {error}."))
         })?;
         self.turn(|machine, store, now| Ok(machine.beat(store, now, number, epoch, beat)?))

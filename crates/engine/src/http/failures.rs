@@ -22,7 +22,7 @@ const LIMIT_MAX: usize = 200;
 const AT_ONCE: usize = 16;
 
 /// How many groups are kept while cells are asked. Beyond that, those that failed least lately are left out.
-const GROUPS_MAX: usize = 20_000;
+const GROUPS_MAX: usize = 5_000;
 
 /// What a request asks for.
 struct Asked {

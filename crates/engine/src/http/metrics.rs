@@ -8,7 +8,7 @@ use stepwell_protocol::{
     Code, Place, Timestamp,
     outbox::LetterCounts,
     rest::Metrics,
-    totals::{Durations, Minute, MinuteList, RUN_BOUNDS_MS, STEP_BOUNDS_MS, Totals},
+    totals::{Durations, LATE_BOUNDS_MS, Minute, MinuteList, RUN_BOUNDS_MS, STEP_BOUNDS_MS, Totals},
 };
 
 use super::{error::Refusal, front::Front, request::pairs, response::Response};
@@ -157,6 +157,12 @@ fn exposition(namespace: &str, cells: &[(String, Measured)], unreached: u64, now
 /// A metric, what it is, and where it is found.
 type Counter = (&'static str, &'static str, fn(&Totals) -> u64);
 
+/// One that is split by a label, and the label's values.
+type Split = (&'static str, &'static str, &'static str, fn(&Totals) -> Vec<(&'static str, u64)>);
+
+/// One of durations, with their bounds.
+type Histogram = (&'static str, &'static str, &'static [u64], fn(&Totals) -> &Durations);
+
 /// What has ever happened.
 fn counters(text: &mut Exposition<'_>, cells: &[(String, Measured)]) {
     let mut totals = OrdMap::<&str, Totals>::new();
@@ -165,7 +171,7 @@ fn counters(text: &mut Exposition<'_>, cells: &[(String, Measured)]) {
     }
     let counters: [Counter; 5] = [
         ("stepwell_runs_started_total", "Runs that were started.", |it| it.started),
-        ("stepwell_run_pauses_total", "Times that a run was paused.", |it| it.paused),
+        ("stepwell_rows_written_total", "Rows that were written for runs.", |it| it.rows),
         ("stepwell_activations_total", "Calls of workflow code.", |it| it.activations),
         ("stepwell_step_retries_total", "Attempts of steps that failed and are retried.", |it| it.retries),
         ("stepwell_signals_total", "Signals that runs received.", |it| it.signals),
@@ -174,28 +180,53 @@ fn counters(text: &mut Exposition<'_>, cells: &[(String, Measured)]) {
         text.family(name, "counter", help);
         totals.iter().for_each(|(workflow, it)| text.sample(name, &[("workflow", workflow)], of(it)));
     }
-    let name = "stepwell_runs_ended_total";
-    text.family(name, "counter", "Runs that ended, by status.");
-    for (workflow, it) in &totals {
-        for (status, count) in
-            [("completed", it.completed), ("failed", it.failed), ("cancelled", it.cancelled)]
-        {
-            text.sample(name, &[("workflow", workflow), ("status", status)], count);
+    let split: [Split; 4] = [
+        ("stepwell_runs_ended_total", "Runs that ended, by status.", "status", |it| {
+            vec![("completed", it.completed), ("failed", it.failed), ("cancelled", it.cancelled)]
+        }),
+        ("stepwell_run_pauses_total", "Times that a run was paused, by reason.", "reason", |it| {
+            let by_person = it.paused.saturating_sub(it.diverged + it.stopped);
+            vec![("request", by_person), ("diverged", it.diverged), ("problem", it.stopped)]
+        }),
+        ("stepwell_activations_broken_total", "Calls of workflow code that broke off.", "reason", |it| {
+            vec![("died", it.deaths), ("unreached", it.losses)]
+        }),
+        ("stepwell_steps_total", "Steps that ended, by outcome.", "outcome", |it| {
+            vec![("succeeded", it.steps), ("failed", it.steps_failed)]
+        }),
+    ];
+    for (name, help, label, of) in split {
+        text.family(name, "counter", help);
+        for (workflow, it) in &totals {
+            for (value, count) in of(it) {
+                text.sample(name, &[("workflow", workflow), (label, value)], count);
+            }
         }
     }
-    let name = "stepwell_steps_total";
-    text.family(name, "counter", "Steps that ended, by outcome.");
-    for (workflow, it) in &totals {
-        for (outcome, count) in [("succeeded", it.steps), ("failed", it.steps_failed)] {
-            text.sample(name, &[("workflow", workflow), ("outcome", outcome)], count);
-        }
+    let histograms: [Histogram; 4] = [
+        (
+            "stepwell_run_duration_seconds",
+            "The time from the start of a run to its end.",
+            &RUN_BOUNDS_MS,
+            |it| &it.run_ms,
+        ),
+        (
+            "stepwell_step_duration_seconds",
+            "The time that an attempt of a step took.",
+            &STEP_BOUNDS_MS,
+            |it| &it.step_ms,
+        ),
+        ("stepwell_timer_lag_seconds", "How late sleeps and timeouts ended.", &LATE_BOUNDS_MS, |it| {
+            &it.timer_late_ms
+        }),
+        ("stepwell_schedule_delay_seconds", "How late schedules started runs.", &LATE_BOUNDS_MS, |it| {
+            &it.tick_late_ms
+        }),
+    ];
+    for (name, help, bounds, of) in histograms {
+        text.family(name, "histogram", help);
+        totals.iter().for_each(|(workflow, it)| text.histogram(name, workflow, bounds, of(it)));
     }
-    let name = "stepwell_run_duration_seconds";
-    text.family(name, "histogram", "The time from the start of a run to its end.");
-    totals.iter().for_each(|(workflow, it)| text.histogram(name, workflow, &RUN_BOUNDS_MS, &it.run_ms));
-    let name = "stepwell_step_duration_seconds";
-    text.family(name, "histogram", "The time that an attempt of a step took.");
-    totals.iter().for_each(|(workflow, it)| text.histogram(name, workflow, &STEP_BOUNDS_MS, &it.step_ms));
 }
 
 /// What there is now.
@@ -317,7 +348,9 @@ mod tests {
 
     #[test]
     fn a_scrape_adds_cells_up_and_has_a_gap_if_one_is_missing() {
-        let mut it = Totals { started: 2, failed: 1, ..Totals::default() };
+        let mut it =
+            Totals { started: 2, failed: 1, paused: 3, diverged: 1, losses: 2, rows: 7, ..Totals::default() };
+        it.tick_late_ms.note(&LATE_BOUNDS_MS, 2_000);
         it.run_ms.note(&RUN_BOUNDS_MS, 50);
         it.run_ms.note(&RUN_BOUNDS_MS, 700_000_000);
         let totals: OrdMap<_, _> = [("pay".to_owned(), it)].into_iter().collect();
@@ -332,6 +365,12 @@ mod tests {
         for line in [
             r#"stepwell_runs_started_total{namespace="acme",workflow="pay"} 4"#,
             r#"stepwell_runs_ended_total{namespace="acme",workflow="pay",status="failed"} 2"#,
+            r#"stepwell_rows_written_total{namespace="acme",workflow="pay"} 14"#,
+            r#"stepwell_run_pauses_total{namespace="acme",workflow="pay",reason="request"} 4"#,
+            r#"stepwell_run_pauses_total{namespace="acme",workflow="pay",reason="diverged"} 2"#,
+            r#"stepwell_activations_broken_total{namespace="acme",workflow="pay",reason="unreached"} 4"#,
+            r#"stepwell_schedule_delay_seconds_bucket{namespace="acme",workflow="pay",le="1"} 0"#,
+            r#"stepwell_schedule_delay_seconds_bucket{namespace="acme",workflow="pay",le="5"} 2"#,
             r#"stepwell_run_duration_seconds_bucket{namespace="acme",workflow="pay",le="0.1"} 2"#,
             r#"stepwell_run_duration_seconds_bucket{namespace="acme",workflow="pay",le="604800"} 2"#,
             r#"stepwell_run_duration_seconds_bucket{namespace="acme",workflow="pay",le="+Inf"} 4"#,

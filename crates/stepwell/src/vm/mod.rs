@@ -143,7 +143,7 @@ impl Vm {
                 Ok(Err(error)) | Err(error) => Workflow::Ended(Ending::Returned(Err(error))),
             },
             None => {
-                state.borrow_mut().stop(unknown_workflow(app, &activation.workflow));
+                state.borrow_mut().stop(words::unknown_workflow(app, &activation.workflow));
                 Workflow::Running(Box::pin(std::future::pending()))
             }
         };
@@ -254,9 +254,12 @@ impl Vm {
         self.take_news(answer, Vec::new())
     }
 
-    /// The steps under way, if somebody follows the run and wants to see them soon.
+    /// The steps under way, if somebody follows the run and wants to see them soon, and there is a call to spare for it:
+    /// nobody's look may take the call with which a step is reported.
     pub fn shows(&self) -> Vec<StepAtWork> {
-        if self.followed { self.state.borrow().at_work().take(Beat::STEPS_MAX).collect() } else { Vec::new() }
+        let state = self.state.borrow();
+        let may = self.followed && state.covers(1);
+        if may { state.at_work().take(Beat::STEPS_MAX).collect() } else { Vec::new() }
     }
 
     /// What it is at work on, for a call that says so. It counts like any other, and is made in any case: an engine
@@ -607,13 +610,4 @@ impl Vm {
 /// Whether a commit was refused for what it says, and not because this activation is over.
 fn is_our_fault(code: Code) -> bool {
     matches!(code, Code::PayloadTooLarge | Code::InvalidRequest)
-}
-
-fn unknown_workflow(app: &App, name: &str) -> Problem {
-    let known: Vec<_> = app.names().collect();
-    let detail = format!(
-        "The program has no workflow '{name}'; it has: {}. Deploy one that has it, then resume the run.",
-        known.join(", ")
-    );
-    Problem::new(Code::WorkflowNotFound, detail)
 }

@@ -6,8 +6,20 @@ use stepwell_protocol::{
     wait_token::URL_VARIABLE,
 };
 
+use crate::App;
+
 /// How many things a person is shown of what a workflow waits for.
 const SHOWN_MAX: usize = 8;
+
+/// The program does not have the workflow that it was asked for.
+pub(super) fn unknown_workflow(app: &App, name: &str) -> Problem {
+    let known: Vec<_> = app.names().collect();
+    let detail = format!(
+        "The program has no workflow '{name}'; it has: {}. Deploy one that has it, then resume the run.",
+        known.join(", ")
+    );
+    Problem::new(Code::WorkflowNotFound, detail)
+}
 
 /// The journal goes on with something that the code does not wait for.
 pub(super) fn divergence<'a>(

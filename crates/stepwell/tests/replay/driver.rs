@@ -29,7 +29,7 @@ use stepwell::{
 use stepwell_core::run::{CallEnd, Input, Phase, Signal, Slot};
 use stepwell_protocol::{
     Code, Problem, Seq,
-    program::{Activation, Answer, BEAT_EVERY_MS, Beat, Commit, Page},
+    program::{Answer, BEAT_EVERY_MS, Beat, Budget, Commit, Page},
     rest::Status,
 };
 
@@ -133,7 +133,7 @@ fn activation(
     breaks_at: Option<usize>,
     each_tick: impl FnMut(&mut Engine),
 ) -> Result<(), &'static str> {
-    activation_with_beats(cell, app, ticks, breaks_at, false, each_tick).0
+    activation_with_beats(cell, app, ticks, breaks_at, None, each_tick).0
 }
 
 /// The same; gives the beats too, with when they were.
@@ -142,12 +142,17 @@ fn activation_with_beats(
     app: &App,
     ticks: u64,
     breaks_at: Option<usize>,
-    followed: bool,
+    followed: Option<u32>,
     mut each_tick: impl FnMut(&mut Engine),
 ) -> (Result<(), &'static str>, Vec<(u64, Beat)>) {
     let slot = Slot { session: stepwell_core::run::Transport::Capability, alone: true };
     cell.borrow_mut().give(Input::Activate(slot)).expect("it is never refused");
-    let activation = Activation { followed, ..cell.borrow().activate_message() };
+    let mut activation = cell.borrow().activate_message();
+    if let Some(commits) = followed {
+        activation.budget = Some(Budget { commits, ms: None, step_timeout_ms: None });
+    }
+    let followed = followed.is_some();
+    activation.followed = followed;
     let epoch = activation.epoch;
     let session = Slow { cell: cell.clone(), ticks, breaks_at, beats: Rc::default(), followed };
     let woken = Arc::new(Woken::default());
@@ -413,12 +418,12 @@ async fn long(ctx: Ctx, ticks: u64) -> Result<()> {
 
 /// Drives the only activation of `long`, and gives when its beats were and which steps they named.
 fn beats_of(ticks: u64, each_tick: impl FnMut(&mut Engine)) -> (Vec<(u64, Vec<String>)>, Status) {
-    beats_while(false, ticks, each_tick)
+    beats_while(None, ticks, each_tick)
 }
 
-/// The same, whether somebody follows the run or not.
+/// The same, while somebody follows the run, if so many calls are given for that.
 fn beats_while(
-    followed: bool,
+    followed: Option<u32>,
     ticks: u64,
     each_tick: impl FnMut(&mut Engine),
 ) -> (Vec<(u64, Vec<String>)>, Status) {
@@ -447,12 +452,16 @@ fn a_program_beats_while_a_step_takes_long_and_says_which() {
 
 #[test]
 fn a_program_names_its_steps_soon_and_once_while_somebody_follows() {
-    let (beats, status) = beats_while(true, 2_500, |_| {});
+    let (beats, status) = beats_while(Some(1_000), 2_500, |_| {});
     let times: Vec<_> = beats.iter().map(|(at, names)| (at / Beat::SOON_MS, names.clone())).collect();
     let long = || vec!["long".to_owned()];
     assert_eq!(times, [(1, long()), ((BEAT_EVERY_MS + Beat::SOON_MS) / Beat::SOON_MS, long())]);
     assert_eq!(status, Status::Completed);
-    assert_eq!(beats_while(true, 40, |_| {}).0, [], "a step that is done sooner costs nothing");
+    assert_eq!(beats_while(Some(1_000), 40, |_| {}).0, [], "a step that is done sooner costs nothing");
+    // The calls that are left are those with which the step is reported.
+    let (beats, status) = beats_while(Some(3), 2_500, |_| {});
+    let times: Vec<_> = beats.iter().map(|(at, _)| at / BEAT_EVERY_MS).collect();
+    assert_eq!((times.as_slice(), status), (&[1][..], Status::Completed));
 }
 
 #[test]

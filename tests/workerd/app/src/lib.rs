@@ -324,7 +324,7 @@ async fn fail(ctx: Ctx, how: String) -> Result<()> {
         "panic" => panic!("a mistake in the workflow"),
         _ => {}
     }
-    Err(Error::msg("failed on purpose"))
+    Err(Error::msg(how.strip_prefix("say ").unwrap_or("failed on purpose")))
 }
 
 /// The app.

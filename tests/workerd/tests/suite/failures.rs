@@ -84,6 +84,37 @@ async fn groups_of_failures_outlive_kills_and_their_runs_and_keys_see_their_own(
     Ok(())
 }
 
+/// The word that a number is in letters: digits have placeholders.
+fn word(number: u32) -> String {
+    number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect()
+}
+
+#[tokio::test]
+async fn a_flood_of_new_messages_drops_the_oldest_of_its_own_workflow_alone() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    let other = client.start_id("nap", json!("not a number")).await?;
+    client.until(&other, "failed").await?;
+    // One more than a cell keeps, and some.
+    for number in 0..520_u32 {
+        let run = client.start("fail", &json!(format!("say {}", word(number))), None, 10).await?.json()?;
+        assert_eq!(run["status"], "failed", "{run}");
+    }
+    let mut found = Vec::new();
+    let mut path = "/api/failures?limit=200".to_owned();
+    loop {
+        let page = client.get(&path).await?.json()?;
+        found.extend(page["failures"].as_array().context("a list")?.clone());
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/api/failures?limit=200&cursor={next}");
+    }
+    assert_eq!(found.len(), 500, "a cell keeps so many groups");
+    let has = |message: &str| found.iter().any(|group| group["message"] == message);
+    assert!(has(&word(519)) && has(&word(100)) && !has(&word(0)) && !has(&word(19)));
+    assert!(found.iter().any(|group| group["workflow"] == "nap"), "it has done nothing");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_failed_run_writes_one_row_for_its_group_and_its_meter_says_so() -> TestResult {
     let engine = Engine::start_metered(Form::AllInOne, 1).await?;

@@ -203,7 +203,7 @@ async fn the_real_prometheus_reads_the_metrics_and_the_rules() -> TestResult {
     let rules: Value = serde_json::from_str(&rules)?;
     let loaded = rules["data"]["groups"][0]["rules"].as_array().context("they are loaded")?;
     assert!(loaded.iter().all(|rule| rule["health"] != "err"), "{rules}");
-    assert_eq!(loaded.len(), 7);
+    assert_eq!(loaded.len(), 13);
     Ok(())
 }
 

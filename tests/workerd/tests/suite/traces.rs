@@ -170,6 +170,7 @@ async fn runs_do_not_wait_for_a_collector_and_are_sent_as_their_caller_says() ->
     let spans = until(&collector, 45).await?;
     let ids: BTreeSet<_> = spans.iter().map(|span| span.span_id.clone()).collect();
     assert_eq!((spans.len(), ids.len()), (45, 45), "each is sent once, though nothing good is heard of it");
+    assert_eq!(collector.most(), 1, "a cell has one request under way: the next spans wait for its answer");
     Ok(())
 }
 

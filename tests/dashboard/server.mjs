@@ -19,8 +19,11 @@ const freePort = () =>
     });
   });
 
+/** Debian's faketime, which sets the clock of a process; nothing where it is not installed. */
+export const FAKETIME = ["/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1", "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1"].find(existsSync);
+
 export class Server {
-  static async start({ bundle = join(ROOT, "target/bundles/test-all-in-one"), assets = join(ROOT, "target/dashboard"), variables = {} } = {}) {
+  static async start({ clock, bundle = join(ROOT, "target/bundles/test-all-in-one"), assets = join(ROOT, "target/dashboard"), variables = {} } = {}) {
     const server = new Server();
     server.folder = mkdtempSync(join(tmpdir(), "stepwell-dashboard-"));
     server.port = await freePort();
@@ -63,13 +66,15 @@ const main :Workerd.Worker = (
 );
 `,
     );
-    await server.serve();
+    await server.serve(clock);
     return server;
   }
 
-  async serve() {
+  /** Starts workerd; with its clock at another time, if one is given. */
+  async serve(clock) {
     const workerd = process.env.WORKERD_BIN ?? join(ROOT, "node_modules/.bin/workerd");
-    this.child = spawn(workerd, ["serve", "config.capnp"], { cwd: this.folder, stdio: ["ignore", "ignore", process.env.VERBOSE ? "inherit" : "ignore"], detached: true });
+    const moved = clock && { LD_PRELOAD: FAKETIME, FAKETIME: `@${clock}`, FAKETIME_DONT_FAKE_MONOTONIC: "1", TZ: "UTC" };
+    this.child = spawn(workerd, ["serve", "config.capnp"], { cwd: this.folder, env: { ...process.env, ...moved }, stdio: ["ignore", "ignore", process.env.VERBOSE ? "inherit" : "ignore"], detached: true });
     for (let n = 0; n < 300; n++) {
       try {
         if ((await fetch(`${this.address}/api/health`)).ok) return;

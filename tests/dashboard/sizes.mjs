@@ -1,7 +1,7 @@
 // What must hold at a size. Takes minutes: `just dashboard-test --full` runs it after the others.
 import assert from "node:assert/strict";
 import { open } from "./browser.mjs";
-import { KEY } from "./server.mjs";
+import { FAKETIME, KEY, Server } from "./server.mjs";
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const percentile = (numbers, part) => numbers.sort((a, b) => a - b)[Math.ceil(numbers.length * part) - 1];
@@ -109,6 +109,41 @@ export const sizes = {
     const figure = `${steps} events: all of them after ${whole.toFixed(0)} ms, the first page of the outline ${(first / 1_024).toFixed(0)} KiB; scrolling: p95 frame ${percentile(frames, 0.95).toFixed(0)} ms, longest task ${Math.max(0, ...tasks).toFixed(0)} ms, at most ${rows} rows drawn; ${memory.toFixed(0)} MiB of JavaScript`;
     assert(percentile(frames, 0.95) <= 34 && rows <= 150 && first <= 1_572_864, figure);
     return figure;
+  },
+
+  async "a sleep of three days is collapsed, and times follow the clocks when they change"({ browser }) {
+    assert(FAKETIME, "Debian's faketime is missing: apt-get install faketime");
+    // The clocks of New York go back on the first of November.
+    const server = await Server.start({ clock: "2026-10-31 12:00:00" });
+    try {
+      const { id } = await server.start("nap", 3 * 86_400_000);
+      for (let n = 0; n < 100 && (await server.get(`/api/executions/${id}`)).status !== "sleeping"; n++) await pause(50);
+      server.kill();
+      await server.serve("2026-11-03 12:00:30");
+      let run;
+      for (let n = 0; n < 400; n++) {
+        run = await server.get(`/api/executions/${id}`);
+        if (run.status === "completed") break;
+        await pause(50);
+      }
+      assert.equal(run.status, "completed");
+      const shown = {};
+      for (const timezoneId of ["America/New_York", "Asia/Kathmandu", "UTC"]) {
+        const page = await open(browser, server, { timezoneId, path: `/dash/runs/${id}` });
+        await page.locator(".bar .label").first().waitFor();
+        const wanted = await page.evaluate((times) => times.map((at) => new Date(at).toLocaleString("sv-SE")), [run.created_at, run.ended_at]);
+        const text = await page.locator("main").innerText();
+        for (const time of wanted) assert(text.includes(time), `${timezoneId}: ${time} is not in\n${text}`);
+        shown[timezoneId] = wanted.map((time) => time.slice(5, 16)).join(" to ");
+        const pauses = await page.locator(".bar .piece[data-kind=pause]").evaluateAll((nodes) => nodes.map((node) => Number.parseFloat(node.style.width)));
+        assert(pauses.length > 0 && Math.max(...pauses) < 50, `three days take ${Math.max(...pauses)} % of the axis`);
+        await page.context().close();
+      }
+      assert(shown["America/New_York"] === "10-31 08:00 to 11-03 07:00", JSON.stringify(shown));
+      return Object.entries(shown).map(([zone, times]) => `${zone} ${times}`).join("; ");
+    } finally {
+      server.stop();
+    }
   },
 
   async "eight tabs see changes within a second while 200 runs are live"({ server, browser }) {

@@ -3,7 +3,10 @@
 use clap::{Args, Subcommand, ValueEnum};
 use serde::de::IgnoredAny;
 use serde_json::json;
-use stepwell_protocol::alert::{AlertList, AlertSpec, AlertState, AlertView, Watched};
+use stepwell_protocol::{
+    alert::{AlertList, AlertSpec, AlertState, AlertView, MINUTES_MAX, Watched},
+    totals::LATE_BOUNDS_MS,
+};
 
 use crate::{
     Global,
@@ -98,6 +101,13 @@ enum On {
 impl Set {
     fn spec(self) -> Result<(String, AlertSpec)> {
         let Self { id, on, url, above, workflow, queue, at_least, minutes, for_minutes } = self;
+        // What another kind of alert takes would be left out in silence.
+        let given = [
+            ("--workflow", "workflow", workflow.is_some()),
+            ("--queue", "queue", queue.is_some()),
+            ("--at-least", "at_least", at_least.is_some()),
+            ("--minutes", "minutes", minutes.is_some()),
+        ];
         let queue = || queue.clone().ok_or_else(|| Failure::usage("Name the queue with --queue."));
         let within = minutes.unwrap_or(10);
         let watched = match on {
@@ -130,6 +140,26 @@ impl Set {
             On::DeadLetters => Watched::DeadLetters { above: above.unwrap_or(0) },
             On::CellFill => Watched::CellFill { above_percent: above.unwrap_or(70) },
         };
+        let fields = watched.fields();
+        for (option, field, is_given) in given {
+            if is_given && !fields.contains(&field) {
+                let what = format!("This kind of alert takes no {option}.");
+                let next = "To let it fire only after some minutes, use --for MINUTES.";
+                return Err(if option == "--minutes" {
+                    Failure::usage(what).next(next)
+                } else {
+                    Failure::usage(what)
+                });
+            }
+        }
+        if watched.span().is_some_and(|(_, minutes)| !(1..=MINUTES_MAX).contains(&minutes)) {
+            return Err(Failure::usage(format!("--minutes is 1 to {MINUTES_MAX}.")));
+        }
+        if let Watched::Late { above_seconds, .. } = &watched
+            && !LATE_BOUNDS_MS.contains(&above_seconds.saturating_mul(1_000))
+        {
+            return Err(Failure::usage("For late, --above is 1, 5, 15, 60, 300 or 3600."));
+        }
         Ok((id, AlertSpec { watched, url, for_minutes }))
     }
 }

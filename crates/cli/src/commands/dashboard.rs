@@ -93,7 +93,7 @@ impl Dashboard {
                 thread::sleep(LAST_ANSWERS);
                 return Err(Failure::new(Exit::Refused, "the session has ended, or its key was revoked")
                     .next(
-                        "Run `stepwell dashboard` again. Sessions end after twelve hours without a request.",
+                        "Run `stepwell dashboard` again. Sessions end after twelve hours without a request, and after seven days.",
                     ));
             }
         }

@@ -59,7 +59,9 @@ impl Failures {
             anstream::println!("{}", serde_json::to_string(&raw).expect("it was read as JSON"));
         } else {
             if groups.is_empty() {
-                anstream::eprintln!("No run has failed. Failures are kept for 90 days.");
+                let is_filtered = self.workflow.is_some() || self.since.is_some();
+                let none = if is_filtered { "No failures match." } else { "No run has failed." };
+                anstream::eprintln!("{none} Failures are kept for 90 days.");
             }
             table::print(&groups.iter().map(row).collect::<Vec<_>>());
         }

@@ -85,7 +85,7 @@ impl Rule {
 
     fn notice(&self, now: Timestamp, namespace: &str, id: &str, value: u64, what: &str) -> Notice {
         let watched = self.spec.watched.clone();
-        let summary = in_words(&watched, value);
+        let summary = if what == "resolved" { over_in_words(&watched) } else { in_words(&watched, value) };
         let data =
             NoticedAlert { alert: id.to_owned(), namespace: namespace.to_owned(), watched, value, summary };
         let notice = AlertNotice { kind: format!("alert.{what}"), timestamp: civil::shown(now), data };
@@ -137,12 +137,41 @@ fn in_words(watched: &Watched, value: u64) -> String {
             format!("A sleep, timeout or schedule{of} was more than {value} seconds late {within}.")
         }
         Watched::Rows { .. } => format!("A run{of} took {value} rows on average {within}."),
+        Watched::Unreached { .. } if value == 1 => "1 cell does not answer.".to_owned(),
         Watched::Unreached { .. } => format!("{value} cells do not answer."),
         Watched::Waiting { .. } => format!("A run has waited for a place in its cell for {value} seconds."),
         Watched::Backlog { queue, .. } => format!("{value} jobs wait in the queue '{queue}'."),
         Watched::DeadJobs { queue, .. } => format!("The queue '{queue}' has {value} dead letters."),
         Watched::DeadLetters { .. } => format!("{value} messages between objects are dead."),
         Watched::CellFill { .. } => format!("The fullest cell has used {value} % of its storage."),
+    }
+}
+
+/// What is said of what is over: its figure is within the bound again, or nobody looks at it any more.
+fn over_in_words(watched: &Watched) -> String {
+    let of = watched.span().and_then(|(workflow, _)| workflow);
+    let of = of.map_or_else(String::new, |name| format!(" of '{name}'"));
+    match watched {
+        Watched::Failures { .. } => format!("The failures of runs{of} are within the limit again."),
+        Watched::Retries { .. } => format!("The retries of steps{of} are within the limit again."),
+        Watched::Pauses { .. } => format!("No more runs{of} are being paused because of a problem."),
+        Watched::BrokenCalls { .. } => {
+            format!("The broken calls of the code{of} are within the limit again.")
+        }
+        Watched::Late { .. } => format!("Sleeps, timeouts and schedules{of} are on time again."),
+        Watched::Rows { .. } => format!("The rows of runs{of} are within the limit again."),
+        Watched::Unreached { .. } => "The cells answer again.".to_owned(),
+        Watched::Waiting { .. } => "No run waits too long for a place in its cell any more.".to_owned(),
+        Watched::Backlog { queue, .. } => {
+            format!("The backlog of the queue '{queue}' is within the limit again.")
+        }
+        Watched::DeadJobs { queue, .. } => {
+            format!("The dead letters of the queue '{queue}' are within the limit again.")
+        }
+        Watched::DeadLetters { .. } => {
+            "The dead messages between objects are within the limit again.".to_owned()
+        }
+        Watched::CellFill { .. } => "The fullest cell is within the limit again.".to_owned(),
     }
 }
 

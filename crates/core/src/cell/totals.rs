@@ -89,7 +89,9 @@ impl Cell {
 
     /// Something was recorded of a run, which was like this before.
     pub(super) fn count_entries(&mut self, before: &Before, run: &Run, entries: &[Entry]) {
-        let rows = u64::from(run.spent.rows.saturating_sub(before.rows));
+        // A deletion is no news: it would be stored as such, run after run.
+        let is_deletion = entries.iter().all(|entry| matches!(entry, Entry::Expired | Entry::Emptied));
+        let rows = if is_deletion { 0 } else { u64::from(run.spent.rows.saturating_sub(before.rows)) };
         let mut totals = Totals { rows, timer_late_ms: before.timer_late_ms.clone(), ..Totals::default() };
         for entry in entries {
             let mut ended_at = None;

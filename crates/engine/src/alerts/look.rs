@@ -77,8 +77,17 @@ impl Host {
         let asked = stream::iter(deployment.pool.places()).map(|place| async move {
             self.ask_cell::<Summed>(&place, Operation::Sum { spans: spans.clone() }).await
         });
-        let answers: Vec<_> = asked.buffer_unordered(AT_ONCE).collect().await;
-        figures.unreached = Some(answers.iter().filter(|answer| answer.is_none()).count() as u64);
+        let mut asked = pin!(asked.buffer_unordered(AT_ONCE));
+        let (mut answers, mut unreached) = (Vec::new(), 0);
+        while let Some(answer) = asked.next().await {
+            if answer.is_none() {
+                unreached += 1;
+                // If the time runs out, these are known. That there are none is known only at the end.
+                figures.unreached = Some(unreached);
+            }
+            answers.push(answer);
+        }
+        figures.unreached = Some(unreached);
         // Without the part of one cell, the others would say something else.
         if let Some(cells) = answers.into_iter().collect::<Option<Vec<_>>>() {
             add_up(figures, spans, &cells);

@@ -65,6 +65,12 @@ dashboard-look *ARGUMENTS:
     scripts/build-dashboard
     node_modules/.bin/node tests/dashboard/look.mjs {{ARGUMENTS}}
 
+# Serves the dashboard with data on every page, to look at and to click through, until Ctrl-C.
+demo-dashboard:
+    scripts/build-worker tests/workerd/app target/bundles/test-all-in-one --profile quick
+    scripts/build-dashboard
+    node_modules/.bin/node tests/dashboard/serve.mjs
+
 # Checks the dashboard's own workspace: format, lints.
 dashboard-lint:
     scripts/lint-dashboard

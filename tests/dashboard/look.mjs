@@ -20,7 +20,7 @@ try {
   if (forDocs) {
     for (const [colorScheme, suffix] of [["light", ""], ["dark", "-dark"]]) {
       const page = await open(browser, server, { width: 1200, height: 620, timezoneId: "UTC", colorScheme });
-      for (const [name, path, ready] of [["runs", "/dash/", ".row"], ["run", `/dash/runs/${ids.chatty}`, ".bar .label"]]) {
+      for (const [name, path, ready] of [["runs", "/dash/", ".row"], ["run", `/dash/runs/${ids.chatty}`, ".bar .label"], ["queue", "/dash/queues/mails", "tbody tr"]]) {
         await page.goto(server.address + path);
         await page.locator(ready).first().waitFor();
         await page.waitForTimeout(600);

@@ -88,7 +88,7 @@ export async function furnish(server) {
 /** Every page, with what shows that it is there. */
 export const pages = ({ dead, delivery }) => [
   ["workflows", "/dash/workflows", "tbody tr"],
-  ["a workflow", "/dash/workflows/fail", "h2:has-text('Latest failures')"],
+  ["a workflow", "/dash/workflows/fail", "h2:has-text('Failures')"],
   ["a workflow with limits", "/dash/workflows/limited", "h2:has-text('Limits set by hand')"],
   ["schedules", "/dash/schedules", "tbody tr"],
   ["a schedule", "/dash/schedules/nightly", "tbody tr"],
@@ -105,6 +105,8 @@ export const pages = ({ dead, delivery }) => [
   ["a job", `/dash/queues/mails/jobs/${dead}`, ".payload"],
   ["outbox", "/dash/outbox", ".nothing"],
   ["metrics", "/dash/metrics", "svg"],
+  ["failures", "/dash/failures", "tbody tr"],
+  ["cells", "/dash/cells", "tbody tr"],
   ["alerts", "/dash/alerts", "tbody tr"],
   ["keys", "/dash/keys", "h1:has-text('Keys')"],
   ["sessions", "/dash/sessions", "tbody tr"],
@@ -122,10 +124,10 @@ export const pageTests = {
     await title(page, "fail");
     const { workflows } = await server.get("/api/metrics?workflow=fail");
     assert.equal(await fact(section(page, "Runs"), "failed").textContent(), String(workflows.fail.failed));
-    const failures = section(page, "Latest failures");
-    const [latest] = (await server.get("/api/executions?workflow=fail&status=failed&limit=1")).executions;
-    await failures.locator(`a[href="/dash/runs/${latest.id}"]`).waitFor();
-    await failures.getByText(latest.error.message).first().waitFor();
+    const failures = section(page, "Failures");
+    const [latest] = (await server.get("/api/failures?workflow=fail&limit=1")).failures;
+    await failures.locator(`a[href="/dash/runs/${latest.runs[0]}"]`).waitFor();
+    await failures.getByText(latest.message).first().waitFor();
     await act(page, "Pause");
     await done(page);
     await page.locator(".title .status", { hasText: "paused by" }).waitFor();
@@ -236,6 +238,32 @@ export const pageTests = {
     await page.locator(".payload pre", { hasText: "9" }).waitFor();
     await section(page, "Headers").locator("tbody tr").first().waitFor();
     return "sent, paused, resumed, redelivered";
+  },
+
+  async "pages: failures, cells and costs are what the API says, and filters find runs by them"({ server, browser }) {
+    await furnish(server);
+    const page = await open(browser, server, { path: "/dash/failures" });
+    const [group] = (await server.get("/api/failures?limit=1")).failures;
+    const row = page.locator("tbody tr", { hasText: group.message }).first();
+    await row.locator(`a[href="/dash/runs/${group.runs[0]}"]`).waitFor();
+    await page.goto(`${server.address}/dash/cells`);
+    const { cells } = await server.get("/api/cells");
+    await until("each cell has a row", async () => (await page.locator("tbody tr").count()) === cells.length);
+    await page.locator("tbody tr", { hasText: cells[0].cell }).getByText("% full").waitFor();
+    await until("costs are counted", async () => (await server.get("/api/metrics/workflows?minutes=60")).workflows.some((one) => one.workflow === "fail"), 90_000);
+    await page.goto(`${server.address}/dash/metrics`);
+    const costs = section(page, "By workflow").locator("tbody tr", { hasText: "fail" });
+    await costs.getByText("$").waitFor();
+    const found = async (filter) => {
+      await page.goto(`${server.address}/dash/?q=${encodeURIComponent(filter)}`);
+      await page.locator(".row, .notice, .nothing").first().waitFor();
+      return page.locator(".row").count();
+    };
+    assert.equal(await found(`error:"${group.message.slice(0, 8)}" status:failed,cancelled since:1h id:${group.runs[0]}`), 1);
+    assert((await found("workflow:fail status:failed,paused ended-since:1h")) > 0);
+    assert.equal(await found("workflow:fail longer:3h"), 0);
+    assert.equal(await found("workflow:fail is:retrying"), 0);
+    return `${cells.length} cells, ${group.count} failures in a group`;
   },
 
   async "pages: a lane shows who works and who waits, and its limits change"({ server, browser }) {
@@ -455,6 +483,15 @@ export const pageTests = {
     await page.goto(`${server.address}/dash/`);
     await page.locator(".view a", { hasText: "tag:together" }).click();
     await page.waitForURL((url) => url.searchParams.get("q") === "tag:together");
+    // Those that are checked, and no other.
+    await page.getByLabel(`Select ${ids[1]}`).check();
+    await page.getByLabel(`Select ${ids[2]}`).check();
+    await page.getByLabel(`Select ${ids[2]}`).uncheck();
+    await act(page, "Cancel selected", {}, page.locator(".views"));
+    await page.waitForURL((url) => url.pathname.startsWith("/dash/runs/"));
+    await until(`${ids[1]} is cancelled`, async () => (await server.get(`/api/executions/${ids[1]}`)).status === "cancelled");
+    assert.equal((await server.get(`/api/executions?id=${ids[0]},${ids[2]}&status=waiting`)).executions.length, 2);
+    await page.goto(`${server.address}/dash/?q=tag:together`);
     await act(page, "Cancel all", {}, page.locator(".views"));
     await page.waitForURL((url) => url.pathname.startsWith("/dash/runs/"));
     for (const id of ids) await until(`${id} is cancelled`, async () => (await server.get(`/api/executions/${id}`)).status === "cancelled");
@@ -478,6 +515,7 @@ export const pageTests = {
     const reader = await server.call("POST", "/api/keys", json({ name: "reader of runs", scopes: ["read"] }));
     const other = await open(browser, server, { key: reader.key, path: "/dash/?q=tag:together" });
     await other.locator(".row").first().waitFor();
+    assert.equal(await other.locator(".row input").count(), 0);
     assert.equal(await other.getByRole("button", { name: /all$/ }).filter({ hasText: /Cancel|Retry|Restart/ }).count(), 0);
     return "saved, cancelled together, exported, started again";
   },

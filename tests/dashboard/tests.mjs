@@ -399,7 +399,7 @@ export const tests = {
       assert(performance.now() - under > 500, "it was drawn while it was under way");
       // The axis begins and ends with the run; a bar is as wide as its part of it.
       const { created_at: from, ended_at: to } = await server.get(`/api/executions/${id}`);
-      const bars = await page.locator(".bar").evaluateAll((nodes) =>
+      const bars = await page.locator(".bar[role=listitem]").evaluateAll((nodes) =>
         nodes.map((node) => ({ name: node.querySelector(".name").textContent, pieces: [...node.querySelectorAll(".piece[data-kind=work]")].map((piece) => [piece.style.left, piece.style.width].map((text) => Number.parseFloat(text) / 100)) })),
       );
       let worst = 0;

@@ -4,6 +4,7 @@
 //! JSON; everything else goes to standard error. [`failure`] has the exit codes.
 
 mod bars;
+mod browser;
 mod building;
 mod changes;
 mod checkup;
@@ -18,6 +19,7 @@ mod first;
 mod linked;
 mod local;
 mod lock;
+mod names;
 mod naming;
 #[cfg(test)]
 mod pages;

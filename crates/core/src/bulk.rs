@@ -11,8 +11,9 @@
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Event, Failure, Op, OpKind, Outcome, Payload, Place, Record, Seq, Timestamp,
+    filter::Filter,
     program::{Budget, Command, Open, Progress, Retry, Then, is_reserved},
-    rest::{Bulk, BulkAction, BulkReport, Filter, Status},
+    rest::{Bulk, BulkAction, BulkReport, Status},
 };
 
 /// How many runs one slice changes at the most.
@@ -146,6 +147,7 @@ impl Progressing {
     pub fn new(mut bulk: Bulk, places: Vec<Place>, started_at: Timestamp) -> Self {
         let until = started_at.plus_millis(1);
         bulk.filter.until = Some(bulk.filter.until.map_or(until, |given| given.min(until)));
+        let places = places.into_iter().filter(|place| bulk.filter.can_be_in(place)).collect();
         Self {
             bulk,
             places,

@@ -23,9 +23,10 @@ pub mod queue;
 pub mod recent;
 pub mod run;
 pub mod schedule;
-pub mod sorting;
 pub mod stream;
 pub mod sweep;
 pub mod token;
 pub mod topic;
 pub mod window;
+
+pub use stepwell_protocol::sorting;

@@ -1,9 +1,9 @@
 //! The answers that a page is made of. A page that needs one which is not there says so, and is made again when it is.
 
-use std::collections::BTreeMap;
-
 use serde::de::DeserializeOwned;
 use stepwell_protocol::json;
+
+use crate::map::Map;
 
 /// The most answers that a page is made of.
 pub const ASKED_MAX: usize = 120;
@@ -11,7 +11,7 @@ pub const ASKED_MAX: usize = 120;
 /// The answers that are there, and those that are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
-    answers: BTreeMap<String, Result<String, Refused>>,
+    answers: Map<String, Result<String, Refused>>,
     wanted: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl Book {
     }
 
     fn text(&mut self, path: &str) -> Result<&str, Stop> {
-        if !self.answers.contains_key(path) {
+        if !self.answers.has(path) {
             if self.answers.len() + self.wanted.len() < ASKED_MAX
                 && !self.wanted.iter().any(|one| one == path)
             {

@@ -3,11 +3,10 @@
 //! Owns: how a field's text becomes a part of a request, and what is said if it cannot.
 //! Does not own: who may do it, which [`crate::may`] decides.
 
-use std::collections::BTreeMap;
-
 use stepwell_protocol::{Payload, span};
 
 use crate::{
+    map::Map,
     place::{Place, encoded},
     when,
 };
@@ -23,7 +22,7 @@ pub struct Action {
     pub explained: String,
     method: &'static str,
     path: String,
-    fixed: BTreeMap<String, String>,
+    fixed: Map<String, String>,
     /// What is asked for.
     pub fields: Vec<Field>,
     /// What is shown afterwards.
@@ -272,7 +271,7 @@ impl Action {
             explained: explained.to_owned(),
             method,
             path,
-            fixed: BTreeMap::new(),
+            fixed: Map::default(),
             fields: Vec::new(),
             then: Then::Stay,
             is_grave: false,
@@ -328,7 +327,7 @@ impl Action {
     pub fn request(&self, values: &[String], once: &str) -> Result<Request, String> {
         let mut body = self.fixed.clone();
         // An inner object without a name of anything is none: its numbers may have been filled in before.
-        let mut inner: BTreeMap<&str, (bool, BTreeMap<&str, String>)> = BTreeMap::new();
+        let mut inner: Vec<(&str, bool, Map<String, String>)> = Vec::new();
         let (mut whole, mut path, mut headers) = (None, self.path.clone(), Vec::new());
         let mut mark = '?';
         for (field, text) in self.fields.iter().zip(values) {
@@ -341,10 +340,14 @@ impl Action {
                     }
                 }
                 Goes::Inner(outer, name) => {
-                    let (is_named, object) = inner.entry(outer).or_default();
-                    if let Some(json) = json {
+                    let known = inner.iter().position(|(known, ..)| *known == outer.as_str());
+                    let place = known.unwrap_or(inner.len());
+                    if known.is_none() {
+                        inner.push((outer, false, Map::default()));
+                    }
+                    if let (Some(json), Some((_, is_named, object))) = (json, inner.get_mut(place)) {
                         *is_named |= field.kind == Kind::Text;
-                        object.insert(name, json);
+                        object.insert(name.clone(), json);
                     }
                 }
                 Goes::Header(name) if !text.trim().is_empty() => {
@@ -361,7 +364,7 @@ impl Action {
                 Goes::Path => path = filled(&path, text.trim()),
             }
         }
-        for (outer, (is_named, object)) in inner {
+        for (outer, is_named, object) in inner {
             body.insert(outer.to_owned(), if is_named { json_object(&object) } else { "null".into() });
         }
         if self.method == "POST" && !headers.iter().any(|(name, _)| *name == "idempotency-key") {
@@ -385,9 +388,8 @@ fn filled(path: &str, name: &str) -> String {
     format!("{before}{}{after}", encoded(name))
 }
 
-fn json_object<N: AsRef<str> + Ord>(fields: &BTreeMap<N, String>) -> String {
-    let fields: Vec<_> =
-        fields.iter().map(|(name, json)| format!("{}:{json}", json_text(name.as_ref()))).collect();
+fn json_object(fields: &Map<String, String>) -> String {
+    let fields: Vec<_> = fields.iter().map(|(name, json)| format!("{}:{json}", json_text(name))).collect();
     format!("{{{}}}", fields.join(","))
 }
 

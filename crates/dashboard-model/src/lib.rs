@@ -7,13 +7,16 @@
 pub mod book;
 pub mod bulk;
 pub mod chart;
+pub mod counts;
 pub mod filter;
 pub mod following;
 pub mod form;
 pub mod json;
 pub mod listing;
+pub mod map;
 pub mod may;
 pub mod nav;
+pub mod number;
 pub mod pacing;
 pub mod pages;
 pub mod place;

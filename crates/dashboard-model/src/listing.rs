@@ -160,7 +160,7 @@ impl Listing {
         if filter.workflow.as_ref().is_some_and(|workflow| *workflow != told.workflow) {
             return Change::Nothing;
         }
-        let is_wanted = filter.status.is_none_or(|status| status == told.status);
+        let is_wanted = filter.may_admit(told.status);
         // Most changes are of runs that are not in the list.
         let is_known = self.ids.contains(&told.id.to_string());
         let known = if is_known { self.runs.iter().position(|run| run.id == told.id) } else { None };
@@ -186,7 +186,7 @@ impl Listing {
         }
         run.status = told.status;
         run.ended_at = told.status.is_terminal().then_some(at);
-        if told.status.is_terminal() {
+        if told.status.is_terminal() || filter.looks_inside() {
             // Its error or its cost is more than the stream tells.
             self.wanted.insert(told.id.to_string());
         }
@@ -197,6 +197,13 @@ impl Listing {
     pub fn asking(&mut self) -> Vec<String> {
         self.told.clear();
         std::mem::take(&mut self.wanted).into_iter().collect()
+    }
+
+    /// These were asked for, and only those were found to match: the others are not in the list any more.
+    pub fn found(&mut self, asked: &[String], found: &[String]) {
+        let is_gone = |id: &String| asked.contains(id) && !found.contains(id);
+        self.runs.retain(|run| !is_gone(&run.id.to_string()));
+        self.ids.retain(|id| !is_gone(id));
     }
 
     /// The request for these runs has failed: they are still to be asked for.
@@ -210,10 +217,10 @@ impl Listing {
     }
 
     /// These were asked for, and the answers were taken. Those that are not in the list now are older than its last row
-    /// or never match, because the list has all that is newer: they need not be asked for with each of their changes. By
-    /// status, attribute or key, a run may match later.
+    /// or never match, because the list has all that is newer: they need not be asked for with each of their changes, unless
+    /// a run may match later.
     pub fn asked(&mut self, ids: Vec<String>, filter: &Filter) {
-        if filter.status.is_some() || !filter.attributes.is_empty() || filter.key.is_some() {
+        if filter.may_admit_later() {
             return;
         }
         if self.elsewhere.len() > ELSEWHERE_MAX {

@@ -3,6 +3,7 @@
 use stepwell_protocol::{
     access::{Permission, Scope, SessionView},
     routes::{self, Route, Subject},
+    sorting::sort,
 };
 
 use crate::{form::Action, place::encoded};
@@ -54,7 +55,7 @@ impl May {
     pub fn only_workflows(&self) -> Option<Vec<String>> {
         let mut only: Vec<String> =
             self.scopes.iter().map(|permission| permission.workflow.clone()).collect::<Option<_>>()?;
-        only.sort();
+        sort(&mut only);
         only.dedup();
         Some(only)
     }

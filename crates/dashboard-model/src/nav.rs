@@ -59,7 +59,9 @@ pub fn groups(may: &May, is_root: bool) -> Vec<Group> {
         group(
             "Health",
             vec![
+                entry("Failures", 'f', Place::Failures { cursor: None }, true),
                 entry("Metrics", 'm', Place::Metrics { workflow: None, minutes: MINUTES_DEFAULT }, true),
+                entry("Cells", 'c', Place::Cells, sees(Route::ListCells)),
                 entry("Alerts", 'a', Place::Alerts, sees(Route::ListAlerts)),
             ],
         ),
@@ -110,6 +112,6 @@ mod tests {
             .flat_map(|group| &group.entries)
             .map(|entry| entry.name)
             .collect();
-        assert_eq!(names, ["Runs", "Workflows", "Metrics"]);
+        assert_eq!(names, ["Runs", "Workflows", "Failures", "Metrics"]);
     }
 }

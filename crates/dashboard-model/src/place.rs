@@ -97,6 +97,13 @@ pub enum Place {
         /// How many minutes.
         minutes: u32,
     },
+    /// What has failed, in groups.
+    Failures {
+        /// The page.
+        cursor: Cursor,
+    },
+    /// The cells.
+    Cells,
     /// The alerts.
     Alerts,
     /// The keys of the namespace.
@@ -153,6 +160,8 @@ impl Place {
                 workflow: said("workflow"),
                 minutes: said("minutes").and_then(|text| text.parse().ok()).unwrap_or(MINUTES_DEFAULT),
             },
+            ["failures"] => Self::Failures { cursor: said("cursor") },
+            ["cells"] => Self::Cells,
             ["alerts"] => Self::Alerts,
             ["keys"] => Self::Keys,
             ["sessions"] => Self::Sessions,
@@ -194,6 +203,8 @@ impl Place {
                 let minutes = (*minutes != MINUTES_DEFAULT).then(|| minutes.to_string());
                 address(&["metrics"], &[("workflow", workflow.as_deref()), ("minutes", minutes.as_deref())])
             }
+            Self::Failures { cursor } => page(&["failures"], "cursor", cursor),
+            Self::Cells => at(&["cells"]),
             Self::Alerts => at(&["alerts"]),
             Self::Keys => at(&["keys"]),
             Self::Sessions => at(&["sessions"]),
@@ -253,6 +264,8 @@ impl Place {
             Self::Queues { .. } | Self::Queue { .. } | Self::Job(..) => Self::Queues { after: None },
             Self::Outbox { .. } => Self::Outbox { cursor: None },
             Self::Metrics { .. } => Self::Metrics { workflow: None, minutes: MINUTES_DEFAULT },
+            Self::Failures { .. } => Self::Failures { cursor: None },
+            Self::Cells => Self::Cells,
             Self::Alerts => Self::Alerts,
             Self::Keys => Self::Keys,
             Self::Sessions => Self::Sessions,
@@ -286,6 +299,8 @@ impl Place {
             Self::Queues { .. } => "Queues".into(),
             Self::Outbox { .. } => "Outbox".into(),
             Self::Metrics { .. } => "Metrics".into(),
+            Self::Failures { .. } => "Failures".into(),
+            Self::Cells => "Cells".into(),
             Self::Alerts => "Alerts".into(),
             Self::Keys => "Keys".into(),
             Self::Sessions => "Sessions".into(),
@@ -365,6 +380,8 @@ mod tests {
             Place::Job(name(), name()),
             Place::Outbox { cursor: cursor() },
             Place::Metrics { workflow: cursor(), minutes: 360 },
+            Place::Failures { cursor: cursor() },
+            Place::Cells,
             Place::Alerts,
             Place::Keys,
             Place::Sessions,

@@ -1,8 +1,8 @@
 //! The events of a run on the page: from the history, and from a stream that leaves out what is large.
 
-use std::collections::BTreeMap;
-
 use stepwell_protocol::{Seq, Timestamp, rest::HistoryEvent};
+
+use crate::map::Map;
 
 /// An event, or how large it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ impl Recorded {
 }
 
 /// Takes an event of a stream. What the history has told stays: only it knows which events still count.
-pub fn take(events: &mut BTreeMap<Seq, Recorded>, seq: Seq, told: Recorded) {
+pub fn take(events: &mut Map<Seq, Recorded>, seq: Seq, told: Recorded) {
     let is_news = events.get(&seq).is_none_or(|known| {
         // Another life of the run counts its events anew.
         known.at() < told.at() || matches!((known, &told), (Recorded::Large { .. }, Recorded::Whole(_)))
@@ -65,9 +65,12 @@ mod tests {
     #[test]
     fn a_stream_does_not_undo_what_the_history_has_told() {
         let taken = |known: Option<Recorded>, told: Recorded| {
-            let mut events: BTreeMap<_, _> = known.into_iter().map(|known| (Seq(1), known)).collect();
+            let mut events = Map::default();
+            if let Some(known) = known {
+                events.insert(Seq(1), known);
+            }
             take(&mut events, Seq(1), told);
-            events.remove(&Seq(1))
+            events.get(&Seq(1)).cloned()
         };
         assert_eq!(taken(None, event(5, false)), Some(event(5, false)));
         assert_eq!(taken(Some(event(5, true)), event(5, false)), Some(event(5, true)));

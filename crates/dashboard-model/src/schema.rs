@@ -2,14 +2,13 @@
 //!
 //! Does not check anything: the workflow's code decides whether an input is good.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 use stepwell_protocol::Payload;
 
 use crate::{
     form::{Field, Kind},
     json,
+    map::Map,
 };
 
 /// An object with more properties than this is filled in as JSON.
@@ -44,11 +43,11 @@ fn object(schema: &Value, given: Option<&str>) -> Option<Vec<Field>> {
     if is_mixed || own.get("type").and_then(Value::as_str).is_some_and(|kind| kind != "object") {
         return None;
     }
-    let given: BTreeMap<String, Payload> = match given {
+    let given: Map<String, Payload> = match given {
         Some(text) => serde_json::from_str(text).ok()?,
-        None => BTreeMap::new(),
+        None => Map::default(),
     };
-    if given.keys().any(|name| !properties.contains_key(name)) {
+    if given.iter().any(|(name, _)| !properties.contains_key(name)) {
         return None;
     }
     let required: Vec<&str> = own
@@ -196,7 +195,7 @@ mod tests {
     #[test]
     fn plain_values_have_plain_fields_and_all_else_is_json() {
         let choice = Kind::Choice(vec![("\"new\"".into(), "new".into()), ("\"used\"".into(), "used".into())]);
-        let by_name: BTreeMap<_, _> =
+        let by_name: std::collections::BTreeMap<_, _> =
             kinds(ORDER, None).into_iter().map(|(name, kind, value)| (name, (kind, value))).collect();
         assert_eq!(by_name["id"], (Kind::Number, String::new()));
         assert_eq!(by_name["kind"], (choice, String::new()));

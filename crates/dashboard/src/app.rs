@@ -212,11 +212,10 @@ impl App {
             Session::In(view) => May::of(view),
             Session::Unknown | Session::Out(_) => May::default(),
         })?;
-        let (topics, lanes) = (self.remembered("topics"), self.remembered("lanes"));
-        Some(Viewer { may, topics, lanes, now: now() })
+        Some(Viewer { may, now: now() })
     }
 
-    /// Names of a kind that were looked at in this namespace.
+    /// What was saved of a kind in this namespace.
     pub fn remembered(self, kind: &str) -> Vec<String> {
         let text = stored(&self.remembered_as(kind)).unwrap_or_default();
         text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()

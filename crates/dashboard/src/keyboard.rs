@@ -10,9 +10,10 @@ use crate::{
 };
 
 /// What each key does.
-const KEYS: [(&str, &str); 10] = [
+const KEYS: [(&str, &str); 11] = [
     ("/", "filter runs"),
     ("j / k", "next and previous row"),
+    ("x", "select the row for an action"),
     ("Enter", "open the row"),
     ("b", "back to the runs"),
     ("a", "actions of the page"),
@@ -27,7 +28,8 @@ const KEYS: [(&str, &str); 10] = [
 pub fn plain_key(event: &ev::KeyboardEvent) -> Option<String> {
     let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
     let is_typing = target.is_some_and(|element| {
-        ["INPUT", "TEXTAREA", "SELECT"].contains(&element.tag_name().as_str())
+        let is_field = ["INPUT", "TEXTAREA", "SELECT"].contains(&element.tag_name().as_str());
+        is_field && element.get_attribute("type").as_deref() != Some("checkbox")
             || element.closest("dialog").ok().flatten().is_some()
     });
     let is_plain = !(event.ctrl_key() || event.meta_key() || event.alt_key() || is_typing);

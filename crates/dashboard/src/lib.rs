@@ -10,6 +10,7 @@ mod dialog;
 mod draw;
 mod element;
 mod keyboard;
+mod list;
 mod nav;
 mod page;
 mod parts;

@@ -22,7 +22,7 @@ use web_sys::{Element, HtmlInputElement, VisibilityState};
 
 use crate::{
     api::{self, Trouble},
-    app::{self, App, now},
+    app::{App, now},
     dialog::{self, NOT_THE_KEY},
     draw::{self, Drawn},
     element::{around, button, clear, el},
@@ -40,9 +40,6 @@ const POLL_MS_EACH: u64 = 1_000;
 
 /// Answers can show what else is to be asked for, so many times.
 const ROUNDS_MAX: u32 = 6;
-
-/// How many names are remembered of a kind.
-const REMEMBERED_MAX: usize = 20;
 
 /// A page that is shown.
 #[derive(Clone)]
@@ -209,7 +206,6 @@ impl Page {
         let Some(root) = self.root().filter(|_| !self.0.is_gone.get()) else { return };
         match made {
             Ok(sheet) => {
-                remember(self.0.app, &self.0.place, &sheet);
                 self.0.drawn.borrow_mut().draw(self.0.app, &root, sheet);
                 self.say("");
             }
@@ -324,24 +320,5 @@ impl Page {
     fn begin(&self, action: Action) {
         let page = self.clone();
         dialog::open(self.0.app, action, self.key(), Box::new(move || page.ask()));
-    }
-}
-
-/// Names that the API does not list are remembered in the browser, if there is something of that name.
-fn remember(app: App, place: &Place, sheet: &Sheet) {
-    let (kind, name) = match place {
-        Place::Topic { topic, before: None } => ("topics", topic),
-        Place::Lane { name, cursor: None } => ("lanes", name),
-        _ => return,
-    };
-    let has_rows = sheet.sections.iter().any(|section| match &section.body {
-        Body::Table(table) => !table.rows.is_empty(),
-        _ => false,
-    });
-    let mut names = app.remembered(kind);
-    if has_rows && !names.contains(name) {
-        names.insert(0, name.clone());
-        names.truncate(REMEMBERED_MAX);
-        app::store(&app.remembered_as(kind), &names.join("\n"));
     }
 }

@@ -1,7 +1,7 @@
 //! Parts that several views have. All text of others goes through text nodes, never through markup.
 
 use leptos::{ev, html, prelude::*};
-use stepwell_dashboard_model::{json, place::Place, shown, when, window as rows};
+use stepwell_dashboard_model::{json, number::fixed, place::Place, shown, when, window as rows};
 use stepwell_protocol::{Timestamp, rest::Status};
 use wasm_bindgen::JsCast as _;
 
@@ -196,7 +196,7 @@ where
         range.filter_map(|index| item(index).map(|item| (index, item))).collect::<Vec<_>>()
     });
     #[expect(clippy::cast_precision_loss, reason = "no list has 2^52 rows")]
-    let pixels = move |rows: usize| format!("{}px", rows as f64 * row_height);
+    let pixels = move |rows: usize| format!("{}px", fixed(rows as f64 * row_height, 0));
     let children = move |(index, first): (usize, T)| {
         let wanted = key(&first);
         let row = Memo::new(move |before: Option<&(usize, T)>| {
@@ -216,5 +216,5 @@ where
 pub fn offset(index: usize, row_height: f64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "no list has 2^52 rows")]
     let pixels = index as f64 * row_height;
-    format!("translateY({pixels}px)")
+    format!("translateY({}px)", fixed(pixels, 0))
 }

@@ -88,7 +88,8 @@ fn short(text: &str) -> String {
 /// The events, in order.
 pub fn journal(page: Page) -> impl IntoView {
     let scroll = Scroll::new(ROW_HEIGHT);
-    let keys = Memo::new(move |_| page.events.with(|events| events.keys().copied().collect::<Vec<_>>()));
+    let keys =
+        Memo::new(move |_| page.events.with(|events| events.iter().map(|(seq, _)| *seq).collect::<Vec<_>>()));
     let count = Signal::derive(move || keys.with(Vec::len));
     let item = move |index: usize| {
         let seq = keys.with(|keys| keys.get(index).copied())?;

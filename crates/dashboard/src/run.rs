@@ -1,10 +1,12 @@
 //! One run: its state and why, its timeline, its events and logs, what went in and came out.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use leptos::{leptos_dom::helpers::set_timeout, prelude::*};
 use serde::Deserialize;
 use stepwell_dashboard_model::{
+    map::Map,
+    number::fixed,
     pacing::Pace,
     place::{Place, encoded},
     recorded::{self, Recorded},
@@ -56,7 +58,7 @@ pub struct Page {
     /// What it waits for.
     pub why: RwSignal<Option<Why>>,
     /// Its history.
-    pub events: RwSignal<BTreeMap<Seq, Recorded>>,
+    pub events: RwSignal<Map<Seq, Recorded>>,
     /// Its history as bars.
     pub timeline: Memo<Arc<Timeline>>,
     /// What it was started with.
@@ -80,11 +82,11 @@ pub struct Page {
 pub fn view(id: String) -> impl IntoView {
     let app = App::here();
     let (run, why) = (RwSignal::new(None::<RunView>), RwSignal::new(None::<Why>));
-    let events = RwSignal::new(BTreeMap::new());
+    let events = RwSignal::new(Map::default());
     let recording = Memo::new(move |_| {
         let read = |run: &RunView| {
-            events.with(|events: &BTreeMap<Seq, Recorded>| {
-                Recording::of(run, events.values().filter_map(Recorded::whole))
+            events.with(|events: &Map<Seq, Recorded>| {
+                Recording::of(run, events.iter().filter_map(|(_, event)| event.whole()))
             })
         };
         Arc::new(run.with(|run| run.as_ref().map(read)).unwrap_or_default())
@@ -243,7 +245,9 @@ impl Page {
                     self.input.try_set(Some(input.text().to_owned()));
                 }
                 self.events.try_update(|events| {
-                    events.extend(page.events.into_iter().map(|event| (event.seq, Recorded::Whole(event))));
+                    for event in page.events {
+                        events.insert(event.seq, Recorded::Whole(event));
+                    }
                 });
                 match page.next {
                     Some(next) if is_taken_back => after = next,
@@ -463,7 +467,7 @@ fn top(page: Page) -> impl IntoView {
     let progress = move || {
         page.run.with(|run| {
             let progress = run.as_ref()?.progress.clone()?;
-            let label = format!("{:.0} % {}", progress.percent, parts::word(&progress.message));
+            let label = format!("{} % {}", fixed(progress.percent, 0), parts::word(&progress.message));
             Some(view! {
                 <div class="progress">
                     <progress max="100" prop:value=progress.percent aria-label="Progress"></progress>
@@ -531,8 +535,10 @@ fn facts(page: Page) -> impl IntoView {
             facts.push(("Activations", run.activations.to_string().into_any()));
             let meter = run.meter;
             let cost = format!(
-                "{} rows, {} requests; ${:.2} for a million runs",
-                meter.rows_written, meter.requests, meter.dollars_per_million
+                "{} rows, {} requests; ${} for a million runs",
+                meter.rows_written,
+                meter.requests,
+                fixed(meter.dollars_per_million, 2)
             );
             facts.push(("Cost", cost.into_any()));
             for act in run.acts.iter().rev().take(5) {

@@ -7,6 +7,7 @@ use stepwell_dashboard_model::{
     form::Action,
     place::Place,
 };
+use stepwell_protocol::filter::Filter as Which;
 
 use crate::{
     app::{self, App, now},
@@ -19,8 +20,12 @@ const SAVED_MAX: usize = 20;
 /// Where they are, in the browser.
 const NAME: &str = "views";
 
-/// The line with both.
-pub fn line(app: App, filter: Memo<Result<Filter, NotAFilter>>) -> impl IntoView {
+/// The line with both; instead of all runs, those that are checked.
+pub fn line(
+    app: App,
+    filter: Memo<Result<Filter, NotAFilter>>,
+    checked: RwSignal<Vec<String>>,
+) -> impl IntoView {
     let saved = RwSignal::new(app.remembered(NAME));
     let keep = move |views: Vec<String>| {
         app::store(&app.remembered_as(NAME), &views.join("\n"));
@@ -49,11 +54,16 @@ pub fn line(app: App, filter: Memo<Result<Filter, NotAFilter>>) -> impl IntoView
     };
     let bulk = move || {
         let may = app.viewer().map(|viewer| viewer.may).unwrap_or_default();
+        let ids = checked.get();
+        if !ids.is_empty() {
+            return bulk::of_selected(&ids, &may);
+        }
         filter.get().map(|filter| bulk::actions(&filter, &may, now())).unwrap_or_default()
     };
     let button = move |action: Action| {
         let label = action.label.clone();
-        let open = move |_| dialog::open(app, action.clone(), None, Box::new(|| ()));
+        let open =
+            move |_| dialog::open(app, action.clone(), None, Box::new(move || checked.set(Vec::new())));
         view! { <button on:click=open>{label}</button> }
     };
     view! {
@@ -63,6 +73,15 @@ pub fn line(app: App, filter: Memo<Result<Filter, NotAFilter>>) -> impl IntoView
                 <button class="plain" on:click=save>"Save this view"</button>
             </Show>
             <span class="space"></span>
+            <Show when=move || !checked.with(Vec::is_empty)>
+                <button class="plain" on:click=move |_| checked.set(Vec::new())>
+                    {move || {
+                        let count = checked.with(Vec::len);
+                        let most = if count < Which::IDS_MAX { "" } else { ", the most" };
+                        format!("Deselect {count}{most}")
+                    }}
+                </button>
+            </Show>
             {move || bulk().into_iter().map(button).collect_view()}
         </div>
     }

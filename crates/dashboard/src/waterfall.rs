@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use leptos::{ev, prelude::*};
 use stepwell_dashboard_model::{
+    number::fixed,
     place::Place,
     recorded::Recorded,
     shown,
@@ -61,7 +62,7 @@ pub fn view(page: Page) -> impl IntoView {
 }
 
 fn percent(part: f64) -> String {
-    format!("{:.3}%", part * 100.0)
+    format!("{}%", fixed(part * 100.0, 3))
 }
 
 fn bar(page: Page, axis: Memo<Axis>, row: Memo<(usize, Arc<Row>)>) -> impl IntoView {

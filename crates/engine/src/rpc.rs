@@ -277,10 +277,29 @@ fn json(value: &JsValue) -> String {
 /// The parameters of a list.
 fn list_query(options: &JsValue) -> String {
     let mut query = Serializer::new(String::new());
-    for name in ["workflow", "status", "tag", "from", "until", "limit", "cursor"] {
+    let names = [
+        "id",
+        "workflow",
+        "status",
+        "tag",
+        "from",
+        "until",
+        "ended_from",
+        "ended_until",
+        "min_duration_ms",
+        "retrying",
+        "error",
+        "limit",
+        "cursor",
+    ];
+    for name in names {
         let value = runtime::property(options, name);
-        if let Some(value) = value.as_string().or_else(|| value.as_f64().map(|number| number.to_string())) {
-            query.append_pair(name, &value);
+        let text = value.as_string().or_else(|| value.as_f64().map(|number| number.to_string()));
+        let text = text.or_else(|| value.as_bool().map(|is_so| is_so.to_string()));
+        // A list of statuses becomes one text.
+        let text = text.or_else(|| value.dyn_ref::<js_sys::Array>().map(|list| String::from(list.join(","))));
+        if let Some(text) = text {
+            query.append_pair(name, &text);
         }
     }
     let attributes = runtime::property(options, "attributes");

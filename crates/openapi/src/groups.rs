@@ -24,10 +24,11 @@ pub const GROUPS: [(&str, &str); 16] = [
 pub fn group(path: &str) -> String {
     let parts: Vec<_> = path.split('/').skip(2).collect();
     let name = match *parts.as_slice() {
-        ["executions" | "bulk" | "failures" | "metrics" | "stream", ..]
+        ["executions" | "bulk" | "cells" | "failures" | "metrics" | "stream", ..]
         | ["workflows", _, "start" | "by-key", ..] => "runs",
         ["sync", ..] => "workflows",
         ["hooks", ..] => "webhooks",
+        ["topics", ..] => "events",
         ["keys" | "session" | "sessions" | "issuers", ..] => "keys and sessions",
         ["health" | "docs" | "openapi.json", ..] | [] => "deployment",
         [first, ..] => first,

@@ -19,8 +19,9 @@ use stepwell_protocol::{
         SessionList, SessionView, Settings,
     },
     alert::{AlertList, AlertSpec, AlertView},
+    cells::CellList,
     failures::FailureList,
-    lane::{LaneView, LimitChange, SetLimits},
+    lane::{LaneList, LaneView, LimitChange, SetLimits},
     manifest::{Manifest, PausedWorkflow, Plan, WorkflowView},
     outbox::{DiscardedLetter, OutboxList, Redelivery},
     rest::{
@@ -29,10 +30,10 @@ use stepwell_protocol::{
     routes::{EVERY, Entry, Method, OF_BODIES, Route, Scope},
     schedule::{Backfill, NextTicks, ScheduleList, ScheduleSpec, ScheduleView},
     topic::{
-        Accepted, AcceptedList, EventBatch, EventList, EventView, NewEvent, TriggerList, TriggerSpec,
-        TriggerView,
+        Accepted, AcceptedList, EventBatch, EventList, EventView, NewEvent, TopicList, TriggerList,
+        TriggerSpec, TriggerView,
     },
-    totals::MinuteList,
+    totals::{MinuteList, WorkflowTotalsList},
     wait_token::{CreatedToken, NewToken, TokenReceipt, TokenView},
 };
 
@@ -87,7 +88,8 @@ pub fn document() -> Value {
 }
 
 fn operation(route: Route, schemas: &mut SchemaGenerator) -> Value {
-    let Entry { method, path, scope, summary, codes, .. } = route.entry();
+    let Entry { method, path, scope, .. } = route.entry();
+    let (summary, codes) = (route.summary(), route.codes());
     let Parts { parameters, body, answers } = parts(route, schemas);
     let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let mut all: Vec<_> = in_path
@@ -208,6 +210,18 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 json!({ "type": "integer", "minimum": 1, "maximum": 1440, "default": 60 }),
             ),
         ]),
+        Route::ListTotals => {
+            let what = "What has happened, and what it costs.";
+            Parts::of(vec![ok::<WorkflowTotalsList>(schemas, what)]).with(vec![
+                query("workflow", "Only this workflow.", json!({ "type": "string" })),
+                query(
+                    "minutes",
+                    "How many minutes back. Without it, ever.",
+                    json!({ "type": "integer", "minimum": 1, "maximum": 1440 }),
+                ),
+            ])
+        }
+        Route::ListCells => Parts::of(vec![ok::<CellList>(schemas, "The cells.")]),
         Route::ListFailures => {
             let parts = Parts::of(vec![ok::<FailureList>(schemas, "A page of failures.")]);
             parts.with(parameters::failures())
@@ -453,6 +467,10 @@ fn parts(route: Route, schemas: &mut SchemaGenerator) -> Parts {
                 true,
             )
         }
+        Route::ListStepLanes => Parts::of(vec![ok::<LaneList>(schemas, "A page of lanes, by name.")])
+            .with(vec![query("after", "The `next` of the previous page.", json!({ "type": "string" }))]),
+        Route::ListTopics => Parts::of(vec![ok::<TopicList>(schemas, "A page of topics, by name.")])
+            .with(vec![query("after", "The `next` of the previous page.", json!({ "type": "string" }))]),
         Route::ShowLane | Route::ShowStepLane => {
             let cursor = query("cursor", "The `next` of the previous page.", json!({ "type": "string" }));
             let limit =

@@ -2,7 +2,7 @@
 
 use schemars::SchemaGenerator;
 use serde_json::{Value, json};
-use stepwell_protocol::{program::Attributes, rest::Status};
+use stepwell_protocol::{filter::Filter, program::Attributes, rest::Status};
 
 use super::schema;
 
@@ -108,13 +108,37 @@ pub fn traceparent() -> Value {
 pub fn filters(schemas: &mut SchemaGenerator) -> Vec<Value> {
     let time = || json!({ "type": "integer", "minimum": 0 });
     let attributes = json!({ "type": "array", "items": { "type": "string" }, "maxItems": Attributes::MAX });
+    let statuses = json!({ "type": "array", "items": schema::<Status>(schemas) });
+    let mut status = query("status", "In one of these statuses, separated by commas.", statuses);
+    status["explode"] = false.into();
+    let ids = json!({ "type": "array", "items": { "type": "string" }, "maxItems": Filter::IDS_MAX });
+    let mut id = query("id", "One of these, separated by commas.", ids);
+    id["explode"] = false.into();
     vec![
+        id,
         query("workflow", "Of this workflow.", json!({ "type": "string" })),
-        query("status", "In this status.", schema::<Status>(schemas)),
+        status,
         query("tag", "With this tag.", json!({ "type": "string" })),
         query("attribute", "With this attribute: `name:value`.", attributes),
         query("from", "Accepted at this time or later, in milliseconds since 1970.", time()),
         query("until", "Accepted before this time.", time()),
+        query("ended_from", "Ended at this time or later.", time()),
+        query("ended_until", "Ended before this time.", time()),
+        query(
+            "min_duration_ms",
+            "Took at least so many milliseconds, or have not ended for so long.",
+            time(),
+        ),
+        query(
+            "retrying",
+            "`true`: a step has failed and waits for its next attempt.",
+            json!({ "type": "boolean" }),
+        ),
+        query(
+            "error",
+            "With this text in the message of an error.",
+            json!({ "type": "string", "minLength": 1, "maxLength": Filter::ERROR_LENGTH_MAX }),
+        ),
         page_limit("How many runs."),
         page_cursor(),
     ]

@@ -35,7 +35,7 @@ pub const PRIORITY_MS: u64 = 10_000;
 const SHARED_PREFIX: &str = "stepwell.lane.";
 
 /// The same of lanes of steps.
-const STEPS_PREFIX: &str = "stepwell.steps.";
+pub const STEPS_PREFIX: &str = "stepwell.steps.";
 
 /// How the runs of a workflow are let in, as its app declares it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -339,6 +339,17 @@ pub struct SetLimit {
 pub struct SetLimits {
     /// The limits, the latest last.
     pub set: Vec<SetLimit>,
+}
+
+/// The lanes of steps, by name: `GET /api/lanes`. One is there once a step has asked it, or a limit was set.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneList {
+    /// Their names, as the code has them.
+    pub lanes: Vec<String>,
+    /// Pass it as `after` to get the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// The runs of a workflow that work, and those that wait to be let in, in the order in which they came.

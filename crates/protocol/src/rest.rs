@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Code, Failure, Life, Payload, Problem, RunId, Seq, Timestamp,
     export::ReplayFacts,
+    filter::Filter,
     manifest::WorkflowView,
     outbox::LetterCounts,
     program::{Progress, StepAtWork},
@@ -100,6 +101,9 @@ pub struct RunView {
     /// The signals and events it waits for. Names of events begin with `event:`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<String>,
+    /// The steps that have failed and wait for their next attempt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retrying: Vec<String>,
     /// What it returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Payload>,
@@ -279,31 +283,6 @@ pub struct RunList {
     /// last one, because a filter looks at a bounded number of runs at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-}
-
-/// Which runs. A run has to match all given fields.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Filter {
-    /// Of this workflow.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workflow: Option<String>,
-    /// In this status.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<Status>,
-    /// With this tag.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tag: Option<String>,
-    /// With these attributes.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub attributes: BTreeMap<String, String>,
-    /// Accepted at this time or later.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<Timestamp>,
-    /// Accepted before this time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
 }
 
 /// An operation on all runs that match a filter: `POST /api/bulk`.

@@ -83,10 +83,6 @@ pub struct Entry {
     pub scope: Scope,
     /// What its path names.
     pub subject: Subject,
-    /// What it does, in a line.
-    pub summary: &'static str,
-    /// What it may refuse with, besides what [`EVERY`] route may, and those with a body ([`OF_BODIES`]).
-    pub codes: &'static [Code],
 }
 
 /// What any route may refuse with.
@@ -130,18 +126,29 @@ macro_rules! routes {
                 }
             }
 
-            /// Its line of the table.
-            pub fn entry(self) -> Entry {
+            /// What it does, in a line.
+            pub fn summary(self) -> &'static str {
                 match self {
-                    $(Self::$name => Entry {
-                        method: Method::$method,
-                        path: $path,
-                        scope: Scope::$scope,
-                        subject: Subject::$subject,
-                        summary: concat!($($doc),+).trim_ascii(),
-                        codes: &[$(Code::$code),*],
-                    },)+
+                    $(Self::$name => concat!($($doc),+).trim_ascii(),)+
                 }
+            }
+
+            /// What it may refuse with, besides what [`EVERY`] route may, and those with a body ([`OF_BODIES`]).
+            pub fn codes(self) -> &'static [Code] {
+                match self {
+                    $(Self::$name => &[$(Code::$code),*],)+
+                }
+            }
+
+            /// Its line of the table, which is data: as code it takes far more room.
+            pub fn entry(self) -> Entry {
+                const TABLE: &[Entry] = &[$(Entry {
+                    method: Method::$method,
+                    path: $path,
+                    scope: Scope::$scope,
+                    subject: Subject::$subject,
+                },)+];
+                TABLE[self as usize]
             }
         }
     };
@@ -164,6 +171,10 @@ routes! {
     ShowMetrics: Get "/api/metrics" Read Selected [InvalidRequest],
     /// Lists what has happened in each of the last minutes, of up to a day: starts, ends, steps, durations.
     ListMinutes: Get "/api/metrics/minutes" Read Selected [InvalidRequest],
+    /// Lists what has happened to the runs of each workflow, within the last minutes or ever, and what that costs.
+    ListTotals: Get "/api/metrics/workflows" Read Selected [InvalidRequest],
+    /// Lists the cells: how many runs each has, how full it is, and what waits in it.
+    ListCells: Get "/api/cells" Read Whole [],
     /// Lists failed runs in groups of those that failed alike, also of runs that are deleted. They are kept for 90 days.
     ListFailures: Get "/api/failures" Read Selected [InvalidRequest],
     /// Returns counters, histograms and gauges for Prometheus.
@@ -182,6 +193,8 @@ routes! {
     /// Sets a limit of a workflow to another number, for all its keys or for one; 0 lets in no run.
     SetLimit: Put "/api/workflows/{workflow}/lane/limit" Admin Workflow
         [InvalidRequest WorkflowNotFound TooMany],
+    /// Lists the lanes of steps, by name.
+    ListStepLanes: Get "/api/lanes" Read Whole [InvalidRequest],
     /// Lists the steps in a lane: those that work, and those that wait.
     ShowStepLane: Get "/api/lanes/{lane}" Read Whole [InvalidRequest],
     /// Sets a limit of a lane of steps to another number, for all its keys or for one; 0 lets in none.
@@ -296,6 +309,8 @@ routes! {
     NextTicks: Get "/api/schedules/{schedule}/next" Read Whole [InvalidRequest ScheduleNotFound],
     /// Sends one event, or several.
     SendEvents: Post "/api/events" Write Whole [InvalidRequest TooMany],
+    /// Lists the topics of events, by name.
+    ListTopics: Get "/api/topics" Read Whole [InvalidRequest],
     /// Lists the events of a topic, newest first.
     ListEvents: Get "/api/events" Read Whole [InvalidRequest],
     /// Shows an event.
@@ -526,7 +541,8 @@ mod tests {
     #[test]
     fn a_path_names_what_its_entry_says() {
         for route in Route::ALL {
-            let Entry { method, path, subject, scope, summary, codes } = route.entry();
+            let Entry { method, path, subject, scope } = route.entry();
+            let (summary, codes) = (route.summary(), route.codes());
             assert_eq!(path.contains("{id}"), subject == Subject::Run, "{path}");
             assert_eq!(path.contains("{workflow}"), subject == Subject::Workflow, "{path}");
             // A session is about oneself, a token is a credential of its own, and a delivery is signed.

@@ -206,6 +206,17 @@ pub struct MetWait {
     pub wait: String,
 }
 
+/// The topics that have ever had an event, a trigger or a webhook, by name: `GET /api/topics`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicList {
+    /// Their names.
+    pub topics: Vec<String>,
+    /// Pass it as `after` to get the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
 /// Events of a topic, newest first.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ pub const STEP_BOUNDS_MS: [u64; 8] = [10, 50, 250, 1_000, 5_000, 15_000, 60_000,
 /// The same for how much later than due a sleep ends, or a schedule starts a run.
 pub const LATE_BOUNDS_MS: [u64; 7] = [100, 1_000, 5_000, 15_000, 60_000, 300_000, 3_600_000];
 
-/// What has happened to the runs of a workflow, within a time or ever.
+/// What has happened to the runs of a workflow, or in the cell, within a time or ever.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -62,6 +62,12 @@ pub struct Totals {
     /// Signals that were received.
     #[serde(skip_serializing_if = "is_zero")]
     pub signals: u64,
+    /// Requests that were refused by a limit of the namespace.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub refused: u64,
+    /// Spans that did not reach the collector.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub spans_lost: u64,
     /// How long runs took from their start to their end.
     #[serde(skip_serializing_if = "Durations::is_empty")]
     pub run_ms: Durations,
@@ -110,6 +116,8 @@ impl Totals {
             steps_failed,
             retries,
             signals,
+            refused,
+            spans_lost,
             run_ms,
             step_ms,
             timer_late_ms,
@@ -131,6 +139,8 @@ impl Totals {
             (steps_failed, more.steps_failed),
             (retries, more.retries),
             (signals, more.signals),
+            (refused, more.refused),
+            (spans_lost, more.spans_lost),
         ] {
             *count = count.saturating_add(more);
         }
@@ -139,6 +149,20 @@ impl Totals {
         timer_late_ms.add(&more.timer_late_ms);
         tick_late_ms.add(&more.tick_late_ms);
     }
+
+    /// What it costs by the list prices, in US dollars: each start and signal asks the cell, and so does a call of code.
+    pub fn dollars(&self) -> f64 {
+        let asked = self.started.saturating_add(self.signals);
+        let million = dollars_per_million(self.rows, asked, self.activations.saturating_add(asked));
+        (million * 100.0).round() / 1e8
+    }
+}
+
+/// What a million times so many rows, requests to objects, and calls of Workers cost, in US dollars: $1.00 for a million
+/// rows, $0.15 for a million requests, $0.30 for a million calls.
+#[expect(clippy::cast_precision_loss, reason = "no bill has so many cents")]
+pub fn dollars_per_million(rows: u64, requests: u64, calls: u64) -> f64 {
+    rows as f64 * 1.00 + requests as f64 * 0.15 + calls as f64 * 0.30
 }
 
 impl Durations {
@@ -157,6 +181,23 @@ impl Durations {
         self.counts.iter().all(|count| *count == 0)
     }
 
+    /// How long so many per cent of them took at the most: as if those between two bounds were spread evenly. What is
+    /// above all bounds counts as the last of them.
+    pub fn quantile_ms(&self, bounds: &[u64], percent: u64) -> Option<u64> {
+        let all: u64 = self.counts.iter().sum();
+        let wanted = (u128::from(all) * u128::from(percent)).div_ceil(100);
+        let (mut below, mut before) = (0_u128, 0_u64);
+        for (count, bound) in self.counts.iter().zip(bounds.iter().chain(bounds.last())) {
+            let count = u128::from(*count);
+            if count > 0 && below + count >= wanted {
+                let within = u128::from(bound - before) * (wanted - below) / count;
+                return Some(before + u64::try_from(within).unwrap_or_default());
+            }
+            (below, before) = (below + count, *bound);
+        }
+        None
+    }
+
     /// The longest of them, rounded down to a bound.
     pub fn longest_ms(&self, bounds: &[u64]) -> u64 {
         let last = self.counts.iter().rposition(|count| *count > 0).unwrap_or_default();
@@ -170,6 +211,43 @@ impl Durations {
             *count = count.saturating_add(*more);
         }
         self.sum_ms = self.sum_ms.saturating_add(more.sum_ms);
+    }
+}
+
+/// What has happened to the runs of each workflow, and what that costs: `GET /api/metrics/workflows`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowTotalsList {
+    /// By name.
+    pub workflows: Vec<WorkflowTotals>,
+    /// Whether every cell has answered.
+    pub complete: bool,
+}
+
+/// What has happened to the runs of a workflow.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowTotals {
+    /// The workflow. Beyond 200 in a cell, the others are counted together as `stepwell.others`.
+    pub workflow: String,
+    /// What.
+    pub totals: Totals,
+    /// Half of its runs took at most so many milliseconds: an estimate within the bounds of the histogram.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_ms: Option<u64>,
+    /// The same for 95 % of its runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95_ms: Option<u64>,
+    /// What the rows and requests of all this cost by the list prices, in US dollars, without what is included in a plan.
+    pub dollars: f64,
+}
+
+impl WorkflowTotals {
+    /// What has happened to the runs of this workflow, with what follows from it.
+    pub fn of(workflow: String, totals: Totals) -> Self {
+        let quantile = |percent| totals.run_ms.quantile_ms(&RUN_BOUNDS_MS, percent);
+        let (p50_ms, p95_ms, dollars) = (quantile(50), quantile(95), totals.dollars());
+        Self { workflow, totals, p50_ms, p95_ms, dollars }
     }
 }
 
@@ -214,6 +292,30 @@ mod tests {
         assert_eq!(short.longest_ms(&STEP_BOUNDS_MS), 0);
         short.note(&STEP_BOUNDS_MS, 200);
         assert_eq!(short.longest_ms(&STEP_BOUNDS_MS), 50);
+    }
+
+    #[test]
+    fn quantiles_are_within_the_bounds_of_what_was_noted() {
+        let mut durations = Durations::default();
+        assert_eq!(durations.quantile_ms(&STEP_BOUNDS_MS, 50), None);
+        for ms in [20; 90] {
+            durations.note(&STEP_BOUNDS_MS, ms);
+        }
+        for ms in [400_000; 10] {
+            durations.note(&STEP_BOUNDS_MS, ms);
+        }
+        // 50 of the 90 between 10 and 50 ms; and those above all bounds.
+        assert_eq!(durations.quantile_ms(&STEP_BOUNDS_MS, 50), Some(32));
+        assert_eq!(durations.quantile_ms(&STEP_BOUNDS_MS, 90), Some(50));
+        assert_eq!(durations.quantile_ms(&STEP_BOUNDS_MS, 95), Some(300_000));
+    }
+
+    #[test]
+    fn a_workflow_costs_what_its_rows_and_requests_cost() {
+        let totals =
+            Totals { started: 1_000_000, rows: 12_000_000, activations: 2_000_000, ..Totals::default() };
+        let of = WorkflowTotals::of("pay".into(), totals);
+        assert!((of.dollars - (12.0 + 0.15 + 0.90)).abs() < 1e-9, "{}", of.dollars);
     }
 
     #[test]

@@ -55,6 +55,7 @@ fn exported(outcome: &Outcome) -> Export {
         starts_at: None,
         wakes_at: None,
         waits_for: Vec::new(),
+        retrying: Vec::new(),
         output,
         error: None,
         problem: None,

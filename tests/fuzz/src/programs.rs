@@ -160,6 +160,7 @@ fn exported(input: &Value, outcome: &Outcome) -> Export {
         starts_at: None,
         wakes_at: None,
         waits_for: Vec::new(),
+        retrying: Vec::new(),
         output: Some(outcome.output::<Payload>()),
         error: None,
         problem: None,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use stepwell_core::stream::{Cursor, PoolCursor};
 use stepwell_engine::reading::{self, ListQuery, StartRequest, StreamQuery};
-use stepwell_protocol::{Timestamp, program::Attributes, rest::Filter, text::is_hidden};
+use stepwell_protocol::{Timestamp, filter::Filter, program::Attributes, text::is_hidden};
 
 use crate::{json, parted, text};
 
@@ -12,7 +12,9 @@ use crate::{json, parted, text};
 pub fn list_query(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let Ok(ListQuery { filter, limit, cursor }) = reading::list_query(text) else { return };
-    assert!((1..=200).contains(&limit) && filter.attributes.len() <= Attributes::MAX);
+    assert!(
+        (1..=200).contains(&limit) && filter.attributes.len() <= Attributes::MAX && filter.fault().is_none()
+    );
     let query = query_of(&filter, limit, cursor.map(|cursor| cursor.written()).as_deref());
     let again = reading::list_query(&query).unwrap_or_else(|problem| panic!("{problem}: {query}"));
     assert_eq!((again.filter, again.limit), (filter.clone(), limit), "{query}");
@@ -23,18 +25,40 @@ pub fn list_query(data: &[u8]) {
 }
 
 fn query_of(filter: &Filter, limit: u32, cursor: Option<&str>) -> String {
-    let Filter { workflow, status, tag, attributes, from, until } = filter;
+    let Filter {
+        ids,
+        workflow,
+        status,
+        tag,
+        attributes,
+        from,
+        until,
+        ended_from,
+        ended_until,
+        min_duration_ms,
+        retrying,
+        error,
+    } = filter;
     let mut query = form_urlencoded::Serializer::new(String::new());
     let mut add = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             query.append_pair(name, &value);
         }
     };
+    for id in ids {
+        add("id", Some(id.to_string()));
+    }
     add("workflow", workflow.clone());
-    add("status", status.map(|status| status.as_str().to_owned()));
+    let words: Vec<_> = status.iter().map(|status| status.as_str()).collect();
+    add("status", (!words.is_empty()).then(|| words.join(",")));
     add("tag", tag.clone());
     add("from", from.map(|at| at.as_millis().to_string()));
-    add("until", until.map(|at| at.as_millis().to_string()));
+    for (name, at) in [("until", until), ("ended_from", ended_from), ("ended_until", ended_until)] {
+        add(name, at.map(|at| at.as_millis().to_string()));
+    }
+    add("min_duration_ms", min_duration_ms.map(|ms| ms.to_string()));
+    add("retrying", retrying.then(|| "true".to_owned()));
+    add("error", error.clone());
     add("limit", Some(limit.to_string()));
     add("cursor", cursor.map(str::to_owned));
     for (name, value) in attributes {

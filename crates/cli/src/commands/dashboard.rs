@@ -4,7 +4,6 @@
 
 use std::{
     path::PathBuf,
-    process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -23,7 +22,7 @@ use stepwell_protocol::access::{OpenedSession, SessionView};
 
 use super::keys::scopes;
 use crate::{
-    Global,
+    Global, browser,
     client::{Answer, Ask, Client},
     config::{Key, Target},
     dashboard::{self, End, Server},
@@ -73,8 +72,8 @@ impl Dashboard {
         let link = server.link().to_owned();
         let ended = server.serve();
         session.tell(global, &target, &link);
-        if self.open && !open(&link) {
-            anstream::eprintln!("no browser could be started: open the link yourself");
+        if self.open {
+            browser::open(&link);
         }
         let end = loop {
             match ended.recv_timeout(TICK) {
@@ -156,21 +155,6 @@ impl Session {
         let (subject, namespace) = (words::plain(subject), words::plain(namespace));
         format!("{subject} in the namespace {namespace} ({})", scopes(allowed))
     }
-}
-
-/// Opens a page in the person's browser. Says whether something was started that may do so.
-fn open(link: &str) -> bool {
-    let (program, first): (_, &[&str]) = match std::env::consts::OS {
-        "macos" => ("open", &[]),
-        "windows" => ("rundll32", &["url.dll,FileProtocolHandler"]),
-        _ => ("xdg-open", &[]),
-    };
-    let mut command = Command::new(program);
-    command.args(first).arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // It may be the browser itself, which goes on.
-    let Ok(mut child) = command.spawn() else { return false };
-    thread::spawn(move || child.wait());
-    true
 }
 
 fn say(global: &Global, text: &str) {

@@ -19,7 +19,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
-    Global, changes,
+    Global, browser, changes,
     client::Client,
     config::{Key, Target},
     failure::{Failure, Result},
@@ -63,6 +63,9 @@ pub struct Dev {
     /// Do not rebuild when a file changes.
     #[arg(long)]
     once: bool,
+    /// Open the dashboard in your browser.
+    #[arg(long)]
+    open: bool,
     /// Further arguments for cargo.
     #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<String>,
@@ -179,6 +182,15 @@ impl Session<'_> {
         // Told once: whoever saves a file knows it by then.
         let is_first = !std::mem::replace(&mut self.has_told, true);
         let next = is_first.then(|| first::command(&client, &self.serving.project.root)).flatten();
+        if is_first && self.dev.open {
+            match self.serving.dashboard() {
+                Some(dashboard) => browser::open(&dashboard),
+                None => say(
+                    self.global,
+                    "the project has no dashboard: npm install @stepwell/dashboard, and bind it as ASSETS",
+                ),
+            }
+        }
         if self.global.json {
             let dashboard = self.serving.dashboard();
             let ready = json!({ "event": "ready", "address": address, "dashboard": dashboard, "next": next });

@@ -11,7 +11,7 @@ use crate::{
     Global,
     client::{Answer, Ask},
     failure::Result,
-    table, words,
+    names, table, words,
 };
 
 /// What to do if nobody knows whether an event was accepted.
@@ -59,6 +59,8 @@ pub enum Events {
     List(List),
     /// Show an event.
     Show(One),
+    /// List the topics that events belong to.
+    Topics,
 }
 
 /// Some events of a topic.
@@ -86,6 +88,9 @@ impl Events {
         match self {
             Self::List(list) => list.run(global),
             Self::Show(one) => one.run(global),
+            Self::Topics => {
+                names::list(global, "topics", "The namespace has no topics. `stepwell emit` creates one.")
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     Global,
     client::{Answer, Ask},
     failure::Result,
-    table, words,
+    names, table, words,
 };
 
 /// The most pages that are read of a lane.
@@ -19,6 +19,8 @@ const PAGES_MAX: usize = 10;
 /// What can be done with lanes.
 #[derive(Debug, Subcommand)]
 pub enum Lanes {
+    /// List the lanes of steps.
+    List,
     /// List the steps in a lane: those that work, and those that wait.
     Show(One),
     /// Set a limit to another number, for all its keys or for one; 0 lets in none. A deploy does not change it back.
@@ -67,6 +69,10 @@ impl Lanes {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
         match self {
+            Self::List => {
+                let none = "There are no lanes of steps. Code names one: ctx.step(…).lane(\"openai\", key).limit(5).";
+                names::list(global, "lanes", none)
+            }
             Self::Show(One { name }) => show(global, &["lanes", &name], &name),
             Self::Limit(Limited { name, limit: args }) => {
                 let next = format!("stepwell lanes show {}", words::plain(&name));

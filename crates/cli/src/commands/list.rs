@@ -27,9 +27,9 @@ pub struct List {
     /// Only runs of this workflow.
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
-    /// Only runs with this status.
-    #[arg(long, value_parser = status_parser())]
-    status: Option<Status>,
+    /// Only runs with this status, or with one of several, separated by commas.
+    #[arg(long, value_delimiter = ',', value_parser = status_parser())]
+    status: Vec<Status>,
     /// Only runs with this tag.
     #[arg(long)]
     tag: Option<String>,
@@ -42,6 +42,21 @@ pub struct List {
     /// Only runs started before.
     #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
     until: Option<Timestamp>,
+    /// Only runs that ended at this time or later.
+    #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
+    ended_since: Option<Timestamp>,
+    /// Only runs that ended before this time.
+    #[arg(long, value_name = "TIME", value_parser = words::parse_time)]
+    ended_until: Option<Timestamp>,
+    /// Only runs that took at least this long, such as 90s or "2 days", or are open for that long.
+    #[arg(long, value_name = "TIME", value_parser = words::parse_length)]
+    longer_than: Option<u64>,
+    /// Only runs with a failed step that waits for its next attempt.
+    #[arg(long)]
+    retrying: bool,
+    /// Only runs with this text in the message of an error.
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
     /// The maximum number of runs.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
@@ -104,7 +119,8 @@ impl List {
     }
 
     fn filter(&self) -> Vec<(&'static str, String)> {
-        let status = self.status.map(|status| status.as_str().to_owned());
+        let words: Vec<_> = self.status.iter().map(|status| status.as_str()).collect();
+        let status = (!words.is_empty()).then(|| words.join(","));
         let time = |at: Option<Timestamp>| at.map(|at| at.as_millis().to_string());
         let all = [
             ("workflow", self.workflow.clone()),
@@ -112,6 +128,11 @@ impl List {
             ("tag", self.tag.clone()),
             ("from", time(self.since)),
             ("until", time(self.until)),
+            ("ended_from", time(self.ended_since)),
+            ("ended_until", time(self.ended_until)),
+            ("min_duration_ms", self.longer_than.map(|ms| ms.to_string())),
+            ("retrying", self.retrying.then(|| "true".to_owned())),
+            ("error", self.error.clone()),
         ];
         let all = all.into_iter().filter_map(|(name, value)| Some((name, value?)));
         all.chain(self.attributes.iter().map(|attribute| ("attribute", attribute.clone()))).collect()

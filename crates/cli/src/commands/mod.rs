@@ -4,7 +4,9 @@ mod act;
 mod alerts;
 mod audit;
 mod build;
+mod cells;
 mod completions;
+mod costs;
 mod dashboard;
 mod deploy;
 mod dev;
@@ -74,6 +76,10 @@ pub enum Command {
     Why(why::Why),
     /// List what has failed, in groups of failures that are alike. Deleted runs count, too.
     Failures(failures::Failures),
+    /// Show what each workflow has done, and what it costs.
+    Costs(costs::Costs),
+    /// List the cells, which hold the runs: how full they are, and what waits in them.
+    Cells,
     /// Send a signal to a run.
     Signal(signal::Signal),
     /// Make links that complete a wait of a run, without a key.
@@ -166,6 +172,8 @@ impl Command {
             Self::Logs(command) => command.run(global),
             Self::Why(command) => command.run(global),
             Self::Failures(command) => command.run(global),
+            Self::Costs(command) => command.run(global),
+            Self::Cells => cells::list(global),
             Self::Signal(command) => command.run(global),
             Self::Tokens(command) => command.run(global),
             Self::Pause(command) => command.run(global, "pause"),

@@ -3,15 +3,13 @@
 use clap::{Args, Subcommand};
 use serde::de::IgnoredAny;
 use serde_json::json;
-use stepwell_protocol::queue::{
-    Push, QueueList, QueuePatch, QueueSecret, QueueSettings, QueueState, QueueView,
-};
+use stepwell_protocol::queue::{Push, QueuePatch, QueueSecret, QueueSettings, QueueState, QueueView};
 
 use crate::{
     Global,
     client::{Answer, Ask},
     failure::Result,
-    words,
+    names, words,
 };
 
 /// What to do if nobody knows whether a change was made.
@@ -180,28 +178,7 @@ fn change(global: &Global, queue: &str, deed: &str) -> Result {
 }
 
 fn list(global: &Global) -> Result {
-    let client = global.client()?;
-    let (mut queues, mut after) = (Vec::new(), None::<String>);
-    loop {
-        let query = after.take().map(|after| ("after", after)).into_iter().collect();
-        let page: Answer<QueueList> = client.get(&["queues"], &Ask { query, ..Ask::default() })?;
-        queues.extend(page.value.queues);
-        match page.value.next {
-            Some(next) => after = Some(next),
-            None => break,
-        }
-    }
-    if global.json {
-        anstream::println!("{}", json!({ "queues": queues }));
-        return Ok(());
-    }
-    if queues.is_empty() {
-        anstream::eprintln!("The namespace has no queues. `stepwell jobs send` creates one.");
-    }
-    for queue in queues {
-        anstream::println!("{}", words::plain(&queue));
-    }
-    Ok(())
+    names::list(global, "queues", "The namespace has no queues. `stepwell jobs send` creates one.")
 }
 
 fn show(global: &Global, queue: &str) -> Result {

@@ -49,7 +49,7 @@ pub use drive::{Confirmation, Desk, Order, TELL_AGAIN_MS, TELL_URGENT_MS_MAX, Wo
 pub use handlers::QueueWord;
 pub use input::{Entry, Input, LetterDeed, LetterNote};
 pub use rows::{Corrupt, Row, Rows, STATION, Trim};
-pub use stations::{NotAStation, Registered, Station, TOUCHED_AT_ONCE};
+pub use stations::{Named, NotAStation, Registered, Station, TOUCHED_AT_ONCE};
 pub use triggers::{TopicRevision, TopicWord};
 
 /// The namespace that is there without being made: that of the deployment's own key.

@@ -12,7 +12,7 @@
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Code, Problem, Timestamp};
+use stepwell_protocol::{Code, Problem, Timestamp, lane::STEPS_PREFIX};
 
 use super::{Catalog, Decision, Desk, Entry, Input, Order, Rejection, Rows};
 use crate::object::{Address, Fault, Hosted as _, Kind};
@@ -26,8 +26,27 @@ pub const TOPICS_MAX: usize = 1_000;
 /// The most queues of a namespace.
 pub const QUEUES_MAX: usize = 1_000;
 
-/// What the first partitions of all queues begin with in the register.
-const QUEUES: &str = "queue/0/";
+/// Stations that people have given a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Named {
+    /// Queues, by their first partitions.
+    Queues,
+    /// Topics.
+    Topics,
+    /// Lanes of steps.
+    StepLanes,
+}
+
+impl Named {
+    /// What they begin with in the register.
+    fn prefix(self) -> String {
+        match self {
+            Self::Queues => format!("{}/0/", Kind::Queue.as_str()),
+            Self::Topics => format!("{}/", Kind::Topic.as_str()),
+            Self::StepLanes => format!("{}/{STEPS_PREFIX}", Kind::Lane.as_str()),
+        }
+    }
+}
 
 /// The longest name of a station.
 const NAME_LENGTH_MAX: usize = 512;
@@ -108,21 +127,18 @@ impl Desk {
         station: Station,
     ) -> Result<Registered, Fault<R::Error>> {
         Self::check_topics(rows, &station)?;
-        self.check_queues(rows, &station)?;
+        Self::check_queues(rows, &station)?;
         self.drive(rows, clock, "", Input::Register(station))?;
         Ok(Registered { life: self.catalog(rows)?.life() })
     }
 
     /// Refuses one topic more than a namespace has. Read once in the life of a topic.
     fn check_topics<R: Rows>(rows: &R, station: &Station) -> Result<(), Fault<R::Error>> {
-        let kind = Kind::Topic.as_str();
-        if station.kind != kind {
+        if station.kind != Kind::Topic.as_str() {
             return Ok(());
         }
-        let names = rows.stations(&format!("{kind}/"), TOPICS_MAX).map_err(Fault::Storage)?;
-        let topics = names.iter().filter_map(|name| name.parse::<Station>().ok());
-        let topics: Vec<_> = topics.filter(|known| known.kind == kind).collect();
-        if topics.len() < TOPICS_MAX || topics.contains(station) {
+        let topics = Self::named(rows, Named::Topics, "", TOPICS_MAX)?;
+        if topics.len() < TOPICS_MAX || topics.contains(&station.name) {
             return Ok(());
         }
         let detail = format!(
@@ -133,10 +149,10 @@ impl Desk {
     }
 
     /// Refuses one queue more than a namespace has. Read once in the life of a queue.
-    fn check_queues<R: Rows>(&self, rows: &R, station: &Station) -> Result<(), Fault<R::Error>> {
+    fn check_queues<R: Rows>(rows: &R, station: &Station) -> Result<(), Fault<R::Error>> {
         let name = station.to_string();
-        let Some(queue) = name.strip_prefix(QUEUES) else { return Ok(()) };
-        let queues = self.queues(rows, "", QUEUES_MAX)?;
+        let Some(queue) = name.strip_prefix(&Named::Queues.prefix()) else { return Ok(()) };
+        let queues = Self::named(rows, Named::Queues, "", QUEUES_MAX)?;
         if queues.len() < QUEUES_MAX || queues.iter().any(|known| known == queue) {
             return Ok(());
         }
@@ -144,16 +160,17 @@ impl Desk {
         Err(Problem::new(Code::LimitReached, detail).into())
     }
 
-    /// The queues of the namespace by name, from behind this one on.
-    pub fn queues<R: Rows>(
-        &self,
+    /// Stations of the namespace by the names that people gave them, from behind this one on.
+    pub fn named<R: Rows>(
         rows: &R,
+        which: Named,
         after: &str,
         limit: usize,
     ) -> Result<Vec<String>, Fault<R::Error>> {
-        let names = rows.stations(&format!("{QUEUES}{after}"), limit).map_err(Fault::Storage)?;
-        let queues = names.iter().map_while(|name| name.strip_prefix(QUEUES));
-        Ok(queues.map(str::to_owned).collect())
+        let prefix = which.prefix();
+        let stations = rows.stations(&format!("{prefix}{after}"), limit).map_err(Fault::Storage)?;
+        let names = stations.iter().map_while(|name| name.strip_prefix(&prefix));
+        Ok(names.map(str::to_owned).collect())
     }
 
     /// Forgets a station that has deleted all that it stored.

@@ -96,7 +96,10 @@ impl Cell {
         };
         let grant = known.grant.clone();
         // What is refused counts too: it has come this far.
-        self.gate.keyed.take(now, &grant.limits, bytes, shares)?;
+        if let Err(problem) = self.gate.keyed.take(now, &grant.limits, bytes, shares) {
+            self.count_refusal();
+            return Err(problem);
+        }
         grant.check(now, need)?;
         Ok(Admission::Granted(grant))
     }
@@ -185,6 +188,9 @@ impl Cell {
             None => self.gate.linked.take(now, &rules.grant.limits, bytes as u64, shares),
         };
         self.gate.rules = Some((rules, until));
+        if checked.as_ref().is_err_and(|problem| problem.code == Code::LimitReached) {
+            self.count_refusal();
+        }
         checked
     }
 
@@ -224,6 +230,7 @@ impl Cell {
         if self.count(rows)?.live() < limit {
             return Ok(None);
         }
+        self.count_refusal();
         let detail = format!(
             "The namespace may have {} runs that have not ended, and this cell's share of them is used.",
             limits.live_runs.unwrap_or_default()

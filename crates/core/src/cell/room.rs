@@ -1,13 +1,10 @@
 //! Room: the last fifth of a cell belongs to the results of its runs' steps, so that those it has can end. A cell that
 //! is fuller than that takes no new runs, no signals that nobody waits for, and nothing that programs publish.
 
-use stepwell_protocol::{Code, Problem};
+use stepwell_protocol::{Code, Problem, cells::FULL_PERCENT};
 
 use super::{Cell, Rows};
 use crate::object::Fault;
-
-/// How full a cell is when it takes nothing any more but what lets its runs end, in percent of its storage.
-pub const FULL_PERCENT: u64 = 80;
 
 /// How much is accepted between two looks at the storage: so many times, and so many bytes.
 const LOOK_EVERY: u32 = 16;

@@ -35,6 +35,9 @@ const WORKFLOWS_MAX: usize = 200;
 /// What the others are called: no app's workflow is called so.
 const OTHERS: &str = "stepwell.others";
 
+/// Under which name is counted what belongs to no workflow: no app's workflow is called so.
+pub const NO_WORKFLOW: &str = "stepwell.none";
+
 /// How long a cell at rest waits until it stores again what few things have happened.
 const REST_MS: u64 = 20_000;
 
@@ -124,6 +127,16 @@ impl Cell {
         self.unstored_totals.add(&run.workflow, totals);
     }
 
+    /// A request was refused by a limit. A flood of them writes nothing: they are stored with what happens to runs.
+    pub(super) fn count_refusal(&mut self) {
+        self.unstored_totals.add(NO_WORKFLOW, Totals { refused: 1, ..Totals::default() });
+    }
+
+    /// So many spans were left out, or did not reach the collector.
+    pub fn count_lost_spans(&mut self, spans: u64) {
+        self.unstored_totals.add(NO_WORKFLOW, Totals { spans_lost: spans, ..Totals::default() });
+    }
+
     /// After a commit: a run that comes to rest is an occasion to store what was counted, or to see to it that it will be.
     pub(super) fn store_totals_beside<R: Rows>(&mut self, rows: &R, now: Timestamp, run: &Run) {
         let rests = match run.phase {
@@ -190,6 +203,14 @@ impl Cell {
     pub fn totals<R: Rows>(&self, rows: &R) -> Result<Happened, Fault<R::Error>> {
         let (from, mut all) = rows.totals().map_err(Fault::Storage)?;
         rows.each_minute(from, &mut |_, more| add_happened(&mut all, &more)).map_err(Fault::Storage)?;
+        Ok(all)
+    }
+
+    /// What was stored of what has happened since a time.
+    pub fn totals_since<R: Rows>(&self, rows: &R, since: Timestamp) -> Result<Happened, Fault<R::Error>> {
+        let mut all = Happened::new();
+        rows.each_minute(since.as_millis() / MINUTE_MS, &mut |_, more| add_happened(&mut all, &more))
+            .map_err(Fault::Storage)?;
         Ok(all)
     }
 

@@ -1,7 +1,7 @@
 //! What a run costs: rows and requests, counted as the platform counts them.
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Event, Seq, Timestamp, rest::Meter};
+use stepwell_protocol::{Event, Seq, Timestamp, rest::Meter, totals::dollars_per_million};
 
 use super::{Entry, Run, Transport};
 use crate::cell::Mail;
@@ -61,7 +61,7 @@ impl Run {
     pub fn meter(&self) -> Meter {
         let Spent { rows, requests, words, .. } = self.spent;
         let (asked, called) = (requests.saturating_add(words), self.epoch.0.saturating_add(requests));
-        let dollars = f64::from(rows) * 1.00 + f64::from(asked) * 0.15 + f64::from(called) * 0.30;
+        let dollars = dollars_per_million(rows.into(), asked.into(), called.into());
         let dollars_per_million = (dollars * 100.0).round() / 100.0;
         Meter { rows_written: rows, requests: asked, dollars_per_million }
     }

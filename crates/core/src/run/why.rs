@@ -8,7 +8,7 @@ use stepwell_protocol::{
     signature::APP_KEY,
 };
 
-use super::{End, Entry, PauseWhy, Phase, Run, Transport, Trouble};
+use super::{End, Entry, OpenOp, PauseWhy, Phase, Run, Transport, Trouble};
 use crate::{access::ROOT, cell::readable_again, lane::limit_in_words, schedule::civil::shown};
 
 /// How many names a warning shows.
@@ -48,6 +48,7 @@ impl From<&Run> for RunView {
             starts_at: run.begins_at().filter(|_| !run.quarantined),
             wakes_at: run.wakes_by_itself().filter(|_| !run.quarantined),
             waits_for: run.open.iter().filter_map(|open| open.signal.clone()).collect(),
+            retrying: run.retrying(),
             output: None,
             error: None,
             problem,
@@ -85,6 +86,18 @@ pub(crate) fn with_result(mut view: RunView, entries: &[Entry]) -> RunView {
 }
 
 impl Run {
+    /// The steps that have failed and wait for their next attempt.
+    fn retrying(&self) -> Vec<String> {
+        let is_retry = |open: &&OpenOp| open.op.kind == OpKind::Step && open.visit.is_none();
+        // While its program runs, what was due when it began is under way.
+        let is_due = |open: &&OpenOp| match self.phase {
+            Phase::Running { since, .. } => open.until.is_none_or(|until| until <= since),
+            Phase::Pending { .. } | Phase::Suspended | Phase::Paused { .. } | Phase::Ended { .. } => false,
+        };
+        let waits = self.open.iter().filter(is_retry).filter(|open| !is_due(open));
+        waits.map(|open| open.op.name.clone()).collect()
+    }
+
     /// Why it is where it is.
     pub fn why(&self, now: Timestamp) -> Why {
         let waits_for: Vec<_> = self
@@ -200,7 +213,7 @@ impl Run {
                     Some(format!("for the lane '{lane}' to let in step '{step}' ({limits})"))
                 });
                 let visits: Vec<_> = visits.collect();
-                let (sleeps, retries) = (of(OpKind::Sleep), of(OpKind::Step).saturating_sub(visits.len()));
+                let (sleeps, retries) = (of(OpKind::Sleep), self.retrying().len());
                 let children: Vec<_> = self.open.iter().filter(|open| open.child.is_some()).collect();
                 let children = match children.as_slice() {
                     [] => None,

@@ -3,7 +3,7 @@
 use stepwell_core::{
     access::{About, Credential, Grant, Need, ROOT, Rules},
     catalog::Confirmation,
-    cell::{Admission, Cell},
+    cell::{Action, Admission, Cell, NO_WORKFLOW},
     object::{DEAD_AFTER_MS, Delivery, Fault, Receipt, SEND_AGAIN_MS_MAX, Sending},
 };
 use stepwell_protocol::{
@@ -12,7 +12,9 @@ use stepwell_protocol::{
 };
 
 use super::{
+    at,
     children::{Two, done, invocation, waiting},
+    memory::Memory,
     new_run,
 };
 
@@ -222,4 +224,24 @@ fn links_and_keys_do_not_use_up_what_is_for_the_others() {
     assert!(asks(of_links), "a link that everybody has keeps nobody with a key out");
     while asks(of_keys) {}
     assert_eq!(of_keys.admit_link(clock, None, 100), Ok(()), "nor is a link worth less for what keys ask");
+}
+
+#[test]
+fn what_limits_refuse_is_counted_and_a_flood_of_it_writes_nothing() {
+    let (rows, mut cell) = (Memory::default(), Cell::new(2));
+    let limits = Limits { requests_per_second: Some(1), ..Limits::default() };
+    let key = Credential { id: "a".into(), hash: "hash of a".into() };
+    let grant = Grant { scopes: vec!["read".parse().expect("a scope")], ..limited(limits).grant };
+    assert!(cell.remember_key(at(0), &key, Confirmation { grant, version: 1 }));
+    let need = Need { scope: Scope::Read, about: About::Whole };
+    let refused = (0..1_000).filter(|_| cell.admit(at(0), &key, &need, 0, 1).is_err()).count();
+    assert!(refused > 900, "{refused} of 1000 requests at once");
+    assert_eq!(rows.minute_writes.get(), 0);
+    // They are stored with what happens to a run.
+    cell.start(&rows, at(1), new_run(None)).expect("it is accepted");
+    cell.act(&rows, at(2), &rows.get(1).id, ROOT, Action::Cancel).expect("it can be");
+    assert_eq!(rows.minute_writes.get(), 1);
+    let counted =
+        cell.totals(&rows).expect("they can be read").get(NO_WORKFLOW).cloned().expect("they are there");
+    assert_eq!(counted.refused, refused as u64);
 }

@@ -8,8 +8,11 @@ use stepwell_protocol::{
     RunId, Timestamp,
     access::{DeletionView, Limits, RunSettings},
     alert::{AlertState, Watched},
+    outbox::LetterCounts,
     totals::{Durations, Totals},
 };
+
+use crate::{counts::Counts, map::Map};
 
 /// The alerts.
 #[derive(Deserialize)]
@@ -129,6 +132,133 @@ pub struct Message {
     pub from: RunId,
     /// Where it goes to.
     pub to: String,
+}
+
+/// What has happened to the runs of each workflow.
+#[derive(Deserialize)]
+pub struct WorkflowTotalsList {
+    /// Them.
+    pub workflows: Vec<WorkflowTotals>,
+    /// Whether every cell has answered.
+    pub complete: bool,
+}
+
+/// What has happened to the runs of a workflow, as far as it is shown.
+#[derive(Deserialize)]
+pub struct WorkflowTotals {
+    /// Its name.
+    pub workflow: String,
+    /// What has happened.
+    pub totals: FewTotals,
+    /// How long half of its runs took at most.
+    #[serde(default)]
+    pub p50_ms: Option<u64>,
+    /// How long 95 % of its runs took at most.
+    #[serde(default)]
+    pub p95_ms: Option<u64>,
+    /// What that costs.
+    pub dollars: f64,
+}
+
+/// Some of what has happened.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct FewTotals {
+    /// Runs that were started.
+    pub started: u64,
+    /// Runs that completed.
+    pub completed: u64,
+    /// Runs that failed.
+    pub failed: u64,
+    /// Rows that were written.
+    pub rows: u64,
+}
+
+/// Groups of failed runs.
+#[derive(Deserialize)]
+pub struct FailureList {
+    /// Them, the one that has failed last first.
+    pub failures: Vec<Failure>,
+    /// Where the next page begins.
+    #[serde(default)]
+    pub next: Option<String>,
+    /// Whether all cells have answered.
+    pub complete: bool,
+}
+
+/// A group of failed runs.
+#[derive(Deserialize)]
+pub struct Failure {
+    /// The workflow.
+    pub workflow: String,
+    /// The step.
+    #[serde(default)]
+    pub step: Option<String>,
+    /// Which of Stepwell's own problems it is.
+    #[serde(default)]
+    pub code: Option<String>,
+    /// The message.
+    pub message: String,
+    /// How often.
+    pub count: u64,
+    /// When the last of them failed.
+    pub last_at: Timestamp,
+    /// Some of the latest runs.
+    pub runs: Vec<String>,
+}
+
+/// The cells.
+#[derive(Deserialize)]
+pub struct CellList {
+    /// Those that have answered.
+    pub cells: Vec<CellView>,
+    /// Those that have not.
+    #[serde(default)]
+    pub unanswered: Vec<String>,
+}
+
+/// A cell.
+#[derive(Deserialize)]
+pub struct CellView {
+    /// Its name.
+    pub cell: String,
+    /// Its runs.
+    pub statuses: Counts,
+    /// Whether all of them were counted.
+    pub complete: bool,
+    /// How many programs it calls.
+    pub programs: u64,
+    /// Since when a run has waited for a place.
+    #[serde(default)]
+    pub due_since: Option<Timestamp>,
+    /// How many bytes it stores.
+    pub bytes: u64,
+    /// How many it could.
+    pub bytes_max: u64,
+    /// Its letters.
+    pub letters: LetterCounts,
+}
+
+/// A page of names: topics, or lanes.
+#[derive(Deserialize)]
+pub struct Names {
+    /// Them.
+    #[serde(alias = "topics", alias = "lanes")]
+    pub names: Vec<String>,
+    /// Where the next page begins.
+    #[serde(default)]
+    pub next: Option<String>,
+}
+
+/// The settings of a namespace.
+#[derive(Deserialize)]
+pub struct Settings {
+    /// Its limits.
+    pub limits: Limits,
+    /// For runs whose workflow has no setting of its own.
+    pub runs: RunSettings,
+    /// For runs of single workflows.
+    pub workflows: Map<String, RunSettings>,
 }
 
 /// A namespace.

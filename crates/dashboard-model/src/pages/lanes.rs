@@ -7,7 +7,7 @@ use stepwell_protocol::{
     routes::Route,
 };
 
-use super::{Viewer, limits, query, workflow_link};
+use super::{Viewer, limits, names, query, workflow_link};
 use crate::{
     book::{Book, Stop},
     form::{Action, Field, Kind, short_span},
@@ -19,9 +19,11 @@ use crate::{
 /// How many of a lane are on a page.
 pub const PAGE: &str = "100";
 
-/// The lanes that are known: of workflows with limits, and of steps those that were looked at before.
-pub fn list(viewer: &Viewer, book: &mut Book) -> Result<Sheet, Stop> {
-    let list = book.ask::<WorkflowList>(&path(Route::ListWorkflows, &[]))?;
+/// The lanes: of workflows with limits, and of steps.
+pub fn list(book: &mut Book) -> Result<Sheet, Stop> {
+    let list = book.ask::<WorkflowList>(&path(Route::ListWorkflows, &[]));
+    let (steps, has_more) = names(Route::ListStepLanes, book)?;
+    let list = list?;
     let row = |view: &WorkflowView| {
         let flow = view.declared.flow.as_deref()?;
         let declared = flow.limits.iter().map(limits::declared).collect::<Vec<_>>().join(", ");
@@ -36,11 +38,10 @@ pub fn list(viewer: &Viewer, book: &mut Book) -> Result<Sheet, Stop> {
         list.workflows.iter().filter_map(row).collect(),
     )
     .or("No workflow declares limits, such as #[workflow(concurrency = 10)].", "");
-    let of_steps = viewer.lanes.iter().map(|name| vec![Cell::Link(Place::lane(name), name.clone())]);
-    let of_steps = Table::new(&["Lane"], of_steps.collect()).or(
-        "You have not opened a lane of steps in this browser. On the command line:",
-        "stepwell lanes show openai",
-    );
+    let of_steps = steps.iter().map(|name| vec![Cell::Link(Place::lane(name), name.clone())]);
+    let of_steps = Table::new(&["Lane"], of_steps.collect())
+        .or("There are no lanes of steps, such as ctx.step(…).lane(\"openai\", key).limit(5).", "");
+    let note = if has_more { "There are more. Open one by its name." } else { "" };
     let find = Find { label: "Lane of steps", example: "openai", button: "Show lane", of: Sought::Lane };
     Ok(Sheet::new("Lanes")
         .with(Section::table("Lanes of workflows", of_workflows))
@@ -48,7 +49,7 @@ pub fn list(viewer: &Viewer, book: &mut Book) -> Result<Sheet, Stop> {
             Section::new("Open a lane of steps", Body::Find(find))
                 .note("By the name that the code gives to .lane(…). A run that waits in one names it."),
         )
-        .with(Section::table("Lanes of steps", of_steps)))
+        .with(Section::table("Lanes of steps", of_steps).note(note)))
 }
 
 /// One lane of steps.

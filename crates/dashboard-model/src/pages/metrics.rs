@@ -1,14 +1,19 @@
 //! What has happened in the last minutes: charts, and a table of the same.
 
-use stepwell_protocol::{Timestamp, routes::Route, totals::Totals};
+use stepwell_protocol::{Timestamp, routes::Route, sorting::sort_by, totals::Totals};
 
-use super::{Viewer, flat::MinuteList, query, workflow_link};
+use super::{
+    Viewer,
+    flat::{MinuteList, WorkflowTotals, WorkflowTotalsList},
+    query, workflow_link,
+};
 use crate::{
     book::{Book, Stop},
     chart::{COLUMNS_MAX, Chart, Series},
     may::path,
+    number::fixed,
     place::Place,
-    sheet::{Body, Cell, Facts, Find, Section, Sheet, Sought, Table, Tone, length, nothing},
+    sheet::{Body, Cell, Facts, Find, Section, Sheet, Sought, Table, Tone, any, length, nothing},
 };
 
 const MINUTE_MS: u64 = 60_000;
@@ -28,7 +33,12 @@ pub fn page(workflow: Option<&str>, minutes: u32, viewer: &Viewer, book: &mut Bo
     let list = book.ask::<MinuteList>(&query(
         path(Route::ListMinutes, &[]),
         &[("workflow", workflow), ("minutes", Some(&minutes.to_string()))],
-    ))?;
+    ));
+    let totals = book.maybe::<WorkflowTotalsList>(&query(
+        path(Route::ListTotals, &[]),
+        &[("workflow", workflow), ("minutes", Some(&minutes.to_string()))],
+    ));
+    let list = list?;
     let by_minute = by_minute(&list, minutes, viewer.now);
     let begin = first_minute(minutes, viewer.now);
     let span = (begin, begin.plus_millis(u64::from(minutes) * MINUTE_MS));
@@ -74,7 +84,36 @@ pub fn page(workflow: Option<&str>, minutes: u32, viewer: &Viewer, book: &mut Bo
                 series("failed", Tone::Bad, |it| it.steps_failed),
             ],
         ))
+        .with_any(totals.map(|totals| by_workflow(&totals)))
         .with(table(&by_minute, begin)))
+}
+
+/// What each workflow has done, and what it costs, the dearest first.
+fn by_workflow(list: &WorkflowTotalsList) -> Section {
+    let mut workflows: Vec<_> = list.workflows.iter().collect();
+    sort_by(&mut workflows, |a, b| b.dollars.total_cmp(&a.dollars));
+    let row = |of: &&WorkflowTotals| {
+        vec![
+            workflow_link(&of.workflow),
+            of.totals.started.into(),
+            of.totals.completed.into(),
+            of.totals.failed.into(),
+            any(of.p50_ms.map(length)),
+            any(of.p95_ms.map(length)),
+            of.totals.rows.into(),
+            Cell::Text(format!("${}", fixed(of.dollars, 6))),
+        ]
+    };
+    let columns = ["Workflow", ">Started", ">Completed", ">Failed", ">p50", ">p95", ">Rows", ">Cost"];
+    let table =
+        Table::new(&columns, workflows.iter().map(row).collect()).or("No workflow has done anything.", "");
+    let note = if list.complete {
+        "Costs are list prices of rows and requests, without what your plan includes. p50 and p95 are estimates of how long \
+         runs take."
+    } else {
+        "A cell did not answer: the figures are too low. Refresh the page."
+    };
+    Section::table("By workflow", table).note(note)
 }
 
 /// When the first of the last minutes begins.

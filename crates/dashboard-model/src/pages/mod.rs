@@ -5,6 +5,8 @@
 
 mod access;
 mod alerts;
+mod cells;
+mod failures;
 mod flat;
 mod lanes;
 mod limits;
@@ -21,27 +23,29 @@ use serde::Serialize;
 use stepwell_protocol::{
     Timestamp,
     rest::{RunList, RunView, Status},
+    routes::Route,
 };
+
+use flat::Names;
 
 use crate::{
     book::{Book, Refused, Stop},
     filter::Filter,
-    may::May,
+    may::{May, path},
     place::{Place, encoded},
     sheet::{Cell, Sheet, nothing},
 };
 
 pub use workflows::start;
 
+/// How many pages of names are shown together: 500 names.
+const NAME_PAGES_MAX: usize = 5;
+
 /// Who looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Viewer {
     /// What they may do.
     pub may: May,
-    /// The topics that they have looked at: the API does not list them.
-    pub topics: Vec<String>,
-    /// The lanes of steps that they have looked at.
-    pub lanes: Vec<String>,
     /// The time.
     pub now: Timestamp,
 }
@@ -59,13 +63,15 @@ pub fn sheet(place: &Place, viewer: &Viewer, book: &mut Book) -> Result<Sheet, S
         Place::Trigger(topic, id) => topics::trigger(topic, id, viewer, book),
         Place::Webhook(topic, id) => webhooks::one(topic, id, viewer, book),
         Place::Delivery(topic, id, number) => webhooks::delivery(topic, id, number, viewer, book),
-        Place::Lanes => lanes::list(viewer, book),
+        Place::Lanes => lanes::list(book),
         Place::Lane { name, cursor } => lanes::one(name, cursor.as_deref(), viewer, book),
         Place::Queues { after } => queues::list(after.as_deref(), viewer, book),
         Place::Queue { name, cursor } => queues::one(name, cursor, viewer, book),
         Place::Job(queue, id) => queues::job(queue, id, viewer, book),
         Place::Outbox { cursor } => outbox::list(cursor.as_deref(), viewer, book),
         Place::Metrics { workflow, minutes } => metrics::page(workflow.as_deref(), *minutes, viewer, book),
+        Place::Failures { cursor } => failures::list(cursor.as_deref(), viewer, book),
+        Place::Cells => cells::list(viewer, book),
         Place::Alerts => alerts::list(viewer, book),
         Place::Keys => access::keys(viewer, book),
         Place::Sessions => access::sessions(viewer, book),
@@ -81,7 +87,7 @@ pub fn sheet(place: &Place, viewer: &Viewer, book: &mut Book) -> Result<Sheet, S
 
 /// A link to the runs of a workflow, all or in one status.
 fn runs_of(workflow: &str, status: Option<Status>, text: impl Into<String>) -> Cell {
-    let filter = Filter { workflow: Some(workflow.to_owned()), status, ..Filter::default() };
+    let filter = Filter { workflow: Some(workflow.to_owned()), ..Filter::default() }.with_status(status);
     Cell::Link(Place::Runs { filter: filter.text() }, text.into())
 }
 
@@ -122,6 +128,20 @@ fn what_went_wrong(run: &RunView) -> Option<String> {
         (Some(message), None) => Some(message),
         (None, last) => problem.or_else(|| last.map(|last| format!("{}: {}", last.step, last.message))),
     }
+}
+
+/// The names that a route lists, as far as a page shows them, and whether there are more.
+fn names(route: Route, book: &mut Book) -> Result<(Vec<String>, bool), Stop> {
+    let (mut all, mut after) = (Vec::new(), None::<String>);
+    for _ in 0..NAME_PAGES_MAX {
+        let page: Names = book.ask(&query(path(route, &[]), &[("after", after.as_deref())]))?;
+        all.extend(page.names);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok((all, after.is_some()))
 }
 
 /// The word that a value has in JSON.

@@ -1,12 +1,12 @@
 //! The settings and limits of the namespace, and who has changed what.
 
 use stepwell_protocol::{
-    access::{AuditPage, AuditRecord, Limits, RunSettings, Settings},
+    access::{AuditPage, AuditRecord, Limits, RunSettings},
     routes::Route,
     span,
 };
 
-use super::{Viewer, query, workflow_link, workflows::setting_fields};
+use super::{Viewer, flat::Settings, query, workflow_link, workflows::setting_fields};
 use crate::{
     book::{Book, Stop},
     json,

@@ -78,6 +78,8 @@ fn answers() -> Vec<(&'static str, String)> {
         ("/api/webhooks/order/shop", WEBHOOK.into()),
         ("/api/webhooks/order/shop/deliveries", list("deliveries", DELIVERY)),
         ("/api/webhooks/order/shop/deliveries/4", DELIVERY.into()),
+        ("/api/lanes", r#"{"lanes":["asks"]}"#.into()),
+        ("/api/topics", r#"{"topics":["order"]}"#.into()),
         ("/api/lanes/asks", LANE.into()),
         ("/api/queues", r#"{"queues":["mails"]}"#.into()),
         ("/api/queues/mails", QUEUE.into()),
@@ -85,6 +87,13 @@ fn answers() -> Vec<(&'static str, String)> {
         ("/api/queues/mails/jobs/18bcfe56800-0-1", JOB.into()),
         ("/api/outbox", format!(r#"{{"messages":[{LETTER},{LETTER}],"complete":true}}"#)),
         ("/api/metrics/minutes", r#"{"minutes":[{"at":0,"started":1}],"complete":true}"#.into()),
+        (
+            "/api/metrics/workflows",
+            r#"{"workflows":[{"workflow":"greet","totals":{"started":3,"rows":33},"p50_ms":66,"dollars":0.00003615}],"complete":true}"#
+                .into(),
+        ),
+        ("/api/failures", format!(r#"{{"failures":[{FAILURE}],"complete":true}}"#)),
+        ("/api/cells", format!(r#"{{"cells":[{CELL}],"unanswered":["default-1-1"]}}"#)),
         ("/api/alerts", list("alerts", ALERT)),
         ("/api/keys", list("keys", KEY)),
         ("/api/sessions", list("sessions", SESSION)),
@@ -98,6 +107,12 @@ fn answers() -> Vec<(&'static str, String)> {
         ("/api/namespaces/acme", SETTINGS.into()),
     ]
 }
+
+const FAILURE: &str = r#"{"id":"b7ad","workflow":"greet","code":"step_timed_out","step":"charge","message":"card <n> was declined",
+    "count":1214,"first_at":1,"last_at":9,"runs":["default-1-3-1-bvyaw3bemryy"]}"#;
+
+const CELL: &str = r#"{"cell":"default-1-0","statuses":{"waiting":1,"completed":2000},"complete":false,"programs":3,
+    "due_since":1000,"bytes":850,"bytes_max":1000,"letters":{"waiting":4,"dead":5}}"#;
 
 fn viewer(scopes: &[&str]) -> Viewer {
     let session = SessionView {
@@ -153,6 +168,8 @@ fn places() -> Vec<Place> {
         Place::Job("mails".into(), "18bcfe56800-0-1".into()),
         Place::Outbox { cursor: None },
         Place::Metrics { workflow: None, minutes: 60 },
+        Place::Failures { cursor: None },
+        Place::Cells,
         Place::Alerts,
         Place::Keys,
         Place::Sessions,
@@ -247,6 +264,41 @@ fn a_key_for_one_workflow_sees_that_one_and_asks_for_nothing_else() {
     }
     assert!(asked.iter().all(|path| path.contains("greet")), "{asked:?}");
     assert!(made(&Place::workflow("greet"), &narrow).is_ok());
+}
+
+/// The only table of a page, or the one with this title.
+fn rows(place: &Place, title: &str) -> Vec<Vec<Cell>> {
+    let now = stepwell_protocol::Timestamp::from_millis(91_000);
+    let sheet = made(place, &Viewer { now, ..viewer(&["read"]) }).expect("it is made");
+    let section = sheet.sections.into_iter().find(|section| section.title == title).expect("it is there");
+    let Body::Table(table) = section.body else { panic!("it is a table") };
+    assert!(table.rows.iter().all(|row| row.len() == table.columns.len()));
+    table.rows
+}
+
+#[test]
+fn groups_of_failures_say_how_often_what_and_where() {
+    let groups = rows(&Place::Failures { cursor: None }, "");
+    assert_eq!(groups[0][0], Cell::Text("1,214".into()));
+    assert_eq!(groups[0][3], Cell::Text("charge".into()));
+    let error = vec![Cell::Text("card <n> was declined".into()), Cell::Label("step_timed_out".into())];
+    assert_eq!(groups[0][4], Cell::Many(error));
+    assert_eq!(rows(&Place::workflow("greet"), "Failures"), groups);
+}
+
+#[test]
+fn cells_say_how_full_they_are_and_what_waits() {
+    let cells = rows(&Place::Cells, "");
+    assert_eq!(cells[0][1], Cell::State(crate::sheet::Tone::Bad, "85 % full".into()));
+    assert_eq!(cells[0][2..4], [Cell::Text("1+".into()), Cell::Text("2,000+".into())]);
+    assert_eq!(cells[0][6], Cell::Text("1 m 30 s".into()));
+}
+
+#[test]
+fn workflows_say_what_they_cost() {
+    let workflows = rows(&Place::Metrics { workflow: None, minutes: 60 }, "By workflow");
+    assert_eq!(workflows[0][4..6], [Cell::Text("66 ms".into()), Cell::Dim("–".into())]);
+    assert_eq!(workflows[0][7], Cell::Text("$0.000036".into()));
 }
 
 #[test]

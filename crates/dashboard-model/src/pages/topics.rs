@@ -1,7 +1,5 @@
 //! Topics: their events, triggers and webhooks; and one event or trigger.
 
-use std::collections::BTreeSet;
-
 use stepwell_protocol::{
     rest::RunList,
     routes::Route,
@@ -9,7 +7,9 @@ use stepwell_protocol::{
     webhook::WebhookList,
 };
 
-use super::{RUN_COLUMNS, Viewer, query, run_rows, schedules::unreadable, webhooks, word_of, workflow_link};
+use super::{
+    RUN_COLUMNS, Viewer, names, query, run_rows, schedules::unreadable, webhooks, word_of, workflow_link,
+};
 use crate::{
     book::{Book, Stop},
     filter::Filter,
@@ -25,16 +25,13 @@ const PAGE: &str = "50";
 /// How much of an event's data is shown in a list, in characters.
 const SHORT: usize = 80;
 
-/// The topics that are known: of runs that events have started, and those that were looked at before.
+/// The topics.
 pub fn list(viewer: &Viewer, book: &mut Book) -> Result<Sheet, Stop> {
-    let runs = book.ask::<RunList>("/api/executions?limit=200")?;
-    let mut topics: BTreeSet<String> = viewer.topics.iter().cloned().collect();
-    topics.extend(topics_of(&runs));
+    let (topics, has_more) = names(Route::ListTopics, book)?;
     let rows = topics.iter().map(|topic| vec![Cell::Link(Place::topic(topic), topic.clone())]).collect();
-    let table = Table::new(&["Topic"], rows).or(
-        "None of the latest 200 runs was started by an event. Send one:",
-        "stepwell emit order/paid '{\"id\": 1}'",
-    );
+    let table = Table::new(&["Topic"], rows)
+        .or("There are no topics. Send an event:", "stepwell emit order/paid '{\"id\": 1}'");
+    let note = if has_more { "There are more. Open one by its name." } else { "" };
     let find = Find { label: "Topic", example: "order", button: "Show events", of: Sought::Topic };
     Ok(Sheet::new("Events")
         .act(send("", None, viewer))
@@ -42,16 +39,7 @@ pub fn list(viewer: &Viewer, book: &mut Book) -> Result<Sheet, Stop> {
             Section::new("Open a topic", Body::Find(find))
                 .note("The first part of an event's name is its topic."),
         )
-        .with(
-            Section::table("Topics", table)
-                .note("Topics of the latest 200 runs, and those that you have opened in this browser."),
-        ))
-}
-
-/// The topics of the events that have started these runs.
-pub fn topics_of(runs: &RunList) -> impl Iterator<Item = String> {
-    let tags = runs.executions.iter().flat_map(|run| &run.tags);
-    tags.filter_map(|tag| tag.strip_prefix("event:")?.split_once('/').map(|(topic, _)| topic.to_owned()))
+        .with(Section::table("Topics", table).note(note)))
 }
 
 /// One topic.

@@ -7,7 +7,7 @@ use stepwell_protocol::{
     lane::{Flow, Hold, LaneView, StartRule},
     manifest::{WorkflowStatus, WorkflowView},
     program::WorkflowDescription,
-    rest::{Metrics, RunList, Status, WorkflowList},
+    rest::{RunList, Status, WorkflowList},
     routes::Route,
     schedule::ScheduleList,
     span,
@@ -15,12 +15,14 @@ use stepwell_protocol::{
 };
 
 use super::{
-    RUN_COLUMNS, Viewer, lanes, latest_runs, limits, query, run_rows, runs_of, word_of, workflow_link,
+    Viewer, failures, flat::FailureList, lanes, latest_runs, limits, query, runs_of, word_of, workflow_link,
 };
 use crate::{
     book::{Book, Stop},
+    counts::Metrics,
     form::{Action, Field, Kind, Then},
     json,
+    map::Map,
     may::path,
     place::{Place, encoded},
     schema,
@@ -43,11 +45,12 @@ pub fn list(viewer: &Viewer, book: &mut Book) -> Result<Sheet, Stop> {
         }
         Some(names) => {
             let mut views = Vec::new();
-            let mut counts = std::collections::BTreeMap::new();
+            let mut counts = Map::default();
             for name in names.iter().take(NARROW_MAX) {
                 views.extend(book.maybe::<WorkflowView>(&path(Route::ShowWorkflow, &[name])));
                 let metrics = book.maybe::<Metrics>(&metrics_of(name));
-                counts.extend(metrics.map(|metrics| metrics.workflows).unwrap_or_default());
+                let of_it = metrics.and_then(|metrics| metrics.workflows.get(name).copied());
+                counts.insert(name.clone(), of_it.unwrap_or_default());
             }
             (views, counts)
         }
@@ -57,7 +60,7 @@ pub fn list(viewer: &Viewer, book: &mut Book) -> Result<Sheet, Stop> {
         let (tone, word) = standing(view);
         let mut row = vec![workflow_link(name), Cell::State(tone, word)];
         row.extend(Status::ALL.map(|status| {
-            let count = counts.get(name).and_then(|counts| counts.get(&status)).copied().unwrap_or(0);
+            let count = counts.get(name).map_or(0, |counts| counts.of(status));
             if count == 0 { Cell::Dim(String::new()) } else { runs_of(name, Some(status), grouped(count)) }
         }));
         row
@@ -88,7 +91,7 @@ pub fn list(viewer: &Viewer, book: &mut Book) -> Result<Sheet, Stop> {
 pub fn one(name: &str, cursor: Option<&str>, viewer: &Viewer, book: &mut Book) -> Result<Sheet, Stop> {
     let view = book.ask::<WorkflowView>(&path(Route::ShowWorkflow, &[name]));
     let metrics = book.maybe::<Metrics>(&metrics_of(name));
-    let failed = book.maybe::<RunList>(&latest_runs(name, "&status=failed&limit=10"));
+    let failed = failures::ask(Some(name), None, book).ok();
     let latest = book.maybe::<RunList>(&latest_runs(name, "&limit=50"));
     let sees_all = viewer.may.ask(Route::ListSchedules, None);
     let schedules = if sees_all { book.maybe::<ScheduleList>("/api/schedules?limit=100") } else { None };
@@ -111,7 +114,7 @@ pub fn one(name: &str, cursor: Option<&str>, viewer: &Viewer, book: &mut Book) -
         .act(start(&view.declared, None, viewer))
         .act(pause_or_resume(&view, viewer))
         .with(counts(name, metrics.as_ref()))
-        .with(failures(name, failed.as_ref()))
+        .with_any(failed.as_ref().map(failed_alike))
         .with(settings(&view, viewer))
         .with(declared(&view.declared));
     if let Some(lane) = &lane {
@@ -188,11 +191,11 @@ fn pause_or_resume(view: &WorkflowView, viewer: &Viewer) -> Option<Action> {
 }
 
 fn counts(name: &str, metrics: Option<&Metrics>) -> Section {
-    let counts = metrics.and_then(|metrics| metrics.workflows.get(name));
-    let total: u64 = counts.map_or(0, |counts| counts.values().sum());
+    let counts = metrics.and_then(|metrics| metrics.workflows.get(name).copied()).unwrap_or_default();
+    let total = counts.live() + counts.ended();
     let mut facts = Facts::default().add("all", runs_of(name, None, grouped(total)));
     for status in Status::ALL {
-        let count = counts.and_then(|counts| counts.get(&status)).copied().unwrap_or(0);
+        let count = counts.of(status);
         if count > 0 {
             facts = facts.add(status.as_str(), runs_of(name, Some(status), grouped(count)));
         }
@@ -206,16 +209,8 @@ fn counts(name: &str, metrics: Option<&Metrics>) -> Section {
     Section::facts("Runs", facts.add("Metrics", metrics_link)).note(note)
 }
 
-fn failures(name: &str, failed: Option<&RunList>) -> Section {
-    let rows = failed.map(run_rows).unwrap_or_default();
-    let section = Section::table(
-        "Latest failures",
-        Table::new(&RUN_COLUMNS, rows).or("No run has failed, as far as runs are kept.", ""),
-    );
-    if failed.is_some_and(|failed| failed.cursor.is_some()) {
-        return section.note(format!("All of them: status:failed workflow:{name}"));
-    }
-    section
+fn failed_alike(list: &FailureList) -> Section {
+    Section::table("Failures", failures::table(list)).note(failures::note(list))
 }
 
 fn settings(view: &WorkflowView, viewer: &Viewer) -> Section {
@@ -363,5 +358,11 @@ fn triggers_of(triggers: &[stepwell_protocol::topic::TriggerView]) -> Section {
 fn topics_of(runs: Option<&RunList>) -> BTreeSet<String> {
     let tags = runs.iter().flat_map(|runs| &runs.executions).flat_map(|run| &run.tags);
     let topics = tags.filter_map(|tag| tag.strip_prefix("event:")?.split_once('/').map(|(topic, _)| topic));
-    topics.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().take(TOPICS_MAX).collect()
+    let mut all = BTreeSet::new();
+    for topic in topics {
+        if all.len() < TOPICS_MAX {
+            all.insert(topic.to_owned());
+        }
+    }
+    all
 }

@@ -1,6 +1,6 @@
 //! Where times are on the axis of a timeline, which collapses idle time.
 
-use stepwell_protocol::{Timestamp, timeline::Kind};
+use stepwell_protocol::{Timestamp, sorting::sort, timeline::Kind};
 
 use super::Timeline;
 use crate::when;
@@ -41,7 +41,7 @@ impl Axis {
             .filter(|part| part.kind != Kind::Rest)
             .map(|part| (part.from.as_millis().max(begins), part.to.as_millis().min(ends)))
             .collect();
-        busy.sort_unstable();
+        sort(&mut busy);
         let (mut pauses, mut edge, mut worked) = (Vec::new(), begins, 0);
         for (from, to) in busy {
             if from > edge {

@@ -1,7 +1,12 @@
 //! What Workers and cells ask of a catalog.
 
 use serde::{Deserialize, Serialize};
-use stepwell_core::{access::Credential, catalog::LetterNote, object::Address, token::Vouched};
+use stepwell_core::{
+    access::Credential,
+    catalog::{LetterNote, Named},
+    object::Address,
+    token::Vouched,
+};
 use stepwell_protocol::{
     access::{Issuer, Limits, NewKey, RunSettings},
     manifest::Manifest,
@@ -164,8 +169,10 @@ pub enum Request {
         /// It, as its namespace knows it: `queue/3/mails`.
         station: String,
     },
-    /// List the queues of the namespace.
-    Queues {
+    /// List stations of the namespace by the names that people gave them.
+    Names {
+        /// Which.
+        which: Named,
         /// From behind this one on.
         after: String,
         /// So many.

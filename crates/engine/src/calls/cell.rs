@@ -13,10 +13,11 @@ use stepwell_core::{
 use stepwell_protocol::{
     Payload, Place, Seq, Timestamp,
     access::Limits,
+    filter::Filter,
     lane::{Flow, Ticket},
     outbox::MessageHead,
     program::Dispatch,
-    rest::{BulkAction, Filter, RunView},
+    rest::{BulkAction, RunView},
     topic::{EventView, Waiter},
     trace::TraceParent,
     wait_token::{NewToken, WaitToken},
@@ -148,6 +149,13 @@ pub enum Operation {
         /// Since when.
         since: Timestamp,
         /// Of which workflow.
+        workflow: Option<String>,
+    },
+    /// Say what has happened since a time, or ever, to the runs of each workflow.
+    Total {
+        /// Since when.
+        since: Option<Timestamp>,
+        /// Of which workflow; absent for each of them.
         workflow: Option<String>,
     },
     /// List groups of failed runs, of one workflow or of all.
@@ -467,6 +475,7 @@ impl Operation {
             | Self::Measure
             | Self::Sum { .. }
             | Self::ListMinutes { .. }
+            | Self::Total { .. }
             | Self::ListFailures { .. }
             | Self::ActOnAll { .. }
             | Self::ShowToken { .. }
@@ -497,6 +506,7 @@ impl Operation {
             | Self::Measure
             | Self::Sum { .. }
             | Self::ListMinutes { .. }
+            | Self::Total { .. }
             | Self::ListFailures { .. } => true,
             Self::Touch
             | Self::ShowSweep

@@ -54,6 +54,13 @@ pub struct Summed {
     pub due_since: Option<Timestamp>,
 }
 
+/// A cell's part of what has happened to the runs of each workflow.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Totalled {
+    /// By workflow.
+    pub totals: Happened,
+}
+
 /// A cell's groups of failed runs.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ListedFailures {

@@ -264,8 +264,8 @@ impl Asked<'_> {
                 }
                 Ok(Answered::new(200, &()))
             }
-            Request::Queues { after, limit } => {
-                Ok(Answered::new(200, &self.desk.queues(self.store, &after, limit)?))
+            Request::Names { which, after, limit } => {
+                Ok(Answered::new(200, &Desk::named(self.store, which, &after, limit)?))
             }
             Request::Register { station } => {
                 let station = station

@@ -2,12 +2,15 @@
 
 use std::rc::Rc;
 
-use stepwell_core::{alert::Span, cell::Rows as _};
+use stepwell_core::{
+    alert::Span,
+    cell::{NO_WORKFLOW, Rows as _},
+};
 use stepwell_protocol::{Timestamp, totals::Totals};
 
 use super::Host;
 use crate::{
-    calls::figures::{CountedRuns, ListedFailures, ListedMinutes, Measured, Summed},
+    calls::figures::{CountedRuns, ListedFailures, ListedMinutes, Measured, Summed, Totalled},
     object::{Answered, Fault},
 };
 
@@ -61,6 +64,25 @@ impl Host {
             Ok(Summed { spans, dead_letters, bytes, bytes_max, due_since })
         })?;
         Ok(Answered::new(200, &summed))
+    }
+
+    /// What has happened to the runs of each workflow.
+    pub(super) fn total(
+        self: &Rc<Self>,
+        since: Option<Timestamp>,
+        workflow: Option<&str>,
+    ) -> Result<Answered, Fault> {
+        let mut totals = self.turn(|machine, store, _| {
+            Ok(match since {
+                Some(since) => machine.totals_since(store, since)?,
+                None => machine.totals(store)?,
+            })
+        })?;
+        totals.retain(|name, _| match workflow {
+            Some(wanted) => wanted == name,
+            None => name != NO_WORKFLOW,
+        });
+        Ok(Answered::new(200, &Totalled { totals }))
     }
 
     /// Groups of failed runs, of one workflow or of all.

@@ -14,8 +14,9 @@ use stepwell_core::{
 use stepwell_protocol::{
     Code, Event, Payload, Place, Problem, RunId, Seq,
     access::Limits,
+    filter::Filter,
     program::RawRecord,
-    rest::{BulkAction, Filter, History, HistoryEvent, RunView, SignalReceipt},
+    rest::{BulkAction, History, HistoryEvent, RunView, SignalReceipt},
 };
 use worker::Delay;
 
@@ -145,7 +146,10 @@ impl Host {
             }
             Operation::List { filter, below, limit } => {
                 let among = grant.and_then(|grant| grant.seen_workflows());
-                Ok(Answered::new(200, &self.store.list(&filter, among.as_ref(), below, limit)?))
+                Ok(Answered::new(
+                    200,
+                    &self.store.list(&filter, among.as_ref(), below, limit, runtime::clock())?,
+                ))
             }
             Operation::ActOnAll { filter, below, limit, action, by, limits } => {
                 Ok(Answered::new(200, &self.act_on_all(&filter, below, limit, action, &by, &limits)?))
@@ -154,6 +158,7 @@ impl Host {
             Operation::Measure => self.measure(),
             Operation::Sum { spans } => self.sum(&spans),
             Operation::ListMinutes { since, workflow } => self.list_minutes(since, workflow.as_deref()),
+            Operation::Total { since, workflow } => self.total(since, workflow.as_deref()),
             Operation::ListFailures { workflow } => self.list_failures(workflow.as_deref()),
             Operation::History { number, suffix, after, limit, outline, replay } => {
                 let limit = limit.unwrap_or(usize::MAX);
@@ -278,7 +283,7 @@ impl Host {
         by: &str,
         limits: &Limits,
     ) -> Result<Acted, Fault> {
-        let found = self.store.find_runs(filter, None, below, limit)?;
+        let found = self.store.find_runs(filter, None, below, limit, runtime::clock())?;
         let next = found.next.map(|reached| reached.number);
         let mut acted = Acted { changed: 0, unchanged: 0, next, top: self.store.top()? };
         for id in self.store.ids(&found.numbers)? {

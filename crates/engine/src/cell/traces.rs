@@ -44,6 +44,7 @@ impl Host {
                 let SpansToSend { spans, left_out } = host.machine.borrow_mut().take_spans();
                 if left_out > 0 {
                     log::warn!("{left_out} spans were left out: too many waited to be sent");
+                    host.machine.borrow_mut().count_lost_spans(left_out);
                 }
                 let (Some(collector), Ok(namespace)) = (&host.collector, host.own_namespace()) else { break };
                 if spans.is_empty() {
@@ -52,6 +53,7 @@ impl Host {
                 pause_ms = SPAN_LINGER_MS;
                 if let Err(why) = collector.send(namespace, &spans).await {
                     log::warn!("{} spans did not reach the collector: {why}", spans.len());
+                    host.machine.borrow_mut().count_lost_spans(spans.len() as u64);
                     pause_ms = AFTER_FAILURE_MS;
                 }
             }

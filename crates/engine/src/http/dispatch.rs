@@ -4,9 +4,9 @@
 use stepwell_protocol::{queue::QueueState, routes::Route};
 
 use super::{
-    alerts, audit, by_key, described, error::Refusal, events, failures, front::Front, issuers, keys, lanes,
-    list, manifest, metrics, namespaces, outbox, overview, pauses, queues, request::Incoming,
-    response::Response, runs, schedules, sessions, settings, starts, streams, wait_tokens, webhooks,
+    alerts, audit, by_key, cells, described, error::Refusal, events, failures, front::Front, issuers, keys,
+    lanes, list, manifest, metrics, names, namespaces, outbox, overview, pauses, queues, request::Incoming,
+    response::Response, runs, schedules, sessions, settings, starts, streams, totals, wait_tokens, webhooks,
 };
 use crate::calls::topics::{Request, WebhookAsk};
 
@@ -24,6 +24,8 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::ShowWorkflow => overview::workflow(front, &name("workflow")).await,
         Route::ShowMetrics => metrics::count(front, &query).await,
         Route::ListMinutes => metrics::minutes(front, &query).await,
+        Route::ListTotals => totals::list(front, &query).await,
+        Route::ListCells => cells::list(front).await,
         Route::ListFailures => failures::list(front, &query).await,
         Route::Scrape => metrics::scrape(front).await,
         Route::StartRun => starts::run(front, name("workflow"), &query, &headers, body).await,
@@ -31,6 +33,8 @@ pub async fn answer(route: Route, front: &Front, request: Incoming) -> Result<Re
         Route::ResumeWorkflow => pauses::resume(front, name("workflow")).await,
         Route::SetLimit => lanes::set_limit(front, &name("workflow"), &body).await,
         Route::ShowLane => lanes::show(front, &name("workflow"), &query).await,
+        Route::ListStepLanes => names::lanes(front, &query).await,
+        Route::ListTopics => names::topics(front, &query).await,
         Route::ShowStepLane => lanes::show_steps(front, &name("lane"), &query).await,
         Route::SetStepLimit => lanes::set_step_limit(front, &name("lane"), &body).await,
         Route::Sync => manifest::sync(front, &query, &body).await,

@@ -5,9 +5,11 @@ use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 use stepwell_core::{ordered::OrdMap, sorting::sort_by};
 use stepwell_protocol::{
-    Code, Place, Timestamp, json,
+    Code, Place, Timestamp,
+    filter::Filter,
+    json,
     program::Attributes,
-    rest::{Filter, RunList, RunView, Status},
+    rest::{RunList, RunView, Status},
 };
 
 use super::{body::shown, error::Refusal, front::Front, request::pairs, response::Response};
@@ -45,7 +47,9 @@ pub async fn list(front: &Front, query: &str) -> Result<Response, Refusal> {
             front.cells().filter_map(|place| cursor.below(&place).map(|below| (place, below))).collect()
         }
     };
-    let parts = join_all(places.into_iter().map(|(place, below)| {
+    // Others have none of these runs.
+    let places = places.into_iter().filter(|(place, _)| filter.can_be_in(place));
+    let parts = join_all(places.map(|(place, below)| {
         let filter = filter.clone();
         async move {
             let listed: Listed = front.ask_json(&place, Operation::List { filter, below, limit }).await?;
@@ -118,6 +122,11 @@ pub(super) fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal
             Refusal::new(Code::InvalidRequest, format!("`{name}` takes {what}, not '{}'.", shown(&value)))
         };
         match name.as_str() {
+            "id" => {
+                for id in value.split(',') {
+                    filter.ids.push(id.parse().map_err(|_| wrong("ids of runs"))?);
+                }
+            }
             "workflow" => filter.workflow = Some(value),
             "tag" => filter.tag = Some(value),
             "attribute" => {
@@ -129,14 +138,26 @@ pub(super) fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal
                 }
             }
             "status" => {
-                let status = Status::of(&value).ok_or_else(|| wrong("a status such as 'running'"))?;
-                filter.status = Some(status);
+                for word in value.split(',') {
+                    let status = Status::of(word);
+                    filter.add_status(status.ok_or_else(|| wrong("statuses such as 'running,waiting'"))?);
+                }
             }
-            "from" | "until" => {
+            "from" | "until" | "ended_from" | "ended_until" => {
                 let millis = value.parse().map_err(|_| wrong("milliseconds since 1970"))?;
                 let time = Some(Timestamp::from_millis(millis));
-                if name == "from" { filter.from = time } else { filter.until = time }
+                match name.as_str() {
+                    "from" => filter.from = time,
+                    "until" => filter.until = time,
+                    "ended_from" => filter.ended_from = time,
+                    _ => filter.ended_until = time,
+                }
             }
+            "min_duration_ms" => {
+                filter.min_duration_ms = Some(value.parse().map_err(|_| wrong("milliseconds"))?);
+            }
+            "retrying" => filter.retrying = value.parse().map_err(|_| wrong("true or false"))?,
+            "error" => filter.error = Some(value),
             "limit" => {
                 limit = value
                     .parse()
@@ -152,13 +173,16 @@ pub(super) fn read(query: &str) -> Result<(Filter, u32, Option<Cursor>), Refusal
             }
             other => {
                 let detail = format!(
-                    "There is no parameter '{}'. There are workflow, status, tag, attribute, from, \
-                     until, limit, cursor.",
+                    "There is no parameter '{}'. There are id, workflow, status, tag, attribute, from, until, ended_from, \
+                     ended_until, min_duration_ms, retrying, error, limit, cursor.",
                     shown(other)
                 );
                 return Err(Refusal::new(Code::InvalidRequest, detail));
             }
         }
     }
-    Ok((filter, limit, cursor))
+    match filter.fault() {
+        Some(detail) => Err(Refusal::new(Code::InvalidRequest, detail)),
+        None => Ok((filter, limit, cursor)),
+    }
 }

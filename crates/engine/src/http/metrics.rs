@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 
 use futures::future::join_all;
-use stepwell_core::{cell::MINUTES_KEPT, ordered::OrdMap};
+use stepwell_core::{
+    cell::{MINUTES_KEPT, NO_WORKFLOW},
+    ordered::OrdMap,
+};
 use stepwell_protocol::{
     Code, Place, Timestamp,
     outbox::LetterCounts,
@@ -127,7 +130,7 @@ pub async fn scrape(front: &Front) -> Result<Response, Refusal> {
     Ok(Response::new(200, TEXT, exposition(front.namespace(), &cells, unreached, runtime::clock())))
 }
 
-async fn measure_cell(front: &Front, place: Place) -> (Place, Result<Measured, Refusal>) {
+pub(super) async fn measure_cell(front: &Front, place: Place) -> (Place, Result<Measured, Refusal>) {
     let mut measured = front.ask_json::<Measured>(&place, Operation::Measure).await;
     for _ in 1..ROUNDS_MAX {
         if measured.as_ref().is_ok_and(|measured| measured.counted.is_all) || measured.is_err() {
@@ -168,6 +171,18 @@ fn counters(text: &mut Exposition<'_>, cells: &[(String, Measured)]) {
     let mut totals = OrdMap::<&str, Totals>::new();
     for (workflow, more) in cells.iter().flat_map(|(_, cell)| cell.totals.iter()) {
         totals.get_or_default(workflow.as_str()).add(more);
+    }
+    let besides = totals.remove(NO_WORKFLOW).unwrap_or_default();
+    for (name, help, count) in [
+        (
+            "stepwell_requests_refused_total",
+            "Requests that a limit of the namespace refused.",
+            besides.refused,
+        ),
+        ("stepwell_spans_lost_total", "Spans that did not reach the collector.", besides.spans_lost),
+    ] {
+        text.family(name, "counter", help);
+        text.sample(name, &[], count);
     }
     let counters: [Counter; 5] = [
         ("stepwell_runs_started_total", "Runs that were started.", |it| it.started),
@@ -353,7 +368,9 @@ mod tests {
         it.tick_late_ms.note(&LATE_BOUNDS_MS, 2_000);
         it.run_ms.note(&RUN_BOUNDS_MS, 50);
         it.run_ms.note(&RUN_BOUNDS_MS, 700_000_000);
-        let totals: OrdMap<_, _> = [("pay".to_owned(), it)].into_iter().collect();
+        let none = Totals { refused: 4, spans_lost: 5, ..Totals::default() };
+        let totals: OrdMap<_, _> =
+            [("pay".to_owned(), it), (NO_WORKFLOW.to_owned(), none)].into_iter().collect();
         let cell = |at: u64| Measured {
             totals: totals.clone(),
             bytes: at,
@@ -366,6 +383,8 @@ mod tests {
             r#"stepwell_runs_started_total{namespace="acme",workflow="pay"} 4"#,
             r#"stepwell_runs_ended_total{namespace="acme",workflow="pay",status="failed"} 2"#,
             r#"stepwell_rows_written_total{namespace="acme",workflow="pay"} 14"#,
+            r#"stepwell_requests_refused_total{namespace="acme"} 8"#,
+            r#"stepwell_spans_lost_total{namespace="acme"} 10"#,
             r#"stepwell_run_pauses_total{namespace="acme",workflow="pay",reason="request"} 4"#,
             r#"stepwell_run_pauses_total{namespace="acme",workflow="pay",reason="diverged"} 2"#,
             r#"stepwell_activations_broken_total{namespace="acme",workflow="pay",reason="unreached"} 4"#,

@@ -1,7 +1,7 @@
 //! What the front makes of texts from outside, for whoever tries it with texts of all sorts: the fuzz targets. No part
 //! of the API, and in no Worker.
 
-use stepwell_protocol::{Payload, Place, Problem, Seq, Timestamp, json, rest::Filter};
+use stepwell_protocol::{Payload, Place, Problem, Seq, Timestamp, filter::Filter, json};
 
 use super::{
     auth, cookie,

@@ -12,10 +12,12 @@ use stepwell_core::{
     pools::{Ask, Search, Walk},
 };
 use stepwell_protocol::{
-    Code, Payload, Place, RunId, json,
+    Code, Payload, Place, RunId,
+    filter::Filter,
+    json,
     lane::StartRule,
     program::{BULK_WORKFLOW, RESERVED_PREFIX, is_reserved},
-    rest::{Bulk, Filter},
+    rest::Bulk,
 };
 
 use super::{
@@ -121,6 +123,9 @@ pub async fn bulk(front: &Front, headers: &Headers, body: &str) -> Result<Respon
     if bulk.filter == Filter::default() {
         let detail = "The filter is empty, so this would be about every run there is. Name what it is about; \
                       `\"from\": 0` is all of them.";
+        return Err(Refusal::new(Code::InvalidRequest, detail));
+    }
+    if let Some(detail) = bulk.filter.fault() {
         return Err(Refusal::new(Code::InvalidRequest, detail));
     }
     let input = Payload::encode(&bulk).expect("what was read from JSON can be written as JSON");

@@ -320,6 +320,11 @@ async fn fail(ctx: Ctx, how: String) -> Result<()> {
     match how.as_str() {
         "terminal" => ctx.step("t", async || Err::<(), _>(Terminal::new("declined").into())).await?,
         "retries" => ctx.step("r", async || Err::<(), _>(Error::msg("busy"))).retry(retry).await?,
+        "retries later" => {
+            let declined =
+                || Error::msg("the card \"4711\" was Declined").retry_after(Duration::from_secs(3_600));
+            ctx.step("charge", async || Err::<(), _>(declined())).await?;
+        }
         "await" => std::future::pending().await,
         "panic" => panic!("a mistake in the workflow"),
         _ => {}

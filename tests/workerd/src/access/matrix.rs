@@ -365,7 +365,7 @@ impl Target {
             return Ok(());
         }
         let code = code(answer)?;
-        let codes = route.entry().codes.iter().map(|code| Ok(serde_json::to_value(code)?));
+        let codes = route.codes().iter().map(|code| Ok(serde_json::to_value(code)?));
         let codes: Vec<Value> = codes.collect::<Result<_>>()?;
         // A letter that has arrived is gone, and none stays for this test.
         let is_gone = [Route::Redeliver, Route::Discard].contains(&route) && answer.status == 404;

@@ -182,6 +182,11 @@ async fn lanes(api: &mut Described) -> Result<()> {
     api.post("/api/workflows/limited_steps/start", work, 201).await?;
     api.get("/api/lanes/asks", 200).await?;
     api.get("/api/lanes/asks?limit=0", 400).await?;
+    let lanes = api.get("/api/lanes", 200).await?;
+    ensure!(lanes["lanes"].as_array().is_some_and(|lanes| lanes.contains(&json!("asks"))), "{lanes}");
+    let none = api.get("/api/lanes?after=zzz", 200).await?;
+    ensure!(none == json!({ "lanes": [] }), "{none}");
+    api.get("/api/lanes?before=a", 400).await?;
     Ok(())
 }
 
@@ -376,6 +381,9 @@ async fn events(api: &mut Described) -> Result<()> {
     assert_eq!(statuses, ["accepted", "refused", "accepted"], "{list}");
     api.get("/api/events?topic=order&limit=1", 200).await?;
     api.get("/api/events?topic=order&limit=0", 400).await?;
+    let topics = api.get("/api/topics", 200).await?;
+    ensure!(topics["topics"].as_array().is_some_and(|topics| topics.contains(&json!("order"))), "{topics}");
+    api.get("/api/topics?limit=1", 400).await?;
     api.get("/api/events/order/evt-1", 200).await?;
     api.get("/api/events/order/evt-2", 404).await?;
     api.post(&format!("{charge}/pause"), "", 200).await?;
@@ -483,6 +491,9 @@ async fn reads(api: &mut Described, runs: &Runs) -> Result<()> {
     }
     api.get("/api/metrics/minutes", 200).await?;
     api.get("/api/metrics/minutes?minutes=0", 400).await?;
+    api.get("/api/metrics/workflows?minutes=60", 200).await?;
+    api.get("/api/metrics/workflows?minutes=0", 400).await?;
+    api.get("/api/cells", 200).await?;
     let failures = api.get("/api/failures?limit=1&since=0", 200).await?;
     ensure!(failures["failures"].as_array().is_some_and(|groups| !groups.is_empty()), "{failures}");
     api.get("/api/failures?since=yesterday", 400).await?;

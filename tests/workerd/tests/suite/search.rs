@@ -117,6 +117,79 @@ async fn runs_are_found_by_the_time_of_their_start() -> Result<()> {
 }
 
 #[tokio::test]
+async fn runs_are_found_by_how_they_ended_how_long_they_took_and_what_went_wrong() -> Result<()> {
+    let mut engine = Engine::start(Form::AllInOne, 3).await?;
+    let client = engine.client();
+    let failed = client.start_id("fail", json!("say Ümlaut: card 12 was refused")).await?;
+    let retrying = client.start_id("fail", json!("retries later")).await?;
+    let slow = client.start_id("nap", json!(1_500)).await?;
+    let asleep = client.start_id("nap", json!(600_000)).await?;
+    let paused = client.start_id("nap", json!(600_000)).await?;
+    client.until(&failed, "failed").await?;
+    client.until(&slow, "completed").await?;
+    found_soon(&client, "retrying=true", &retrying).await?;
+    client.request("POST", &format!("/api/executions/{paused}/pause"), "").await?.json()?;
+    // The same run but for the random part of its id.
+    let (known, last) = failed.split_at(failed.len() - 1);
+    let forged = format!("{known}{}", if last == "0" { "1" } else { "0" });
+    let ended_at = client.get(&format!("/api/executions/{slow}")).await?.json()?["ended_at"].clone();
+    let (at, after) = (ended_at.as_u64().context("it has ended")?, ended_at.as_u64().unwrap_or(0) + 1);
+    for kills in [false, true] {
+        if kills {
+            engine.engine.kill();
+            engine.engine.restart().await?;
+        }
+        for (query, expected) in [
+            ("status=failed,completed".to_owned(), vec![&failed, &slow]),
+            ("status=failed&status=paused".into(), vec![&failed, &paused]),
+            ("retrying=true&status=sleeping,waiting,pending,running".into(), vec![&retrying]),
+            ("retrying=true&workflow=nap".into(), vec![]),
+            (format!("ended_from={at}&ended_until={after}"), vec![&slow]),
+            (format!("ended_until={at}"), vec![&failed]),
+            ("min_duration_ms=1500&status=completed,failed".into(), vec![&slow]),
+            ("min_duration_ms=1500&workflow=nap".into(), vec![&slow, &asleep, &paused]),
+            (format!("id={failed},{asleep}&id={slow}"), vec![&failed, &asleep, &slow]),
+            (format!("id={failed},{asleep}&status=failed"), vec![&failed]),
+            (format!("id={forged}"), vec![]),
+            ("error=CARD".into(), vec![&failed, &retrying]),
+            ("error=card%20%224711%22".into(), vec![&retrying]),
+            ("error=%C3%9Cmlaut".into(), vec![&failed]),
+            ("error=charge".into(), vec![]),
+        ] {
+            for limit in [1, 50] {
+                let found: BTreeSet<_> = ids(&client.list(&query, limit).await?).into_iter().collect();
+                assert_eq!(
+                    found,
+                    expected.iter().map(|id| (*id).clone()).collect(),
+                    "{query}, {limit} at a time"
+                );
+            }
+        }
+    }
+    let shown = client.get(&format!("/api/executions/{retrying}")).await?.json()?;
+    assert_eq!(shown["retrying"], json!(["charge"]), "{shown}");
+    let bulk = json!({ "action": "cancel", "filter": { "retrying": true, "error": "declined" } });
+    let started = client.request("POST", "/api/bulk", &bulk.to_string()).await?.json()?;
+    client.until(started["id"].as_str().context("an id")?, "completed").await?;
+    assert_eq!(client.get(&format!("/api/executions/{retrying}")).await?.json()?["status"], "cancelled");
+    assert!(client.list("retrying=true", 50).await?.is_empty());
+    let bulk = json!({ "action": "cancel", "filter": { "ids": [asleep, slow] } });
+    let started = client.request("POST", "/api/bulk", &bulk.to_string()).await?.json()?;
+    let done = client.until(started["id"].as_str().context("an id")?, "completed").await?;
+    assert_eq!(done["output"], json!({ "changed": 1, "unchanged": 1 }), "{done}");
+    assert_eq!(client.get(&format!("/api/executions/{asleep}")).await?.json()?["status"], "cancelled");
+    for query in
+        ["status=failed,done", "id=x", "error=", "min_duration_ms=x", "retrying=yes", "ended_from=-1"]
+    {
+        let refused = client.get(&format!("/api/executions?{query}")).await?;
+        assert_eq!(refused.status, 400, "{query}: {}", refused.body);
+    }
+    let bulk = json!({ "action": "cancel", "filter": { "error": "" } });
+    assert_eq!(client.request("POST", "/api/bulk", &bulk.to_string()).await?.status, 400);
+    Ok(())
+}
+
+#[tokio::test]
 async fn counts_are_those_of_the_runs_before_and_after_a_kill() -> Result<()> {
     let mut engine = Engine::start(Form::AllInOne, 3).await?;
     let client = engine.client();

@@ -149,6 +149,7 @@ async fn runs_do_not_wait_for_a_collector_and_are_sent_as_their_caller_says() ->
         ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),
         ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b"),
         ("OTEL_TRACES_SAMPLER_ARG", "0"),
+        ("STEPWELL_CELLS", "1"),
     ];
     let engine = Engine::start_with(Form::AllInOne, &variables).await?;
     let client = engine.client();

@@ -6,7 +6,7 @@ use stepwell_protocol::{Code, Problem};
 
 use super::{
     super::{
-        Order, Registered, Station, TOUCHED_AT_ONCE,
+        Desk, Named, Order, Registered, Station, TOUCHED_AT_ONCE,
         stations::{QUEUES_MAX, TOPICS_MAX},
     },
     World, at,
@@ -143,8 +143,18 @@ fn a_namespace_has_only_so_many_queues_however_many_partitions_they_have() {
     let refused = world.register(1, &partition(QUEUES_MAX, 0));
     assert!(matches!(refused, Err(Fault::Rejected(Problem { code: Code::LimitReached, status: 429, .. }))));
     world.register(2, &partition(7, 0)).expect("it is known");
-    let page = world.desk.queues(&world.rows, "q0997", 10).expect("the rows can be read");
+    let page = Desk::named(&world.rows, Named::Queues, "q0997", 10).expect("the rows can be read");
     assert_eq!(page, ["q0998", "q0999"], "partitions are not in the list");
+    for name in
+        ["lane/greet", "lane/stepwell.lane.partner", "lane/stepwell.steps.openai", "lane/stepwell.steps.pay"]
+    {
+        world.register(2, &name.parse().expect("it names one")).expect("it may");
+    }
+    world.register(2, &"topic/order".parse().expect("it names one")).expect("it may");
+    let named = |which, after| Desk::named(&world.rows, which, after, 10).expect("the rows can be read");
+    assert_eq!(named(Named::StepLanes, ""), ["openai", "pay"], "those of workflows are not in the list");
+    assert_eq!(named(Named::StepLanes, "openai"), ["pay"]);
+    assert_eq!(named(Named::Topics, ""), ["order"]);
     // One that was deleted makes room for another.
     world.desk.forget(&world.rows, at(3), partition(7, 0)).expect("it can be written");
     world.register(4, &partition(QUEUES_MAX, 0)).expect("it may");

@@ -12,7 +12,8 @@ use stepwell_core::{
 };
 use stepwell_protocol::{
     RunId, Timestamp,
-    rest::{Filter, Meter, RunView, Status},
+    filter::{Filter, Head},
+    rest::{Meter, RunView, Status},
 };
 
 use super::{Store, parse};
@@ -23,6 +24,12 @@ use crate::{
 
 /// How many runs one request looks at.
 const SCANNED_MAX: u32 = 2_000;
+
+/// How many runs are read at once, if their heads do not tell whether they match.
+const INSIDE_AT_ONCE: usize = 100;
+
+/// About how many are read like that for one request.
+const INSIDE_MAX: usize = 300;
 
 /// How far apart the clocks of a cell's instances may be, one after the other: runs that are older than asked for
 /// by more than this have no younger ones after them.
@@ -52,8 +59,9 @@ impl Store {
         among: Option<&OrdSet<String>>,
         below: u64,
         limit: u32,
+        now: Timestamp,
     ) -> Result<Listed, StoreError> {
-        let Found { numbers, next } = self.find_runs(filter, among, below, limit)?;
+        let Found { numbers, next } = self.find_runs(filter, among, below, limit, now)?;
         Ok(Listed { runs: self.views(&numbers)?, next })
     }
 
@@ -64,43 +72,85 @@ impl Store {
         among: Option<&OrdSet<String>>,
         below: u64,
         limit: u32,
+        now: Timestamp,
     ) -> Result<Found, StoreError> {
         if !self.has_schema()? {
             return Ok(Found { numbers: Vec::new(), next: None });
         }
+        let own = match self.own_numbers(filter)? {
+            Some(own) if own.is_empty() => return Ok(Found { numbers: Vec::new(), next: None }),
+            own => own,
+        };
         let mut labels: Vec<_> = filter.tag.iter().cloned().collect();
         labels.extend(filter.attributes.iter().map(|(name, value)| label(name, value)));
         // Where each row fits, one more than is shown tells whether there are more.
         let scanned =
             if takes_any_run(filter) && among.is_none() { limit.saturating_add(1) } else { SCANNED_MAX };
-        let (query, bindings) = query(&labels, below, scanned);
+        let (query, bindings) = query(filter, &labels, own.as_deref(), below, scanned);
         let rows = self.tables.rows_of(&query.into(), &bindings)?;
-        let is_cut_off = rows.len() == scanned as usize;
-        let (mut numbers, mut next, mut shown) = (Vec::new(), None, None);
-        for (index, row) in rows.iter().enumerate() {
-            let (run_number, created_at) =
-                (row.number(0, "number")?, row.optional_time(3).unwrap_or_default());
-            if filter.from.is_some_and(|from| created_at.plus_millis(CLOCK_MARGIN_MS) < from) {
-                break;
-            }
-            let is_seen = match among {
-                Some(among) => row.optional_text(2).is_some_and(|workflow| among.contains(&workflow)),
-                None => true,
-            };
-            if is_seen && fits(filter, labels.len(), row, created_at)? {
-                // There are more: of those that the caller may see, not of any.
-                if numbers.len() == limit as usize {
-                    next = shown;
+        let is_seen = |row: &Row| match among {
+            Some(among) => row.optional_text(2).is_some_and(|workflow| among.contains(&workflow)),
+            None => true,
+        };
+        let (mut numbers, mut shown, mut read) = (Vec::new(), None, 0);
+        for part in rows.chunks(INSIDE_AT_ONCE) {
+            let (mut fitting, mut is_over) = (Vec::new(), false);
+            for row in part {
+                let reached = reached(row)?;
+                if filter.from.is_some_and(|from| reached.created_at.plus_millis(CLOCK_MARGIN_MS) < from) {
+                    is_over = true;
                     break;
                 }
-                numbers.push(run_number);
-                shown = Some(Reached { number: run_number, created_at });
+                if is_seen(row) && fits(filter, labels.len(), row, now)? {
+                    fitting.push(reached);
+                }
             }
-            if is_cut_off && index + 1 == rows.len() {
-                next = Some(Reached { number: run_number, created_at });
+            read += fitting.len();
+            self.keep_inside(filter, now, &mut fitting)?;
+            for reached in fitting {
+                // There are more: of those that the caller may see, not of any.
+                if numbers.len() == limit as usize {
+                    return Ok(Found { numbers, next: shown });
+                }
+                numbers.push(reached.number);
+                shown = Some(reached);
+            }
+            if is_over {
+                return Ok(Found { numbers, next: None });
+            }
+            if filter.looks_inside() && read >= INSIDE_MAX {
+                return Ok(Found { numbers, next: part.last().map(reached).transpose()? });
             }
         }
-        Ok(Found { numbers, next })
+        let last = rows.last().filter(|_| rows.len() == scanned as usize);
+        Ok(Found { numbers, next: last.map(reached).transpose()? })
+    }
+
+    /// The numbers of the runs in this cell that a filter names, if it names any.
+    fn own_numbers(&self, filter: &Filter) -> Result<Option<Vec<u64>>, StoreError> {
+        if filter.ids.is_empty() {
+            return Ok(None);
+        }
+        let place = self.place()?;
+        let own = filter.ids.iter().filter(|id| Some(&id.place) == place.as_ref());
+        Ok(Some(own.map(|id| id.number).collect()))
+    }
+
+    /// Keeps those that match by more than their heads, if the filter asks for that.
+    fn keep_inside(
+        &self,
+        filter: &Filter,
+        now: Timestamp,
+        fitting: &mut Vec<Reached>,
+    ) -> Result<(), StoreError> {
+        if filter.looks_inside() && !fitting.is_empty() {
+            let numbers: Vec<_> = fitting.iter().map(|reached| reached.number).collect();
+            let views = self.views(&numbers)?;
+            let matching: OrdSet<_> =
+                views.iter().filter(|run| filter.admits(run, now)).map(|run| run.id.number).collect();
+            fitting.retain(|reached| matching.contains(&reached.number));
+        }
+        Ok(())
     }
 
     /// The ids of runs, in the order of their numbers.
@@ -199,6 +249,7 @@ fn unreadable_view(row: &Row, id: RunId) -> RunView {
         starts_at: None,
         wakes_at: None,
         waits_for: Vec::new(),
+        retrying: Vec::new(),
         output: None,
         error: None,
         problem: Some(unreadable()),
@@ -224,15 +275,23 @@ fn unreadable_view(row: &Row, id: RunId) -> RunView {
 
 /// Whether a filter takes whatever has its one label.
 fn takes_any_run(filter: &Filter) -> bool {
-    let Filter { workflow, status, tag, attributes, from, until } = filter;
-    let labels = usize::from(tag.is_some()) + attributes.len();
-    workflow.is_none() && status.is_none() && from.is_none() && until.is_none() && labels < 2
+    usize::from(filter.tag.is_some()) + filter.attributes.len() < 2 && filter.takes_any()
 }
 
-/// A query for runs: number, status, workflow and time, and for each label but the first whether the run has it.
-/// Those with the first label are all that is looked at.
-fn query(labels: &[String], below: u64, scanned: u32) -> (String, Vec<wasm_bindgen::JsValue>) {
-    let mut query = String::from("SELECT number, status, workflow, created_at");
+/// A query for runs: what is looked at first of each, and for each label but the first whether the run has it. Those
+/// with the first label are all that is looked at.
+fn query(
+    filter: &Filter,
+    labels: &[String],
+    own: Option<&[u64]>,
+    below: u64,
+    scanned: u32,
+) -> (String, Vec<wasm_bindgen::JsValue>) {
+    let mut query = String::from("SELECT number, status, workflow, created_at, ended_at");
+    // No other run has an error.
+    let can_have_error = ", status IN ('paused', 'failed', 'pending') OR instr(state, '\"last_error\"') > 0";
+    let asks_for_error = filter.retrying || filter.error.is_some();
+    query.push_str(if asks_for_error { can_have_error } else { ", 1" });
     let mut bindings = Vec::new();
     for other in labels.iter().skip(1) {
         query.push_str(", EXISTS(SELECT 1 FROM tags AS other WHERE other.tag = ? AND other.run = number)");
@@ -245,26 +304,37 @@ fn query(labels: &[String], below: u64, scanned: u32) -> (String, Vec<wasm_bindg
         }
         None => query.push_str(" FROM runs WHERE number < ?"),
     }
+    bindings.push(number(below));
+    if let Some(own) = own {
+        query.push_str(" AND number IN (SELECT value FROM json_each(?))");
+        bindings.push(listed(own));
+    }
     query.push_str(" AND instr(state, '\"deleting\":true') = 0 ORDER BY number DESC LIMIT ?");
-    bindings.extend([number(below), scanned.into()]);
+    bindings.push(scanned.into());
     (query, bindings)
 }
 
-fn fits(filter: &Filter, labels: usize, row: &Row, created_at: Timestamp) -> Result<bool, StoreError> {
-    let others = 4..4 + u32::try_from(labels.saturating_sub(1)).unwrap_or_default();
-    for column in others {
-        if row.number(column, "label")? == 0 {
+/// The place of such a row among all runs.
+fn reached(row: &Row) -> Result<Reached, StoreError> {
+    Ok(Reached { number: row.number(0, "number")?, created_at: row.optional_time(3).unwrap_or_default() })
+}
+
+/// Whether a run matches, as far as such a row tells.
+fn fits(filter: &Filter, labels: usize, row: &Row, now: Timestamp) -> Result<bool, StoreError> {
+    // What can be inside, and the labels.
+    for column in 5..=5 + u32::try_from(labels.saturating_sub(1)).unwrap_or_default() {
+        if row.number(column, "condition")? == 0 {
             return Ok(false);
         }
     }
-    let status = row.optional_text(1).unwrap_or_default();
-    Ok(filter.status.is_none_or(|wanted| wanted.as_str() == status)
-        && filter.from.is_none_or(|from| created_at >= from)
-        && filter.until.is_none_or(|until| created_at < until)
-        && match &filter.workflow {
-            Some(wanted) => row.optional_text(2).as_ref() == Some(wanted),
-            None => true,
-        })
+    let workflow = row.optional_text(2).unwrap_or_default();
+    let head = Head {
+        workflow: &workflow,
+        status: status(row, 1),
+        created_at: row.optional_time(3).unwrap_or_default(),
+        ended_at: row.optional_time(4),
+    };
+    Ok(filter.admits_head(&head, now))
 }
 
 /// A status. One that is none is that of a run that cannot be read, which counts as paused.

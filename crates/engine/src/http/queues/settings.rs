@@ -1,7 +1,7 @@
 //! The routes of queues as a whole: their settings, their counts, their ends.
 
 use futures::future::{join_all, ready};
-use stepwell_core::queue::check_patch;
+use stepwell_core::{catalog::Named, queue::check_patch};
 use stepwell_protocol::{
     Code,
     callback::CALLBACK_QUEUE,
@@ -15,6 +15,7 @@ use crate::{
         body::{read, shown},
         error::Refusal,
         front::Front,
+        names,
         request::pairs,
         response::Response,
     },
@@ -22,20 +23,9 @@ use crate::{
     outbound,
 };
 
-/// How many queues a page has.
-const PAGE: usize = 100;
-
 /// `GET /api/queues`
 pub async fn list(front: &Front, query: &str) -> Result<Response, Refusal> {
-    let mut after = String::new();
-    for (name, value) in pairs(query) {
-        match name.as_str() {
-            "after" => after = value,
-            other => return Err(unknown(other, "`after`")),
-        }
-    }
-    let queues: Vec<String> = front.ask_catalog(catalog::Request::Queues { after, limit: PAGE }).await?;
-    let next = queues.last().filter(|_| queues.len() == PAGE).cloned();
+    let (queues, next) = names::list(front, Named::Queues, query).await?;
     Ok(Response::of(200, &QueueList { queues, next }))
 }
 

@@ -86,7 +86,7 @@ impl Filter {
     pub fn fault(&self) -> Option<&'static str> {
         let is_good = |text: &String| !text.is_empty() && text.len() <= Self::ERROR_LENGTH_MAX;
         if self.error.as_ref().is_some_and(|text| !is_good(text)) {
-            return Some("`error` takes a text of 1 to 256 bytes.");
+            return Some("`error` takes 1 to 256 bytes of text.");
         }
         (self.ids.len() > Self::IDS_MAX).then_some("A filter names at most 200 ids.")
     }

@@ -31,6 +31,7 @@ impl Costs {
     /// Does it.
     pub fn run(self, global: &Global) -> Result {
         let client = global.client()?;
+        let is_filtered = self.workflow.is_some() || self.last.is_some();
         let mut query: Vec<_> = self.workflow.into_iter().map(|name| ("workflow", name)).collect();
         query.extend(self.last.map(|ms| ("minutes", ms.div_ceil(60_000).to_string())));
         let path = ["metrics", "workflows"];
@@ -41,7 +42,9 @@ impl Costs {
             let mut workflows = answer.value.workflows;
             workflows.sort_by(|a, b| b.dollars.total_cmp(&a.dollars));
             if workflows.is_empty() {
-                anstream::eprintln!("Nothing was counted yet. What happens is stored about once a minute.");
+                let none =
+                    if is_filtered { "Nothing was counted for this." } else { "Nothing was counted yet." };
+                anstream::eprintln!("{none} What happens is stored about once a minute.");
             } else {
                 let head = [
                     "WORKFLOW",

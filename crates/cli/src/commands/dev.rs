@@ -185,10 +185,10 @@ impl Session<'_> {
         if is_first && self.dev.open {
             match self.serving.dashboard() {
                 Some(dashboard) => browser::open(&dashboard),
-                None => say(
-                    self.global,
-                    "the project has no dashboard: npm install @stepwell/dashboard, and bind it as ASSETS",
-                ),
+                None => {
+                    let missing = "the project has no dashboard: run `npm install @stepwell/dashboard`";
+                    say(self.global, missing);
+                }
             }
         }
         if self.global.json {

@@ -172,7 +172,10 @@ fn counters(text: &mut Exposition<'_>, cells: &[(String, Measured)]) {
     for (workflow, more) in cells.iter().flat_map(|(_, cell)| cell.totals.iter()) {
         totals.get_or_default(workflow.as_str()).add(more);
     }
-    let besides = totals.remove(NO_WORKFLOW).unwrap_or_default();
+    // Of these, some may be counted with the workflows that are beyond the most.
+    let mut besides = Totals::default();
+    totals.values().for_each(|it| besides.add(it));
+    totals.remove(NO_WORKFLOW);
     for (name, help, count) in [
         (
             "stepwell_requests_refused_total",

@@ -190,6 +190,27 @@ async fn runs_are_found_by_how_they_ended_how_long_they_took_and_what_went_wrong
 }
 
 #[tokio::test]
+async fn a_rare_error_is_found_behind_many_others_page_by_page() -> Result<()> {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    let rare = client.start_id("fail", json!("say something rare")).await?;
+    let starts = (0..420).map(|n| {
+        let client = client.clone();
+        async move { client.start_id("fail", json!(format!("say common {n}"))).await }
+    });
+    let started = futures::future::try_join_all(starts).await?;
+    for id in started.iter().chain([&rare]) {
+        client.until(id, "failed").await?;
+    }
+    // The cell reads only some of them whole for a request, and says where it goes on.
+    let page = client.get("/api/executions?error=rare").await?.json()?;
+    ensure!(page["executions"] == json!([]) && page["cursor"].is_string(), "{page}");
+    assert_eq!(ids(&client.list("error=rare", 50).await?), [rare.as_str()]);
+    assert_eq!(client.list("error=common", 200).await?.len(), 420);
+    Ok(())
+}
+
+#[tokio::test]
 async fn counts_are_those_of_the_runs_before_and_after_a_kill() -> Result<()> {
     let mut engine = Engine::start(Form::AllInOne, 3).await?;
     let client = engine.client();

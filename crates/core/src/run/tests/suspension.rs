@@ -1,5 +1,7 @@
 //! Sleeps, waits and signals: nothing early, nothing twice, nothing lost.
 
+use stepwell_protocol::rest::RunView;
+
 use super::*;
 
 fn timer_fired(bench: &Bench) -> Vec<String> {
@@ -102,6 +104,19 @@ fn the_time_of_a_next_attempt_wakes_the_run_without_an_event() {
     let decision = bench.give(Input::Wake { slot: Some(SLOT) }).expect("it is never refused");
     assert_eq!(decision.effects, [Effect::Activate { epoch: Epoch(2) }]);
     assert!(bench.journal.is_empty());
+}
+
+#[test]
+fn a_step_waits_for_its_next_attempt_until_that_is_under_way() {
+    let retry = |name: &str, ms: u64| Open::Retry {
+        op: op(OpKind::Step, name, 0),
+        at: Timestamp::from_millis(1_000_000 + ms),
+    };
+    let mut bench = Bench::suspended(vec![retry("a", 500), retry("b", 90_000)]);
+    assert_eq!(RunView::from(&bench.run).retrying, ["a", "b"]);
+    bench.pass(500);
+    bench.give(Input::Wake { slot: Some(SLOT) }).expect("it is never refused");
+    assert_eq!(RunView::from(&bench.run).retrying, ["b"]);
 }
 
 #[test]

@@ -77,14 +77,14 @@ pub fn dashboard_package(from: &Path) -> Option<PathBuf> {
 
 /// Whether a file belongs to the owner of a folder, or to root.
 #[cfg(unix)]
-fn is_owned_alike(file: &Path, folder: &Path) -> bool {
+pub fn is_owned_alike(file: &Path, folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let owner = |path: &Path| path.metadata().map(|metadata| metadata.uid()).ok();
     owner(file).is_some_and(|its| its == 0 || Some(its) == owner(folder))
 }
 
 #[cfg(not(unix))]
-fn is_owned_alike(_file: &Path, _folder: &Path) -> bool {
+pub fn is_owned_alike(_file: &Path, _folder: &Path) -> bool {
     true
 }
 

@@ -74,7 +74,7 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Vec<String>>) {
     let _ = write!(
         stream,
         "HTTP/1.1 {status} Answered\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nset-cookie: s={TOKEN}\r\n\
-         connection: close\r\n\r\n{body}",
+         cache-control: public, max-age=31536000, immutable\r\netag: \"1\"\r\nconnection: close\r\n\r\n{body}",
         body.len()
     );
 }
@@ -191,6 +191,8 @@ fn only_the_browser_that_used_the_link_gets_in_and_only_once() {
     let session = dashboard.ask("GET /api/session", &cookie, "");
     assert!(body(&session).contains("\"subject\":\"key:00jmmvwm\""), "{session}");
     assert!(!session.contains("set-cookie"), "{session}");
+    assert!(session.contains("cache-control: no-store") && !session.contains("etag"), "{session}");
+    assert!(!session.contains("immutable"), "the next dashboard on this port would show it: {session}");
     let own = format!("origin: http://{}\r\n{cookie}", dashboard.host);
     assert_eq!(status(&dashboard.ask("POST /api/session", &own, "")), 403, "signing in is for the command");
 }

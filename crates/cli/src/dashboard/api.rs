@@ -25,13 +25,18 @@ const SENT: [&str; 8] = [
 /// The methods of the API.
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
-/// What an answer's head has for its own connection, or for a browser that has the session itself.
-const HELD_BACK: [&str; 14] = [
+/// What an answer's head has for its own connection, for a cache, or for a browser that has the session itself.
+const HELD_BACK: [&str; 20] = [
+    "age",
+    "cache-control",
     "clear-site-data",
     "connection",
     "content-length",
     "content-security-policy",
+    "etag",
+    "expires",
     "keep-alive",
+    "last-modified",
     "location",
     "refresh",
     "service-worker-allowed",
@@ -40,11 +45,12 @@ const HELD_BACK: [&str; 14] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+    "vary",
     "x-content-type-options",
 ];
 
-/// A page that a deployment sends in place of an answer does nothing here: another one's dashboard may be on this port
-/// the next time.
+/// A page that a deployment sends in place of an answer does nothing here, and no answer is kept: another one's dashboard
+/// may be on this port the next time.
 const INERT: &str = "default-src 'none'; sandbox";
 
 /// The answer to what is not passed on.
@@ -94,7 +100,9 @@ pub fn pass_on(mut stream: TcpStream, request: &Request, site: &Site) -> io::Res
         })
         .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
         .collect();
-    headers.push(("content-security-policy".to_owned(), INERT.to_owned()));
+    for (name, value) in [("content-security-policy", INERT), ("cache-control", "no-store")] {
+        headers.push((name.to_owned(), value.to_owned()));
+    }
     let sent = if is_head || status == 204 || status == 304 {
         let answer =
             headers.iter().fold(Answer::text(status, ""), |answer, (name, value)| answer.with(name, value));

@@ -28,13 +28,19 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
         let what = format!("{} has no dashboard: there is no dash/{PAGE} in it", named.display());
         return tools::with_dashboard(named).ok_or_else(|| Failure::usage(what).next(GET_IT));
     }
-    let here = env::current_dir().unwrap_or_default();
-    let found = match Project::root_of(&here).map(Project::at) {
+    let found = around(&env::current_dir().unwrap_or_default());
+    found.ok_or_else(|| Failure::local("the files of the dashboard are not installed").next(GET_IT))
+}
+
+fn around(here: &Path) -> Option<PathBuf> {
+    // What other people have put into a folder above, such as `/tmp`, says nothing here.
+    let root = Project::root_of(here).filter(|root| tools::is_owned_alike(&root.join("wrangler.toml"), here));
+    let found = match root.map(Project::at) {
         Some(Ok(project)) => tools::dashboard(&project.front),
         // Files can be served without a project, or beside one that cannot be built.
-        Some(Err(_)) | None => tools::dashboard_package(&here),
+        Some(Err(_)) | None => tools::dashboard_package(here),
     };
-    found.ok_or_else(|| Failure::local("the files of the dashboard are not installed").next(GET_IT))
+    found.filter(|folder| tools::is_owned_alike(&folder.join("dash").join(PAGE), here))
 }
 
 /// A file of this folder.
@@ -56,6 +62,30 @@ pub fn answer(folder: &Path, target: Target<'_>) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Only root can make files of other people; nobody else sees this fail.
+    #[cfg(unix)]
+    #[test]
+    fn what_other_people_have_put_into_a_folder_above_is_not_served() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (here, page) = (root.path().join("below"), root.path().join("public/dash/page.htm"));
+        for folder in [&here, &root.path().join("public/dash")] {
+            fs::create_dir_all(folder).expect("made");
+        }
+        fs::write(root.path().join("Cargo.toml"), "").expect("written");
+        let config = root.path().join("wrangler.toml");
+        let assets = "[assets]\ndirectory = \"public\"\nbinding = \"ASSETS\"\n";
+        let worker = format!("name = \"x\"\nmain = \"x.js\"\ncompatibility_date = \"2026-04-01\"\n{assets}");
+        fs::write(&config, worker).expect("written");
+        fs::write(&page, "<p>").expect("written");
+        assert!(around(&here).is_some(), "its owner is the same");
+        for file in [&config, &page] {
+            if std::os::unix::fs::chown(file, Some(4_711), None).is_ok() {
+                assert_eq!(around(&here), None, "{} is somebody else's", file.display());
+                std::os::unix::fs::chown(file, Some(0), None).expect("it was possible before");
+            }
+        }
+    }
 
     #[test]
     fn a_folder_without_the_page_is_no_dashboard() {

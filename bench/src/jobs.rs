@@ -151,13 +151,13 @@ fn verdict(measured: &BTreeMap<String, Measured>) {
             println!("{count}: {part:.2} of bare, {what}: {word} (target {OF_BARE})");
         }
     }
-    for peer in ["graphile-worker", "pg-boss"] {
-        let (Some(peers), Some(own)) = (of(peer), of(&System::Stepwell(16).name())) else { continue };
+    for (peer, count) in ["graphile-worker", "pg-boss"].into_iter().flat_map(|peer| [(peer, 1), (peer, 16)]) {
+        let (Some(peers), Some(own)) = (of(peer), of(&System::Stepwell(count).name())) else { continue };
         for (what, own, peers) in
             [("sent", own.sent, peers.sent), ("end to end", own.finished, peers.finished)]
         {
             let word = if own > peers { "ahead" } else { "BEHIND" };
-            println!("{word} of {peer}, {what}: {own:.0} and {peers:.0} a second");
+            println!("{count}: {word} of {peer}, {what}: {own:.0} and {peers:.0} a second");
         }
     }
     println!(

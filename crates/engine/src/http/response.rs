@@ -11,6 +11,12 @@ use worker::{Headers, worker_sys::web_sys};
 /// What every answer says: it may hold secrets, and is what its type says. Nobody keeps or reinterprets it.
 const ALWAYS: [(&str, &str); 2] = [("cache-control", "no-store"), ("x-content-type-options", "nosniff")];
 
+/// How many rows the object has written that has answered, where that is metered.
+pub const ROWS_WRITTEN: &str = "stepwell-rows-written";
+
+/// How many it has read.
+pub const ROWS_READ: &str = "stepwell-rows-read";
+
 /// The status whose answers have no body.
 const NO_CONTENT: u16 = 204;
 
@@ -81,6 +87,17 @@ impl Response {
     /// A response of the runtime's own.
     pub fn raw(response: web_sys::Response) -> Self {
         Self { status: response.status(), headers: Vec::new(), body: Body::Raw(response) }
+    }
+
+    /// The same with what an object has written and read, where that is metered.
+    #[must_use]
+    pub fn metered(self, rows: Option<(u64, u64)>) -> Self {
+        match rows {
+            Some((written, read)) => {
+                self.with(ROWS_WRITTEN, written.to_string()).with(ROWS_READ, read.to_string())
+            }
+            None => self,
+        }
     }
 
     /// The same with another header.

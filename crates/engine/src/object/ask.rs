@@ -97,6 +97,12 @@ pub fn body(answer: &Array) -> String {
     answer.get(1).as_string().unwrap_or_default()
 }
 
+/// The rows that an object has written and read, where that is metered.
+pub fn rows(answer: &Array) -> Option<(u64, u64)> {
+    let count = |index| answer.get(index).as_string()?.parse().ok();
+    Some((count(3)?, count(4)?))
+}
+
 /// The cell at a place, to be called.
 pub fn cell_stub(env: &Env, namespace: &str, place: &Place) -> Result<ObjectStub, JsValue> {
     runtime::property(env, CELL_BINDING)

@@ -29,7 +29,7 @@ use wasm_bindgen::prelude::*;
 use worker::{Env, State, worker_sys::DurableObjectState};
 
 use crate::{guard, log, runtime};
-pub use ask::{Answered, ask, ask_whole, body, cell_stub, in_time, status};
+pub use ask::{Answered, ask, ask_whole, body, cell_stub, in_time, rows, status};
 pub use fault::{Fault, StoreError};
 pub use kernel::{Word, tell};
 pub use tables::{Row, Tables, number, time};

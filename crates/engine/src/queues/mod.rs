@@ -21,13 +21,14 @@ use stepwell_protocol::json;
 use crate::{
     log,
     object::{self, Answered, Answering, Kind, Loaded},
+    settings::is_metered,
 };
 use store::Store;
 use waiting::Waiting;
 
 /// A station that was just loaded.
 pub fn load(loaded: Loaded, address: Address) -> Rc<Host> {
-    let store = Store::new(loaded.storage.clone());
+    let store = Store::new(loaded.storage.clone(), is_metered(&loaded.env));
     let partition = address.partition().map_or(0, |(partition, _)| partition);
     let kind = Queue { address, waiting: Waiting::default(), is_deleting: Slot::new(false) };
     Host::new(loaded, store, Machine::new(partition), kind)
@@ -75,7 +76,7 @@ impl Kind for Queue {
                 Ok(call) => host.operate(call).await,
                 Err(error) => Err(Answered::foreign(&error)),
             };
-            operated.unwrap_or_else(Answered::from).into_array(None)
+            operated.unwrap_or_else(Answered::from).into_array(host.store.tables.metered())
         })
     }
 
@@ -83,5 +84,7 @@ impl Kind for Queue {
         host.waiting.wake(usize::MAX);
     }
 
-    fn count_rows(_: &Store, _: u64) {}
+    fn count_rows(store: &Store, rows: u64) {
+        store.tables.count_rows(rows);
+    }
 }

@@ -65,13 +65,13 @@ const PUT_HEAD: &str = "INSERT INTO head VALUES(0, ?) ON CONFLICT DO UPDATE SET 
 
 /// The rows.
 pub struct Store {
-    tables: Tables,
+    pub(super) tables: Tables,
     has_schema: Slot<Option<bool>>,
 }
 
 impl Store {
-    pub fn new(storage: runtime::Storage) -> Self {
-        Self { tables: Tables::new(storage, false), has_schema: Slot::new(None) }
+    pub fn new(storage: runtime::Storage, is_metered: bool) -> Self {
+        Self { tables: Tables::new(storage, is_metered), has_schema: Slot::new(None) }
     }
 
     /// All rows are about to be deleted.

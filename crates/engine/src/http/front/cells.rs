@@ -8,13 +8,16 @@ use wasm_bindgen::{JsCast as _, JsValue};
 use super::{Front, unreadable};
 use crate::{
     calls::cell::{Call, Operation},
-    http::{error::Refusal, response::Response},
+    http::{
+        error::Refusal,
+        response::{ROWS_READ, ROWS_WRITTEN, Response},
+    },
     log, object,
     runtime::{self, ObjectStub},
 };
 
 /// The headers in an object's answer.
-const HEADERS: [&str; 3] = ["location", "stepwell-rows-written", "stepwell-rows-read"];
+const HEADERS: [&str; 3] = ["location", ROWS_WRITTEN, ROWS_READ];
 
 impl Front {
     /// Asks a cell for something that is not simply passed on.

@@ -19,7 +19,7 @@ use stepwell_protocol::{
     text::is_visible,
 };
 
-use super::{ask, check_own, check_queue, read_answer, with_settings};
+use super::{ask, check_own, check_queue, is_silent, read_answer, with_settings};
 use crate::{
     calls::queues::{Request, Waited},
     http::{
@@ -29,6 +29,7 @@ use crate::{
         response::Response,
         starts::nonce,
     },
+    object::in_time,
     runtime,
 };
 
@@ -150,7 +151,9 @@ impl Claiming<'_> {
     async fn look(&self, settings: &QueueSettings, few: Vec<u32>) -> Result<Vec<u32>, Refusal> {
         let looks = few.iter().map(|partition| {
             let request = Request::Look { nonce: self.nonce.clone() };
-            ask(self.front, self.queue, *partition, Some(settings), request)
+            let look = ask(self.front, self.queue, *partition, Some(settings), request);
+            // One that hangs holds nobody up: nothing was claimed from it yet.
+            async { in_time(async { Ok(look.await) }).await.unwrap_or_else(|_| Err(is_silent())) }
         });
         let (mut held, mut ready) = (Vec::new(), Vec::new());
         let mut failures = Failures::default();

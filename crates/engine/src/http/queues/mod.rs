@@ -11,6 +11,7 @@ pub mod settings;
 use std::cell::RefCell;
 
 use futures::future::LocalBoxFuture;
+use js_sys::Array;
 use serde::de::DeserializeOwned;
 use stepwell_core::{
     catalog::Station,
@@ -28,9 +29,9 @@ use super::{error::Refusal, front::Front};
 use crate::{
     calls::{
         catalog,
-        queues::{self, Call, Request},
+        queues::{Call, Request},
     },
-    log, runtime,
+    log, object, runtime,
 };
 
 /// How long settings are remembered.
@@ -106,12 +107,29 @@ fn remember(front: &Front, queue: &str, settings: Option<QueueSettings>) {
     });
 }
 
-/// Asks a partition: a status and a body.
-async fn call(front: &Front, queue: &str, partition: u32, call: &Call) -> Result<(u16, String), Refusal> {
-    queues::ask(front.env(), front.namespace(), queue, partition, call).await.map_err(|thrown| {
+/// Asks a partition: all of its answer.
+async fn call(front: &Front, queue: &str, partition: u32, call: &Call) -> Result<Array, Refusal> {
+    let to = Address::queue(front.namespace(), queue, partition);
+    object::ask_whole(front.env(), &to, call).await.map_err(|thrown| {
         log::error!("a queue did not answer: {}", runtime::message(&thrown));
-        Refusal::new(Code::Internal, "The queue did not answer. Try again.")
+        is_silent()
     })
+}
+
+/// The same, if it does not refuse.
+async fn answer_of(
+    front: &Front,
+    queue: &str,
+    partition: u32,
+    settings: Option<&QueueSettings>,
+    request: Request,
+) -> Result<Array, Refusal> {
+    let asked = Call { settings: settings.cloned(), request };
+    let answer = call(front, queue, partition, &asked).await?;
+    if object::status(&answer) < 400 {
+        return Ok(answer);
+    }
+    Err(json::from_str(&object::body(&answer)).map_or_else(|_| unreadable(), Refusal))
 }
 
 /// Asks a partition for something: the text of its answer. What is only passed on is not read.
@@ -122,9 +140,7 @@ async fn ask(
     settings: Option<&QueueSettings>,
     request: Request,
 ) -> Result<String, Refusal> {
-    let asked = Call { settings: settings.cloned(), request };
-    let (status, body) = call(front, queue, partition, &asked).await?;
-    if status < 400 { Ok(body) } else { Err(json::from_str(&body).map_or_else(|_| unreadable(), Refusal)) }
+    Ok(object::body(&answer_of(front, queue, partition, settings, request).await?))
 }
 
 /// Reads what a partition has answered.
@@ -145,6 +161,10 @@ async fn with_settings<'a>(front: &'a Front, queue: &'a str, act: Act<'a>) -> Re
         }
     }
     Err(Refusal(no_queue()))
+}
+
+fn is_silent() -> Refusal {
+    Refusal::new(Code::Internal, "The queue did not answer. Try again.")
 }
 
 fn unreadable() -> Refusal {

@@ -24,7 +24,7 @@ use crate::{
         response::Response,
         starts::nonce,
     },
-    runtime,
+    object, runtime,
 };
 
 /// A job on its way, and its place in the request.
@@ -162,6 +162,7 @@ impl Sending<'_> {
             let asked = Call { settings: Some(settings.clone()), request };
             async move {
                 let answer = call(self.front, self.queue, partition, &asked).await;
+                let answer = answer.map(|answer| (object::status(&answer), object::body(&answer)));
                 (indexes, asked.request, answer)
             }
         });

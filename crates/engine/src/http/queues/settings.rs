@@ -1,6 +1,8 @@
 //! The routes of queues as a whole: their settings, their counts, their ends.
 
-use futures::future::{join_all, ready};
+use std::cell::Cell;
+
+use futures::future::{LocalBoxFuture, join_all, ready};
 use stepwell_core::{catalog::Named, queue::check_patch};
 use stepwell_protocol::{
     Code,
@@ -8,7 +10,7 @@ use stepwell_protocol::{
     queue::{QueueCounts, QueueList, QueuePatch, QueueSecret, QueueSettings, QueueState, QueueView},
 };
 
-use super::{ask, check_own, read_answer, remember, with_settings};
+use super::{answer_of, ask, check_own, read_answer, remember, with_settings};
 use crate::{
     calls::{catalog, queues::Request},
     http::{
@@ -20,7 +22,7 @@ use crate::{
         response::Response,
     },
     keyring::Keyring,
-    outbound,
+    object, outbound,
 };
 
 /// `GET /api/queues`
@@ -32,17 +34,31 @@ pub async fn list(front: &Front, query: &str) -> Result<Response, Refusal> {
 /// `GET /api/queues/{queue}`
 pub async fn show(front: &Front, queue: String) -> Result<Response, Refusal> {
     front.asker().await?;
-    let shown = with_settings(front, &queue, &|settings| Box::pin(counted(front, &queue, settings))).await?;
-    Ok(Response::json(200, shown))
+    let rows = Cell::new(None);
+    let act = &|settings| -> LocalBoxFuture<'_, _> { Box::pin(counted(front, &queue, settings, &rows)) };
+    let shown = with_settings(front, &queue, act).await?;
+    Ok(Response::json(200, shown).metered(rows.get()))
 }
 
-async fn counted(front: &Front, queue: &str, settings: QueueSettings) -> Result<String, Refusal> {
+/// What is in all partitions together, and what they have written and read, where that is metered.
+async fn counted(
+    front: &Front,
+    queue: &str,
+    settings: QueueSettings,
+    rows: &Cell<Option<(u64, u64)>>,
+) -> Result<String, Refusal> {
     let asked = (0..settings.partitions)
-        .map(|partition| ask(front, queue, partition, Some(&settings), Request::Counts));
-    let mut counts = QueueCounts::default();
+        .map(|partition| answer_of(front, queue, partition, Some(&settings), Request::Counts));
+    let (mut counts, mut metered) = (QueueCounts::default(), None);
     for part in join_all(asked).await {
-        counts = counts.plus(read_answer(&part?)?);
+        let part = part?;
+        counts = counts.plus(read_answer(&object::body(&part))?);
+        if let Some((written, read)) = object::rows(&part) {
+            let (all_written, all_read) = metered.unwrap_or_default();
+            metered = Some((all_written + written, all_read + read));
+        }
     }
+    rows.set(metered);
     let view = QueueView { name: queue.to_owned(), settings, counts };
     Ok(serde_json::to_string(&view).expect("a view holds only what JSON can say"))
 }

@@ -23,7 +23,7 @@ use stepwell_protocol::{
     wait_token::{NewToken, WaitToken},
 };
 
-use super::queue::Ask;
+use super::{figures::Answers, queue::Ask};
 use crate::{access::Access, settings::DEFAULT_NAMESPACE};
 
 /// A request to a cell.
@@ -139,6 +139,11 @@ pub enum Operation {
     Count,
     /// Say what Prometheus is told.
     Measure,
+    /// Keep what the Workers in front have answered.
+    CountAnswers {
+        /// Since they have told last.
+        answers: Answers,
+    },
     /// Say what alert rules look at, with what has happened.
     Sum {
         /// Of which workflows, and within how many minutes.
@@ -473,6 +478,7 @@ impl Operation {
             | Self::List { .. }
             | Self::Count
             | Self::Measure
+            | Self::CountAnswers { .. }
             | Self::Sum { .. }
             | Self::ListMinutes { .. }
             | Self::Total { .. }
@@ -518,6 +524,7 @@ impl Operation {
             | Self::NewToken { .. }
             | Self::ShowToken { .. }
             | Self::CompleteToken { .. }
+            | Self::CountAnswers { .. }
             | Self::Act { .. }
             | Self::Follow { .. }
             | Self::ForgetKeys { .. }
@@ -539,6 +546,7 @@ impl Operation {
             self,
             Self::Start(_)
                 | Self::Reserve { .. }
+                | Self::CountAnswers { .. }
                 | Self::Receive { .. }
                 | Self::Tick { .. }
                 | Self::Triggered { .. }

@@ -28,6 +28,8 @@ impl Host {
     /// What Prometheus is told.
     pub(super) fn measure(self: &Rc<Self>) -> Result<Answered, Fault> {
         let counted = self.count()?;
+        // Until all runs are counted, the same question comes again.
+        let (streams, streams_behind) = if counted.is_all { self.count_streams()? } else { (0, 0) };
         let measured = self.turn(|machine, store, now| {
             let (due_since, at_work) = machine.workload(now);
             Ok(Measured {
@@ -37,6 +39,9 @@ impl Host {
                 bytes_max: self.settings.cell_bytes,
                 at_work: at_work as u64,
                 due_since,
+                streams,
+                streams_behind,
+                answers: store.answers()?,
             })
         })?;
         Ok(Answered::new(200, &measured))

@@ -156,6 +156,10 @@ impl Host {
             }
             Operation::Count => Ok(Answered::new(200, &self.count()?)),
             Operation::Measure => self.measure(),
+            Operation::CountAnswers { answers } => {
+                self.prepare(&namespace, &place)?;
+                Ok(Answered::new(200, &self.store.add_answers(&answers)?))
+            }
             Operation::Sum { spans } => self.sum(&spans),
             Operation::ListMinutes { since, workflow } => self.list_minutes(since, workflow.as_deref()),
             Operation::Total { since, workflow } => self.total(since, workflow.as_deref()),

@@ -3,6 +3,7 @@
 //! One row for each run, one for each event of its journal; one more for an idempotency key, a signal's id, a
 //! tag or an attribute, if there is one, and one for each commit that writes to other cells, until they have it. The only secondary index finds what is due.
 
+mod answers;
 mod failures;
 mod insertion;
 mod joins;

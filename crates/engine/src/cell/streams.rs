@@ -51,6 +51,9 @@ const UNCONFIRMED: u16 = 1008;
 /// How many messages a second all readers together may send that nobody has asked for. Twice as many may come at once.
 const UNASKED_PER_SECOND: u64 = 20;
 
+/// After which time a reader that does not say that it follows is one that does not keep up.
+const BEHIND_MS: u64 = 30_000;
+
 /// How many streams one key or session may have open at a cell.
 const STREAMS_MAX: u32 = 1_000;
 
@@ -61,6 +64,9 @@ struct Beside {
     /// When the key's time is over with which it was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ends_at: Option<Timestamp>,
+    /// Since when the reader has been asked whether it follows, and has not said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asked_at: Option<Timestamp>,
 }
 
 /// Whom a socket is for.
@@ -69,6 +75,24 @@ struct Beside {
 enum Follows {
     Run(Reader),
     Cell(CellReader),
+}
+
+impl Beside {
+    /// After something was sent to a reader.
+    fn new(follows: Follows, ends_at: Option<Timestamp>) -> Self {
+        let asked_at = follows.is_asked().then(runtime::clock);
+        Self { follows, ends_at, asked_at }
+    }
+}
+
+impl Follows {
+    /// Whether nothing more is sent until the reader says that it follows.
+    fn is_asked(&self) -> bool {
+        match self {
+            Self::Run(reader) => reader.flow.is_closed(),
+            Self::Cell(reader) => reader.flow.is_closed(),
+        }
+    }
 }
 
 /// Who is to be served.
@@ -145,7 +169,7 @@ impl Host {
         state.accept(&socket, &tags)?;
         let granted = grant.and_then(|grant| grant.expires_at);
         let longest = by_token.then(|| runtime::clock().plus_millis(STREAM_MS_MAX));
-        let beside = Beside { follows, ends_at: granted.into_iter().chain(longest).min() };
+        let beside = Beside::new(follows, granted.into_iter().chain(longest).min());
         attach(&socket, &beside)?;
         match &beside.follows {
             Follows::Run(reader) => self.mark_run(reader.run.number),
@@ -162,11 +186,7 @@ impl Host {
     pub(super) fn hear_reader(self: &Rc<Self>, socket: &JsValue) -> Result<(), Fault> {
         let socket: &Socket = socket.unchecked_ref();
         let mut beside = beside(socket)?;
-        let is_asked = match &beside.follows {
-            Follows::Run(reader) => reader.flow.is_closed(),
-            Follows::Cell(reader) => reader.flow.is_closed(),
-        };
-        if !is_asked {
+        if !beside.follows.is_asked() {
             // Some of it is harmless; whoever goes on with it keeps the cell from everybody else.
             let taken = self.readers.unasked.borrow_mut().take(runtime::clock(), UNASKED_PER_SECOND, 1);
             if taken.is_err() {
@@ -174,6 +194,7 @@ impl Host {
             }
             return Ok(());
         }
+        beside.asked_at = None;
         match &mut beside.follows {
             Follows::Run(reader) => {
                 reader.flow.heard();
@@ -188,6 +209,17 @@ impl Host {
             }
         }
         Ok(())
+    }
+
+    /// How many streams are open, and how many of their readers have been behind for a while.
+    pub(super) fn count_streams(&self) -> Result<(u64, u64), Fault> {
+        let (mut open, mut behind, now) = (0, 0, runtime::clock());
+        for socket in self.sockets().all()?.iter() {
+            let Ok(Beside { asked_at, .. }) = beside(socket.unchecked_ref()) else { continue };
+            open += 1;
+            behind += u64::from(asked_at.is_some_and(|at| at.plus_millis(BEHIND_MS) <= now));
+        }
+        Ok((open, behind))
     }
 
     /// Something about these keys and sessions has changed, or about all of them: whoever follows with one that is
@@ -289,7 +321,7 @@ impl Host {
 
     /// Sends a reader what comes next. Says whether there is more.
     fn serve_run_reader(&self, socket: &Socket) -> Result<bool, Fault> {
-        let Some(Beside { follows: Follows::Run(mut reader), ends_at }) = good(socket)? else {
+        let Some(Beside { follows: Follows::Run(mut reader), ends_at, .. }) = good(socket)? else {
             return Ok(false);
         };
         let before = reader.clone();
@@ -304,7 +336,7 @@ impl Host {
             return Ok(false);
         }
         if reader != before {
-            attach(socket, &Beside { follows: Follows::Run(reader), ends_at })?;
+            attach(socket, &Beside::new(Follows::Run(reader), ends_at))?;
         }
         Ok(more)
     }
@@ -336,7 +368,7 @@ impl Host {
     }
 
     fn serve_cell_reader(&self, socket: &Socket) -> Result<bool, Fault> {
-        let Some(Beside { follows: Follows::Cell(mut reader), ends_at }) = good(socket)? else {
+        let Some(Beside { follows: Follows::Cell(mut reader), ends_at, .. }) = good(socket)? else {
             return Ok(false);
         };
         let before = reader.clone();
@@ -345,7 +377,7 @@ impl Host {
             send(socket, event)?;
         }
         if reader != before {
-            attach(socket, &Beside { follows: Follows::Cell(reader), ends_at })?;
+            attach(socket, &Beside::new(Follows::Cell(reader), ends_at))?;
         }
         Ok(more)
     }

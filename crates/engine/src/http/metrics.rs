@@ -14,7 +14,7 @@ use stepwell_protocol::{
     totals::{Durations, LATE_BOUNDS_MS, Minute, MinuteList, RUN_BOUNDS_MS, STEP_BOUNDS_MS, Totals},
 };
 
-use super::{error::Refusal, front::Front, request::pairs, response::Response};
+use super::{answers, error::Refusal, front::Front, request::pairs, response::Response};
 use crate::{
     calls::{
         cell::Operation,
@@ -117,6 +117,7 @@ pub async fn minutes(front: &Front, query: &str) -> Result<Response, Refusal> {
 
 /// `GET /api/metrics/prometheus`
 pub async fn scrape(front: &Front) -> Result<Response, Refusal> {
+    answers::tell_now(front).await;
     let (mut cells, mut unreached) = (Vec::new(), 0);
     let asked = front.cells().map(|place| measure_cell(front, place));
     for (place, measured) in join_all(asked).await {
@@ -243,8 +244,29 @@ fn counters(text: &mut Exposition<'_>, cells: &[(String, Measured)]) {
     ];
     for (name, help, bounds, of) in histograms {
         text.family(name, "histogram", help);
-        totals.iter().for_each(|(workflow, it)| text.histogram(name, workflow, bounds, of(it)));
+        totals.iter().for_each(|(workflow, it)| text.histogram(name, ("workflow", workflow), bounds, of(it)));
     }
+    requests(text, cells);
+}
+
+/// What the API has answered.
+fn requests(text: &mut Exposition<'_>, cells: &[(String, Measured)]) {
+    let (mut codes, mut routes) = (OrdMap::<(&str, &str), u64>::new(), OrdMap::<&str, Durations>::new());
+    for (name, took) in cells.iter().flat_map(|(_, cell)| cell.answers.iter()) {
+        let (route, code) = name.rsplit_once(' ').unwrap_or((name, ""));
+        *codes.get_or_default((route, code)) += took.counts.iter().sum::<u64>();
+        routes.get_or_default(route).add(took);
+        // What is there before it first happens can be seen to grow.
+        codes.get_or_default((route, "500"));
+    }
+    let name = "stepwell_requests_total";
+    text.family(name, "counter", "Requests with a key that were answered, by route and status.");
+    codes.iter().for_each(|((route, code), count)| {
+        text.sample(name, &[("route", route), ("code", code)], *count);
+    });
+    let name = "stepwell_request_duration_seconds";
+    text.family(name, "histogram", "The time until a request was answered.");
+    routes.iter().for_each(|(route, took)| text.histogram(name, ("route", route), &STEP_BOUNDS_MS, took));
 }
 
 /// What there is now.
@@ -291,6 +313,10 @@ fn gauges(text: &mut Exposition<'_>, cells: &[(String, Measured)], unreached: u6
     for (place, cell) in cells {
         text.sample("stepwell_cell_programs", &[("cell", place)], cell.at_work);
     }
+    let streams = |of: fn(&Measured) -> u64| cells.iter().map(|(_, cell)| of(cell)).sum();
+    text.one("stepwell_streams", "Streams that are open.", streams(|it| it.streams));
+    let help = "Streams whose readers have not kept up for 30 seconds.";
+    text.one("stepwell_streams_behind", help, streams(|it| it.streams_behind));
     text.one("stepwell_cells_unreached", "Cells that did not answer this scrape.", unreached);
     text.family("stepwell_build_info", "gauge", "The engine's version.");
     text.sample("stepwell_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -324,17 +350,17 @@ impl Exposition<'_> {
         let _ = writeln!(self.text, "}} {value}");
     }
 
-    fn histogram(&mut self, name: &str, workflow: &str, bounds: &[u64], durations: &Durations) {
+    fn histogram(&mut self, name: &str, of: (&str, &str), bounds: &[u64], durations: &Durations) {
         let bucket = format!("{name}_bucket");
         let mut below = 0;
         for (at, bound) in bounds.iter().enumerate() {
             below += durations.counts.get(at).copied().unwrap_or_default();
-            self.sample(&bucket, &[("workflow", workflow), ("le", &seconds(*bound))], below);
+            self.sample(&bucket, &[of, ("le", &seconds(*bound))], below);
         }
         below += durations.counts.get(bounds.len()).copied().unwrap_or_default();
-        self.sample(&bucket, &[("workflow", workflow), ("le", "+Inf")], below);
-        self.line(&format!("{name}_sum"), &[("workflow", workflow)], &seconds(durations.sum_ms));
-        self.sample(&format!("{name}_count"), &[("workflow", workflow)], below);
+        self.sample(&bucket, &[of, ("le", "+Inf")], below);
+        self.line(&format!("{name}_sum"), &[of], &seconds(durations.sum_ms));
+        self.sample(&format!("{name}_count"), &[of], below);
     }
 }
 
@@ -351,6 +377,7 @@ fn escaped(label: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::figures::Answers;
 
     #[test]
     fn times_are_seconds() {
@@ -374,9 +401,18 @@ mod tests {
         let none = Totals { refused: 4, spans_lost: 5, ..Totals::default() };
         let totals: OrdMap<_, _> =
             [("pay".to_owned(), it), (NO_WORKFLOW.to_owned(), none)].into_iter().collect();
+        let mut answers = Answers::new();
+        for code in ["200", "429"] {
+            let mut took = Durations::default();
+            took.note(&STEP_BOUNDS_MS, 30);
+            answers.insert(format!("GET /api/executions/{{id}} {code}"), took);
+        }
         let cell = |at: u64| Measured {
             totals: totals.clone(),
+            answers: answers.clone(),
             bytes: at,
+            streams: 3,
+            streams_behind: at,
             due_since: (at > 1).then(|| Timestamp::from_millis(1_000)),
             ..Measured::default()
         };
@@ -397,6 +433,11 @@ mod tests {
             r#"stepwell_run_duration_seconds_bucket{namespace="acme",workflow="pay",le="604800"} 2"#,
             r#"stepwell_run_duration_seconds_bucket{namespace="acme",workflow="pay",le="+Inf"} 4"#,
             r#"stepwell_run_duration_seconds_sum{namespace="acme",workflow="pay"} 1400000.1"#,
+            r#"stepwell_requests_total{namespace="acme",route="GET /api/executions/{id}",code="429"} 2"#,
+            r#"stepwell_requests_total{namespace="acme",route="GET /api/executions/{id}",code="500"} 0"#,
+            r#"stepwell_request_duration_seconds_count{namespace="acme",route="GET /api/executions/{id}"} 4"#,
+            r#"stepwell_streams{namespace="acme"} 6"#,
+            r#"stepwell_streams_behind{namespace="acme"} 3"#,
             r#"stepwell_cell_bytes{namespace="acme",cell="default-1-1"} 2"#,
             r#"stepwell_oldest_due_seconds{namespace="acme"} 2.5"#,
             r#"stepwell_cells_unreached{namespace="acme"} 0"#,

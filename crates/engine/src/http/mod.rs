@@ -5,6 +5,7 @@
 //! how much of a body is read, and which handler answers ([`dispatch`]).
 
 mod alerts;
+mod answers;
 mod audit;
 mod auth;
 mod body;
@@ -78,7 +79,7 @@ pub use self::{
     manifest::pull,
     request::{CALLBACK, DELAY, TRACE},
 };
-use crate::{log, settings::Deployment};
+use crate::{log, runtime, settings::Deployment};
 
 /// The longest address, without scheme and host, in bytes.
 const ADDRESS_BYTES_MAX: usize = 65_534;
@@ -177,13 +178,29 @@ fn accepts_html(request: &Request) -> bool {
 }
 
 async fn respond(request: Request, address: &Address, env: Env, id: &str) -> Response {
+    let since = runtime::clock();
     let (front, allowed) = match identify(&request, address, env, id).await {
         Ok(identified) => identified,
         Err(refusal) => return refusal.into_response(),
     };
-    if let Err(refusal) = pressing::check(&front) {
-        return refusal.into_response();
+    let response = match pressing::check(&front) {
+        Err(refusal) => refusal.into_response(),
+        Ok(()) => respond_to(request, address, &front, allowed).await,
+    };
+    if let Some(route) = address.route.filter(|_| front.is_known()) {
+        let took_ms = runtime::clock().as_millis().saturating_sub(since.as_millis());
+        answers::count(&front, route, response.status, took_ms);
     }
+    response
+}
+
+/// The answer to whoever is let in.
+async fn respond_to(
+    request: Request,
+    address: &Address,
+    front: &Front,
+    allowed: Result<(), Refusal>,
+) -> Response {
     let answered = match (allowed, address.route) {
         (Err(refusal), _) => refusal.into_response(),
         (Ok(()), None) => address.no_route(),
@@ -195,12 +212,12 @@ async fn respond(request: Request, address: &Address, env: Env, id: &str) -> Res
             let is_delivery = route == Route::ReceiveWebhook;
             let sender = is_delivery.then(|| guessing::sender(&request, address.url.path())).flatten();
             let response = match receive(request, address, route).await {
-                Ok(incoming) => dispatch::answer(route, &front, incoming).await,
+                Ok(incoming) => dispatch::answer(route, front, incoming).await,
                 Err(refusal) => Err(refusal),
             };
             let response = response.unwrap_or_else(Refusal::into_response);
             webhooks::count(sender.as_deref(), &response);
-            pressing::count(&front, &response);
+            pressing::count(front, &response);
             response
         }
     };
@@ -224,11 +241,17 @@ async fn identify(request: &Request, address: &Address, env: Env, id: &str) -> R
         known_namespaces::check(&env, &caller).await?;
         let access = caller.access(need::of(route, &address.url));
         let front = Front::of(env, &caller, access)?.over(address.url.scheme()).for_request(id);
-        front.vouch(route.is_some_and(Route::is_checked_first)).await?;
-        Ok(front)
+        let allowed = match front.vouch(route.is_some_and(Route::is_checked_first)).await {
+            // A key that may not do this is a good one.
+            Err(refusal) if refusal.0.code == Code::Forbidden => {
+                front.is_known_now();
+                Err(refusal)
+            }
+            vouched => vouched.map(|()| need::check_root(route, &caller))?,
+        };
+        Ok((front, allowed))
     };
-    let front = is_good.await.inspect_err(|refusal| guessing::count(request, refusal))?;
-    Ok((front, need::check_root(route, &caller)))
+    is_good.await.inspect_err(|refusal| guessing::count(request, refusal))
 }
 
 /// Reads the rest of a request, its body last.

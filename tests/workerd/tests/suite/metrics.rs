@@ -14,6 +14,7 @@ use stepwell_workerd_tests::{
     TestResult,
     access::{key, namespace},
     engine::{Client, Engine, Form},
+    following::{Follower, Way},
     free_port, repository_root,
 };
 use tokio::time::{Duration, Instant, sleep};
@@ -129,6 +130,86 @@ async fn failures_retries_signals_and_waits_are_told_apart_by_workflow_and_names
     assert_eq!(sum(&others, "stepwell_runs_started_total", ""), 0, "{others}");
     let (_, sender) = key(&acme, &["write:wait"]).await?;
     assert_eq!(sender.get("/api/metrics/prometheus").await?.status, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_route_and_code_once_their_key_is_good() -> TestResult {
+    let mut engine = Engine::start(Form::AllInOne, 2).await?;
+    let client = engine.client();
+    let (id, dropped) = key(&client, &["read"]).await?;
+    for _ in 0..10 {
+        assert_eq!(dropped.get("/api/executions").await?.status, 200);
+    }
+    for _ in 0..3 {
+        let missing = client.get("/api/executions/default-1-0-1-aaaaaaaaaaaa").await?;
+        assert_eq!(missing.status, 404, "{}", missing.body);
+    }
+    assert_eq!(client.send_post(&format!("/api/keys/{id}/revoke"), "").await?.status, 200);
+    for path in ["/api/executions", "/api/executions", "/api/workflows"] {
+        assert_eq!(dropped.get(path).await?.status, 401);
+        assert_eq!(client.with_key("nobodys").get(path).await?.status, 401);
+    }
+    let (_, narrow) = key(&client, &["read:other"]).await?;
+    assert_eq!(narrow.request("POST", "/api/workflows/ten/pause", "").await?.status, 403);
+    let counted = |text: &str| {
+        assert_eq!(sum(text, "stepwell_requests_total", r#"code="401""#), 0, "{text}");
+        let of = |labels| sum(text, "stepwell_requests_total", labels);
+        assert_eq!(of(r#"route="GET /api/executions",code="200""#), 10, "{text}");
+        assert_eq!(of(r#"route="GET /api/executions/{id}",code="404""#), 3, "{text}");
+        assert_eq!(of(r#"route="POST /api/workflows/{workflow}/pause",code="403""#), 1, "{text}");
+        assert_eq!(
+            sum(text, "stepwell_request_duration_seconds_count", r#"route="GET /api/executions""#),
+            10,
+            "{text}"
+        );
+    };
+    counted(&scrape(&client).await?);
+    engine.engine.restart().await?;
+    counted(&scrape(&engine.client()).await?);
+    // Also where nothing has ever been stored in a cell.
+    let acme = namespace(&engine.client(), "acme").await?;
+    assert_eq!(acme.get("/api/queues").await?.status, 200);
+    let text = scrape(&acme).await?;
+    assert_eq!(
+        sum(&text, "stepwell_requests_total", r#"namespace="acme",route="GET /api/queues",code="200""#),
+        1
+    );
+    assert_eq!(sum(&text, "stepwell_requests_total", r#"route="GET /api/executions""#), 0, "{text}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn streams_are_counted_while_they_are_open_and_those_behind_apart() -> TestResult {
+    let engine = Engine::start(Form::AllInOne, 1).await?;
+    let client = engine.client();
+    assert_eq!(sum(&scrape(&client).await?, "stepwell_streams", ""), 0);
+    let run = client.start_id("wait", json!(600_000)).await?;
+    let path = format!("/api/executions/{run}/stream");
+    let mut follower = Follower::open(client.http(), &path, Way::Socket, None).await?;
+    follower.next().await?;
+    let text = until(&client, "stepwell_streams", "", 1).await?;
+    assert_eq!(sum(&text, "stepwell_streams_behind", ""), 0, "{text}");
+    // One that is asked whether it follows, and does not say so.
+    let long = client.start_id("many", json!([30, 100_000])).await?;
+    client.until(&long, "completed").await?;
+    let path = format!("/api/executions/{long}/stream");
+    let mut slow = Follower::open(client.http(), &path, Way::Socket, None).await?;
+    while !slow.next_text().await?.contains(r#""type":"ack""#) {}
+    let text = scrape(&client).await?;
+    assert_eq!(sum(&text, "stepwell_streams_behind", ""), 0, "that happens to everybody: {text}");
+    sleep(Duration::from_secs(31)).await;
+    let text = scrape(&client).await?;
+    assert_eq!(
+        (sum(&text, "stepwell_streams", ""), sum(&text, "stepwell_streams_behind", "")),
+        (2, 1),
+        "{text}"
+    );
+    slow.say("ack").await?;
+    slow.rest().await?;
+    drop((slow, follower));
+    let text = until(&client, "stepwell_streams", "", 0).await?;
+    assert_eq!(sum(&text, "stepwell_streams_behind", ""), 0, "{text}");
     Ok(())
 }
 

@@ -45,6 +45,17 @@ impl Front {
         }
     }
 
+    /// The catalog has found the caller's key good, though not for this.
+    pub fn is_known_now(&self) {
+        self.is_vouched.set(true);
+    }
+
+    /// Whether it is known who asks: somebody with a key that an object has found good, now or a short while ago.
+    pub fn is_known(&self) -> bool {
+        let is_good = |hash: &str| verdicts::is_good(&self.namespace, hash);
+        !self.is_nobody && (self.is_vouched.get() || self.hash().is_some_and(is_good))
+    }
+
     /// An object has answered. Unless it refuses the caller or has failed, it has found the key good.
     pub fn hear(&self, status: u16) {
         let Some(access) = &self.access else { return };

@@ -52,6 +52,9 @@ pub struct Measured {
     pub at_work: u64,
     /// Since when the run has been due that has waited longest for a place.
     pub due_since: Option<Timestamp>,
+    /// Since when the letter has waited that has waited longest.
+    #[serde(default)]
+    pub posted_since: Option<Timestamp>,
     /// How many streams are open.
     #[serde(default)]
     pub streams: u64,

@@ -39,6 +39,7 @@ impl Host {
                 bytes_max: self.settings.cell_bytes,
                 at_work: at_work as u64,
                 due_since,
+                posted_since: store.letters_wait_since()?,
                 streams,
                 streams_behind,
                 answers: store.answers()?,

@@ -296,11 +296,16 @@ fn gauges(text: &mut Exposition<'_>, cells: &[(String, Measured)], unreached: u6
     text.family(name, "gauge", "Messages between objects that have not arrived.");
     text.sample(name, &[("state", "waiting")], letters.0);
     text.sample(name, &[("state", "dead")], letters.1);
-    let oldest = cells.iter().filter_map(|(_, cell)| cell.due_since).min();
-    let waits_ms = oldest.map_or(0, |since| now.as_millis().saturating_sub(since.as_millis()));
+    let mut longest = |name: &str, help: &str, since: fn(&Measured) -> Option<Timestamp>| {
+        let oldest = cells.iter().filter_map(|(_, cell)| since(cell)).min();
+        let waits_ms = oldest.map_or(0, |since| now.as_millis().saturating_sub(since.as_millis()));
+        text.family(name, "gauge", help);
+        text.line(name, &[], &seconds(waits_ms));
+    };
+    let help = "How long the message has waited that has waited longest to arrive, without dead ones.";
+    longest("stepwell_outbox_oldest_seconds", help, |it| it.posted_since);
     let help = "How long the run has waited that has waited longest for a place in its cell.";
-    text.family("stepwell_oldest_due_seconds", "gauge", help);
-    text.line("stepwell_oldest_due_seconds", &[], &seconds(waits_ms));
+    longest("stepwell_oldest_due_seconds", help, |it| it.due_since);
     text.family("stepwell_cell_bytes", "gauge", "What a cell stores.");
     for (place, cell) in cells {
         text.sample("stepwell_cell_bytes", &[("cell", place)], cell.bytes);
@@ -414,6 +419,7 @@ mod tests {
             streams: 3,
             streams_behind: at,
             due_since: (at > 1).then(|| Timestamp::from_millis(1_000)),
+            posted_since: Some(Timestamp::from_millis(at * 1_000)),
             ..Measured::default()
         };
         let cells = [("default-1-0".to_owned(), cell(1)), ("default-1-1".to_owned(), cell(2))];
@@ -440,6 +446,7 @@ mod tests {
             r#"stepwell_streams_behind{namespace="acme"} 3"#,
             r#"stepwell_cell_bytes{namespace="acme",cell="default-1-1"} 2"#,
             r#"stepwell_oldest_due_seconds{namespace="acme"} 2.5"#,
+            r#"stepwell_outbox_oldest_seconds{namespace="acme"} 2.5"#,
             r#"stepwell_cells_unreached{namespace="acme"} 0"#,
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is missing in:\n{text}");

@@ -51,6 +51,14 @@ fn change_outboxes(workerd: &Workerd, script: &str) -> Result<usize> {
     Ok(changed)
 }
 
+/// How long the oldest letter has waited that is not dead, in seconds, as Prometheus is told.
+async fn oldest(client: &Client) -> Result<f64> {
+    let text = client.get("/api/metrics/prometheus").await?.body;
+    let line = text.lines().find(|line| line.starts_with("stepwell_outbox_oldest_seconds{"));
+    let value = line.and_then(|line| line.rsplit(' ').next()).with_context(|| text.clone())?;
+    Ok(value.parse()?)
+}
+
 #[tokio::test]
 async fn a_letter_that_nobody_takes_for_a_week_is_dead_until_a_person_sends_it_again_or_discards_it()
 -> TestResult {
@@ -68,6 +76,10 @@ async fn a_letter_that_nobody_takes_for_a_week_is_dead_until_a_person_sends_it_a
     assert_eq!(counts["workflows"]["ward"], Value::Null, "children of a paused workflow wait: {counts}");
     let one = client.get("/api/metrics?workflow=guardian").await?.json()?;
     assert_eq!(one["letters"], Value::Null, "{one}");
+
+    // Nothing is late yet; with time it is, and what is dead no longer waits.
+    let waits = oldest(&client).await?;
+    assert!(waits > 0.0 && waits < 60.0, "{waits} s");
 
     // One page after the other.
     let first = client.get("/api/outbox?limit=1").await?.json()?;
@@ -94,6 +106,7 @@ async fn a_letter_that_nobody_takes_for_a_week_is_dead_until_a_person_sends_it_a
     assert!(messages(&dead).iter().all(|message| message["dead"] == true), "{dead}");
     let counts = client.get("/api/metrics").await?.json()?;
     assert_eq!(counts["letters"], json!({ "waiting": 0, "dead": 3 }), "{counts}");
+    assert_eq!(oldest(&client).await?, 0.0);
 
     // Nobody sends them by themselves, not even when there is nothing in their way any more.
     client.post_json("/api/workflows/ward/resume", &json!(null)).await?;

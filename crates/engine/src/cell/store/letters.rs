@@ -101,6 +101,17 @@ impl Store {
         Ok(LetterCounts { waiting: all.saturating_sub(dead).min(COUNTED_MAX), dead })
     }
 
+    /// Since when the letter has waited that has waited longest, as far as it looks.
+    pub(in crate::cell) fn letters_wait_since(&self) -> Result<Option<Timestamp>, StoreError> {
+        if !self.has_outbox()? {
+            return Ok(None);
+        }
+        let query = "SELECT min(posted_at) FROM (SELECT posted_at, dead FROM outbox ORDER BY id LIMIT ?)
+           WHERE dead = 0";
+        let rows = self.tables.rows(query, &[number(2 * COUNTED_MAX)])?;
+        Ok(rows.first().and_then(|row| row.optional_time(0)))
+    }
+
     pub(super) fn delete_letter(&self, id: u64) -> Result<(), StoreError> {
         self.tables.execute("DELETE FROM outbox WHERE id = ?", &[number(id)])
     }

@@ -167,7 +167,7 @@ pub fn not_good() -> Problem {
 
 /// The answer to a key that does not allow something.
 pub fn forbidden(scope: Scope) -> Problem {
-    let detail = format!("The key does not allow this. It needs the scope `{}`.", scope.as_str());
+    let detail = format!("This needs a key with the scope `{}`.", scope.as_str());
     Problem::new(Code::Forbidden, detail)
 }
 

@@ -23,6 +23,7 @@ mod outbound;
 mod program;
 mod queues;
 mod register;
+mod remains;
 mod rpc;
 mod runtime;
 mod schedules;

@@ -181,19 +181,22 @@ impl Durations {
         self.counts.iter().all(|count| *count == 0)
     }
 
-    /// How long so many per cent of them took at the most: as if those between two bounds were spread evenly. What is
-    /// above all bounds counts as the last of them.
+    /// How long so many per cent of them took at the most: as if those between two bounds were spread evenly, but never
+    /// longer than their sum allows. What is above all bounds counts as the last of them.
     pub fn quantile_ms(&self, bounds: &[u64], percent: u64) -> Option<u64> {
-        let all: u64 = self.counts.iter().sum();
-        let wanted = (u128::from(all) * u128::from(percent)).div_ceil(100);
-        let (mut below, mut before) = (0_u128, 0_u64);
+        let all = self.counts.iter().map(|count| u128::from(*count)).sum::<u128>();
+        let wanted = (all * u128::from(percent)).div_ceil(100).max(1);
+        // How many are below the present bounds, and how long those took at the least.
+        let (mut below, mut least, mut before) = (0_u128, 0_u128, 0_u64);
         for (count, bound) in self.counts.iter().zip(bounds.iter().chain(bounds.last())) {
-            let count = u128::from(*count);
+            let (count, from) = (u128::from(*count), u128::from(before));
             if count > 0 && below + count >= wanted {
-                let within = u128::from(bound - before) * (wanted - below) / count;
-                return Some(before + u64::try_from(within).unwrap_or_default());
+                let spread = from + u128::from(bound - before) * (wanted - below) / count;
+                // The wanted one and all after it took at least as long, and all together no longer than the rest.
+                let rest = u128::from(self.sum_ms).saturating_sub(least + (wanted - below - 1) * from);
+                return u64::try_from(spread.min(rest / (all - wanted + 1))).ok();
             }
-            (below, before) = (below + count, *bound);
+            (below, least, before) = (below + count, least + count * from, *bound);
         }
         None
     }
@@ -308,6 +311,19 @@ mod tests {
         assert_eq!(durations.quantile_ms(&STEP_BOUNDS_MS, 50), Some(32));
         assert_eq!(durations.quantile_ms(&STEP_BOUNDS_MS, 90), Some(50));
         assert_eq!(durations.quantile_ms(&STEP_BOUNDS_MS, 95), Some(300_000));
+    }
+
+    #[test]
+    fn no_quantile_is_longer_than_what_was_noted_allows() {
+        let mut durations = Durations::default();
+        durations.note(&RUN_BOUNDS_MS, 20_000);
+        assert_eq!(durations.quantile_ms(&RUN_BOUNDS_MS, 50), Some(20_000), "of one, it is that one");
+        for ms in [2_000; 9] {
+            durations.note(&RUN_BOUNDS_MS, ms);
+        }
+        // Nine of at least a second leave 29 seconds for the tenth.
+        assert_eq!(durations.quantile_ms(&RUN_BOUNDS_MS, 95), Some(29_000));
+        assert!(durations.quantile_ms(&RUN_BOUNDS_MS, 50).is_some_and(|ms| ms >= 2_000));
     }
 
     #[test]

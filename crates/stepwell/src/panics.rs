@@ -15,7 +15,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use stepwell_protocol::{Code, Op, Seq};
+use stepwell_protocol::{Code, Op, Seq, stream::Item};
 
 use crate::{Error, vm::State};
 
@@ -37,6 +37,9 @@ pub struct LastWords {
     pub step: Option<(Op, u32)>,
     /// What it said.
     pub message: String,
+    /// What the code had published before, and nobody was told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Item>,
 }
 
 impl LastWords {
@@ -87,13 +90,14 @@ pub(crate) fn last_words(info: &std::panic::PanicHookInfo<'_>) -> Option<LastWor
     PLACE.set(place.clone());
     let message = with_place(said(info.payload()), place);
     if IN_JOB.get() {
-        return Some(LastWords { delivered: Seq(0), step: None, message });
+        return Some(LastWords { delivered: Seq(0), step: None, message, published: Vec::new() });
     }
     WATCHED.with(|watched| {
         let watched = watched.try_borrow().ok()?;
         let (delivered, state) = watched.as_ref()?;
-        let step = state.try_borrow().ok().and_then(|state| state.inside());
-        Some(LastWords { delivered: *delivered, step, message })
+        let (step, published) =
+            state.try_borrow().map(|state| (state.inside(), state.left())).unwrap_or_default();
+        Some(LastWords { delivered: *delivered, step, message, published })
     })
 }
 

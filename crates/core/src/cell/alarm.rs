@@ -37,7 +37,9 @@ impl<R: Rows> Machine<R> for Cell {
         let first = rows.wake_after((Timestamp::default(), 0)).map_err(Fault::Storage)?;
         let letter = self.object.first_letter(rows, now).map_err(Fault::Storage)?;
         let lapse = rows.first_lapse().map_err(Fault::Storage)?;
-        Ok([first, letter, lapse].into_iter().flatten().min())
+        // No row tells of what it has inherited.
+        let unstored = (!self.unstored().is_empty()).then(|| now.plus_millis(DEAD_MAN_MS));
+        Ok([first, letter, lapse, unstored].into_iter().flatten().min())
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A row for each count would be one more row for every run. So they are gathered in memory, and stored about once a
 //! minute beside something that is stored anyway, or when the cell has come to rest. An instance that dies takes what it
-//! has not stored with it: the numbers miss something then, and never go back.
+//! has not stored with it: the numbers miss something then, and never go back. One that a panic stops leaves it to the
+//! next.
 //!
 //! Each minute has a row of what has happened in it. All together are one row, as of some minute, and the rows since.
 
@@ -135,6 +136,16 @@ impl Cell {
     /// So many spans were left out, or did not reach the collector.
     pub fn count_lost_spans(&mut self, spans: u64) {
         self.unstored_totals.add(NO_WORKFLOW, Totals { spans_lost: spans, ..Totals::default() });
+    }
+
+    /// What was counted and is not stored.
+    pub fn unstored(&self) -> &Happened {
+        &self.unstored_totals.happened
+    }
+
+    /// Takes over what an earlier instance has counted and did not store.
+    pub fn inherit_unstored(&mut self, happened: &Happened) {
+        add_happened(&mut self.unstored_totals.happened, happened);
     }
 
     /// After a commit: a run that comes to rest is an occasion to store what was counted, or to see to it that it will be.

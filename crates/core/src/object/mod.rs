@@ -145,7 +145,8 @@ pub trait Machine<R>: Hosted {
     fn due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<Self::Error>>;
 
     /// When the first thing is due, by all rows: asked once by each instance, and again when an alarm could not be set or
-    /// was lost. Whatever was armed before counts for nothing then, so nothing may be due that no row tells of.
+    /// was lost. Whatever was armed before counts for nothing then, so nothing may be due that no row tells of, unless this
+    /// instance still knows it.
     fn first_due(&mut self, rows: &R, now: Timestamp) -> Result<Option<Timestamp>, Fault<Self::Error>>;
 
     /// The alarm has fired: does what is due and orders the next alarm. Whatever takes time comes after that, by the

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use stepwell_core::{
     alert::Span,
-    cell::{NO_WORKFLOW, Rows as _},
+    cell::{Happened, NO_WORKFLOW, Rows as _},
 };
 use stepwell_protocol::{Timestamp, totals::Totals};
 
@@ -12,9 +12,26 @@ use super::Host;
 use crate::{
     calls::figures::{CountedRuns, ListedFailures, ListedMinutes, Measured, Summed, Totalled},
     object::{Answered, Fault},
+    remains::{Leaves, inherit},
 };
 
+impl Leaves for Host {
+    fn left(&self) -> Option<String> {
+        let machine = self.machine.try_borrow().ok()?;
+        let unstored = machine.unstored();
+        if unstored.is_empty() { None } else { serde_json::to_string(unstored).ok() }
+    }
+}
+
 impl Host {
+    /// Takes over what was counted before a panic stopped the instance.
+    pub(super) fn inherit_counts(self: &Rc<Self>) {
+        let heir: Rc<dyn Leaves> = self.clone();
+        if let Some(unstored) = inherit::<Happened>(self.state.id().to_string(), Rc::downgrade(&heir)) {
+            self.machine.borrow_mut().inherit_unstored(&unstored);
+        }
+    }
+
     /// Counts some more of the runs, if not all were, and says how many were counted.
     pub(super) fn count(self: &Rc<Self>) -> Result<CountedRuns, Fault> {
         self.turn(|machine, store, _| {

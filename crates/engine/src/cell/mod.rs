@@ -137,6 +137,7 @@ impl Cell {
         };
         let host = Host::new(loaded, store, machine, runs);
         host.remember_readers();
+        host.inherit_counts();
         Self { host: Some(host) }
     }
 

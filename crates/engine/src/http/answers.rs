@@ -4,8 +4,9 @@
 //! first cell of the namespace, behind the answer to a request, once a minute at most; and before metrics are read here.
 //! Whoever has no key is not counted: strangers decide neither what is kept nor what a chart shows.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, rc::Rc};
 
+use serde::{Deserialize, Serialize};
 use stepwell_core::ordered::OrdMap;
 use stepwell_promises as promises;
 use stepwell_protocol::{Timestamp, routes::Route, totals::STEP_BOUNDS_MS};
@@ -17,7 +18,9 @@ use crate::{
         cell::Operation,
         figures::{Answers, add_answers},
     },
-    log, runtime,
+    log,
+    remains::{Leaves, inherit},
+    runtime,
 };
 
 /// How long answers are gathered.
@@ -27,12 +30,21 @@ const GATHERED_MS: u64 = 60_000;
 const NAMESPACES_MAX: usize = 256;
 
 /// What was gathered for a namespace, and since when.
+#[derive(Serialize, Deserialize)]
 struct Gathered {
     answers: Answers,
     since: Timestamp,
 }
 
+#[derive(Serialize, Deserialize)]
 struct All(OrdMap<String, Gathered>);
+
+impl Leaves for RefCell<All> {
+    fn left(&self) -> Option<String> {
+        let all = self.try_borrow().ok()?;
+        if all.0.is_empty() { None } else { serde_json::to_string(&*all).ok() }
+    }
+}
 
 impl All {
     fn add(&mut self, now: Timestamp, namespace: &str, answers: &Answers) {
@@ -59,13 +71,24 @@ impl All {
 }
 
 thread_local! {
-    static ALL: RefCell<All> = const { RefCell::new(All(OrdMap::new())) };
+    static ALL: Rc<RefCell<All>> = {
+        let all = Rc::new(RefCell::new(All(OrdMap::new())));
+        let heir: Rc<dyn Leaves> = all.clone();
+        if let Some(left) = inherit("answers".to_owned(), Rc::downgrade(&heir)) {
+            all.replace(left);
+        }
+        all
+    };
+}
+
+fn with_all<T>(change: impl FnOnce(&mut All) -> T) -> T {
+    ALL.with(|all| change(&mut all.borrow_mut()))
 }
 
 /// A request was answered.
 pub fn count(front: &Front, route: Route, status: u16, took_ms: u64) {
     let (now, namespace) = (runtime::clock(), front.namespace());
-    let due = ALL.with_borrow_mut(|all| {
+    let due = with_all(|all| {
         all.add(now, namespace, &one(route, status, took_ms));
         all.take_due(now, namespace)
     });
@@ -82,7 +105,7 @@ pub fn count(front: &Front, route: Route, status: u16, took_ms: u64) {
 
 /// Passes on what was gathered here, before somebody reads what was kept.
 pub async fn tell_now(front: &Front) {
-    if let Some(answers) = ALL.with_borrow_mut(|all| all.take(front.namespace())) {
+    if let Some(answers) = with_all(|all| all.take(front.namespace())) {
         tell(front, answers).await;
     }
 }
@@ -93,7 +116,7 @@ async fn tell(front: &Front, answers: Answers) {
     if let Err(refusal) = front.itself().ask_text(&first, told).await
         && refusal.0.status >= 500
     {
-        ALL.with_borrow_mut(|all| all.add(runtime::clock(), front.namespace(), &answers));
+        with_all(|all| all.add(runtime::clock(), front.namespace(), &answers));
     }
 }
 

@@ -14,6 +14,10 @@ use super::State;
 /// left out.
 const WAITING_BYTES_MAX: usize = 512 << 10;
 
+/// How much of what nobody was told a panic leaves to the next activation, in bytes of JSON.
+#[cfg(any(target_arch = "wasm32", test))]
+const LEFT_BYTES_MAX: usize = 16 << 10;
+
 /// What was published, and is not known to be taken.
 #[derive(Debug, Default)]
 pub(super) struct Publishing {
@@ -79,6 +83,21 @@ impl Publishing {
         }
     }
 
+    /// The last of what was never sent, for the activation after a panic. What was sent may have arrived, and would be there twice.
+    #[cfg(any(target_arch = "wasm32", test))]
+    fn left(&self) -> Vec<Item> {
+        let unsent = self.items.get(self.in_call.max(self.in_commit)..).unwrap_or_default();
+        let mut bytes = 0;
+        let fits = |item: &&Item| {
+            bytes += item.size();
+            bytes <= LEFT_BYTES_MAX
+        };
+        let (left_out, left) = unsent.split_at(unsent.len() - unsent.iter().rev().take_while(fits).count());
+        let count = u32::try_from(left_out.len()).unwrap_or(u32::MAX).saturating_add(self.left_out);
+        let gap = (count > 0).then_some(Item::LeftOut { count });
+        gap.into_iter().chain(left.iter().cloned()).collect()
+    }
+
     fn push(&mut self, item: Item) {
         self.bytes += item.size();
         self.items.push(item);
@@ -100,6 +119,12 @@ impl State {
     pub fn publish(&mut self, item: impl FnOnce(Option<Op>) -> Item) {
         let (op, in_step) = (self.inside.clone(), self.inside.is_some());
         self.asides.publish(item(op), in_step);
+    }
+
+    /// What a panic leaves of it.
+    #[cfg(target_arch = "wasm32")]
+    pub fn left(&self) -> Vec<Item> {
+        self.asides.publishing.left()
     }
 
     pub(super) fn publishing(&mut self) -> &mut Publishing {
@@ -147,6 +172,20 @@ mod tests {
         assert_eq!(publishing.send_with_commit().items.len(), 2);
         publishing.commit_answered();
         assert_eq!(publishing.send_with_commit(), Published { first: 2, items: vec![] });
+    }
+
+    #[test]
+    fn a_panic_leaves_the_last_of_what_was_not_sent() {
+        let mut publishing = Publishing::default();
+        publishing.add(log("sent"));
+        assert!(publishing.send().is_some());
+        publishing.add(log("unsent"));
+        assert_eq!(publishing.left(), [log("unsent")]);
+        (0..40).for_each(|_| publishing.add(log(&"x".repeat(1_000))));
+        let left = publishing.left();
+        assert!(left.iter().map(Item::size).sum::<usize>() <= LEFT_BYTES_MAX + 100);
+        let Some(Item::LeftOut { count }) = left.first() else { panic!("{left:?}") };
+        assert_eq!((*count as usize + left.len() - 1, left.len() > 10), (41, true));
     }
 
     #[test]

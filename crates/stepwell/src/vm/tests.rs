@@ -14,7 +14,9 @@ use std::{
 };
 
 use futures::future::{Either, select};
-use stepwell_protocol::{Event, Failure, Op, OpKind, Outcome, PROTOCOL, Timestamp, program::Page};
+use stepwell_protocol::{
+    Event, Failure, Op, OpKind, Outcome, PROTOCOL, Timestamp, program::Page, stream::Item,
+};
 
 use super::*;
 use crate::{Error, app::Workflow as Definition};
@@ -314,13 +316,20 @@ fn a_panic_of_the_workflow_fails_the_run_with_what_it_said() {
 
 #[test]
 fn the_last_words_of_a_workflow_count_where_they_were_spoken() {
-    let words = || LastWords { delivered: Seq(1), step: None, message: "what the one before said".into() };
+    let words = || LastWords {
+        delivered: Seq(1),
+        step: None,
+        message: "what the one before said".into(),
+        published: vec![Item::LeftOut { count: 3 }],
+    };
     let mut bench = Bench::new(slips_after_a_sleep, vec![]);
     bench.vm = bench.vm.with_last_words(words());
     assert!(matches!(bench.commit().then, Then::Suspend { .. }), "it was somewhere else");
     let mut bench = Bench::new(slips_after_a_sleep, vec![fired(0)]);
     bench.vm = bench.vm.with_last_words(words());
-    assert_eq!(failure(bench.commit()).message, "the code panicked: what the one before said");
+    let commit = bench.commit();
+    assert_eq!(commit.published.items, [Item::LeftOut { count: 3 }], "nothing that it published is lost");
+    assert_eq!(failure(commit).message, "the code panicked: what the one before said");
 }
 
 #[test]
@@ -335,7 +344,8 @@ fn the_last_words_of_a_step_are_its_attempt() {
     for (attempt, fails) in [(1, true), (2, false)] {
         let step = Some((op.clone(), attempt));
         let mut bench = Bench::new(define, vec![]);
-        bench.vm = bench.vm.with_last_words(LastWords { delivered: Seq(0), step, message: "no".into() });
+        let words = LastWords { delivered: Seq(0), step, message: "no".into(), published: vec![] };
+        bench.vm = bench.vm.with_last_words(words);
         let commit = bench.commit();
         let failed = matches!(&commit.commands[..], [Command::StepFailed { attempt: 1, failure, .. }]
             if failure.code == Some(Code::Panicked) && !failure.terminal);

@@ -9,7 +9,10 @@ pub async fn clumsy(ctx: Ctx, how: String) -> Result<String> {
     let retry = Retry { attempts: 3, initial_ms: 10, factor: 1.0, max_ms: 10, jitter: 0.0 };
     ctx.step("first", async || Ok(())).await?;
     match how.as_str() {
-        "workflow" => panic!("the workflow slipped"),
+        "workflow" => {
+            ctx.log().info("about to slip");
+            panic!("the workflow slipped")
+        }
         "after a wait" => {
             ctx.wait::<()>("go").await?;
             panic!("the workflow slipped after a wait");
@@ -22,7 +25,10 @@ pub async fn clumsy(ctx: Ctx, how: String) -> Result<String> {
             Ok(format!("attempt {}", ctx.step_with("slips", slips).retry(retry).await?))
         }
         "always in a step" => {
-            let slips = async || -> Result<()> { panic!("the step slipped") };
+            let slips = async || -> Result<()> {
+                ctx.log().info("about to slip");
+                panic!("the step slipped")
+            };
             match ctx.step("slips", slips).retry(retry).await {
                 Ok(()) => Ok("it did not slip".into()),
                 Err(error) => Ok(error.to_string()),

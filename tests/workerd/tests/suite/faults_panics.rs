@@ -16,6 +16,9 @@ const RECOVERED_WITHIN: Duration = Duration::from_secs(12);
 /// How long a client may be kept waiting by a panic that is not its own.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 
+/// How soon the metrics have what has happened.
+const COUNTED_WITHIN: Duration = Duration::from_secs(45);
+
 const EVERYWHERE: [(Form, Build); 4] = [
     (Form::AllInOne, Build::Unwind),
     (Form::Split, Build::Unwind),
@@ -52,6 +55,13 @@ async fn end(client: &Client, run: &str) -> Result<Value> {
     }
 }
 
+/// How often a run has logged this.
+async fn logged(client: &Client, run: &str, message: &str) -> Result<usize> {
+    let told = client.get(&format!("/api/executions/{run}/stream?follow=false&types=log")).await?;
+    anyhow::ensure!(told.status == 200, "{}", told.body);
+    Ok(told.body.matches(message).count())
+}
+
 fn said(view: &Value) -> (&str, &str) {
     let of = |name: &str| view["error"][name].as_str().unwrap_or_default();
     (of("code"), of("message"))
@@ -70,6 +80,7 @@ async fn a_panic_in_a_workflow_fails_its_run_with_its_message() -> TestResult {
         assert!(message.contains("the workflow slipped, at ") && message.contains("trouble.rs"), "{at}");
         let activations = view["activations"].as_u64().unwrap_or_default();
         assert!(activations <= if build == Build::Unwind { 1 } else { 3 }, "{at}");
+        assert_eq!(logged(&client, &run, "about to slip").await?, 1, "{at}");
     }
     Ok(())
 }
@@ -112,6 +123,7 @@ async fn a_panic_in_a_step_is_a_failed_attempt() -> TestResult {
             output.starts_with("step 'slips' failed: the code panicked: the step slipped"),
             "{at}: {view}"
         );
+        assert_eq!(logged(&client, &always, "about to slip").await?, 3, "{at}");
         let history = client.history(&always).await?;
         let attempts: Vec<_> = history
             .iter()
@@ -209,4 +221,38 @@ async fn a_run_that_fills_the_stack_is_failed_and_its_neighbour_is_not() -> Test
         one.await??;
     }
     Ok(())
+}
+
+/// Where panics abort, one stops all cells of the isolate, whatever they were about to store.
+#[tokio::test]
+async fn a_panic_takes_no_counts_with_it() -> TestResult {
+    let engine = Engine::start_build(Form::AllInOne, Build::Abort, 2).await?;
+    let client = engine.client();
+    for number in 1..=12 {
+        let run = start(&client, "ten", Value::Null, &format!("ten {number}")).await?;
+        end(&client, &run).await?;
+    }
+    let slipped = start(&client, "clumsy", json!("workflow"), "slips").await?;
+    end(&client, &slipped).await?;
+    let counted = [
+        r#"stepwell_runs_started_total{namespace="default",workflow="ten"} 12"#,
+        r#"stepwell_runs_ended_total{namespace="default",workflow="ten",status="completed"} 12"#,
+        r#"stepwell_runs_ended_total{namespace="default",workflow="clumsy",status="failed"} 1"#,
+    ];
+    let starts = r#"stepwell_requests_total{namespace="default",route="POST /api/workflows/{workflow}/start",code="201"} "#;
+    let began = Instant::now();
+    loop {
+        let text = client.get("/api/metrics/prometheus").await?.body;
+        let missing: Vec<_> = counted.iter().filter(|line| !text.lines().any(|it| it == **line)).collect();
+        // The last start may be answered with an error, and again.
+        let started = text.lines().find_map(|line| line.strip_prefix(starts)?.parse::<u64>().ok());
+        if missing.is_empty() && started.is_some_and(|count| count >= 12) {
+            return Ok(());
+        }
+        assert!(
+            began.elapsed() < COUNTED_WITHIN,
+            "{missing:#?} are missing, or starts ({started:?}) in:\n{text}"
+        );
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
 }

@@ -18,6 +18,8 @@ use ureq::{
 use crate::{
     config::{Target, is_loopback},
     failure::{Exit, Failure, Result},
+    lock,
+    project::Project,
 };
 
 /// How long a connection may take to come about.
@@ -470,7 +472,16 @@ impl Client {
 
     fn start_it(&self) -> String {
         let source = &self.target.source;
-        if is_loopback(&self.target.address) {
+        let data = Project::find().ok().map(|project| project.data()).filter(|data| lock::is_held(data));
+        if let Some(holder) = data.and_then(|data| lock::holder(&data))
+            && is_loopback(&self.target.address)
+            && holder.address == self.target.address
+        {
+            let process = holder.process;
+            format!(
+                "`stepwell dev` (process {process}) is building the project, or starting. Try again when it prints `ready`."
+            )
+        } else if is_loopback(&self.target.address) {
             format!("Start it with `stepwell dev`, or name another address: this one comes from {source}.")
         } else {
             format!("Look at the address, which comes from {source}; `stepwell doctor` says more.")

@@ -149,7 +149,7 @@ fn serving(project: &Project) -> Check {
     if lock::is_held(&project.data()) {
         let found = match lock::holder(&project.data()) {
             Some(holder) => format!(
-                "another `stepwell dev` (process {}) serves this project at {}",
+                "`stepwell dev` (process {}) serves this project at {}, or is building it",
                 holder.process, holder.address
             ),
             None => format!("another process uses the data in {}", project.data().display()),

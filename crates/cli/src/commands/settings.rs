@@ -16,6 +16,10 @@ use crate::{
 /// What to do if nobody knows whether it was set.
 pub const DOUBT: &str = "It may have been set: do it again, that does no harm.";
 
+/// What one has to know who tries them with the key of `stepwell dev`.
+pub const NOT_FOR_ALL: &str =
+    "Runs that STEPWELL_KEY starts ignore limits and settings; their children do not.";
+
 /// What can be done with settings.
 #[derive(Debug, Subcommand)]
 pub enum Settings {
@@ -108,6 +112,9 @@ impl Settings {
             }
         };
         show(global, &answer);
+        if !global.json {
+            anstream::println!("{NOT_FOR_ALL}");
+        }
         Ok(())
     }
 }

@@ -6,7 +6,10 @@ use stepwell_protocol::{
     rest::WorkflowList,
 };
 
-use super::lanes::{self, LimitArgs};
+use super::{
+    lanes::{self, LimitArgs},
+    settings::NOT_FOR_ALL,
+};
 use crate::{
     Global,
     client::{Answer, Ask},
@@ -115,6 +118,9 @@ fn show(global: &Global, name: &str) -> Result {
         rows.push(vec!["input".into(), words::plain(schema.text())]);
     }
     table::print(&rows);
+    if view.changed.is_some() {
+        anstream::println!("{NOT_FOR_ALL}");
+    }
     Ok(())
 }
 

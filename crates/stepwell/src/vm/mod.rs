@@ -207,8 +207,9 @@ impl Vm {
     /// has failed, or the run has, at the place where it panicked.
     #[must_use]
     pub fn with_last_words(mut self, mut words: LastWords) -> Self {
-        let published = std::mem::take(&mut words.published);
-        published.into_iter().for_each(|item| self.state.borrow_mut().publishing().add(item));
+        for item in std::mem::take(&mut words.published) {
+            self.state.borrow_mut().publishing().add(item);
+        }
         match words.step.clone() {
             None => self.doom = Some(words),
             Some((op, attempt)) => {

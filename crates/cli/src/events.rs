@@ -44,6 +44,9 @@ impl<R: BufRead> Blocks<R> {
             let value = value.strip_prefix(' ').unwrap_or(value);
             match &mut data {
                 Some(data) => {
+                    if (data.len() + value.len()) as u64 >= LINE_BYTES_MAX {
+                        return Err(io::Error::other("an event of the stream is too long"));
+                    }
                     data.push('\n');
                     data.push_str(value);
                 }
@@ -102,5 +105,12 @@ mod tests {
             }
         }
         assert!(Blocks::new(io::BufReader::new(Endless)).next().is_err());
+    }
+
+    #[test]
+    fn an_event_without_an_end_is_not_kept_in_memory() {
+        let line = format!("data: {}\n", "x".repeat(1 << 20));
+        let endless = line.repeat(9);
+        assert!(Blocks::new(endless.as_bytes()).next().is_err());
     }
 }

@@ -4,11 +4,11 @@
 //! cannot guess them.
 
 use std::{
-    env,
-    fmt::Write as _,
-    fs, io,
+    env, fs, io,
     path::{Path, PathBuf},
 };
+
+use stepwell_protocol::text::hex;
 
 use crate::{
     config::{Key, LOCAL_ADDRESS, Local, is_loopback},
@@ -71,10 +71,7 @@ pub fn random() -> Result<String> {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes)
         .map_err(|error| Failure::local(format!("the system has no random numbers: {error}")))?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Ok(hex(&bytes))
 }
 
 fn stored(root: &Path, data: &Path) -> Option<(Key, String)> {

@@ -1,13 +1,12 @@
 //! Who asks: what a Worker passes on to the objects along with what was asked for.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stepwell_core::{
     access::{Credential, Need},
     token::Vouched,
 };
+use stepwell_protocol::text::hex;
 
 /// On whose behalf something is asked, and what that takes. Without it, it is asked by the deployment's own key, or
 /// by Stepwell itself.
@@ -24,8 +23,5 @@ pub struct Access {
 
 /// SHA-256 of a text, in hexadecimal digits.
 pub fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().fold(String::with_capacity(64), |mut digits, byte| {
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
+    hex(&Sha256::digest(text.as_bytes()))
 }

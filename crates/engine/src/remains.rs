@@ -16,14 +16,19 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen(inline_js = r#"
 const KEPT_MAX = 1000;
+const KEPT_CHARACTERS_MAX = 4 << 20;
 const kept = new Map();
+let characters = 0;
 export function keep(name, left) {
-  if (kept.size >= KEPT_MAX) kept.delete(kept.keys().next().value);
+  take(name);
+  if (left.length > KEPT_CHARACTERS_MAX) return;
+  while (kept.size >= KEPT_MAX || characters + left.length > KEPT_CHARACTERS_MAX) take(kept.keys().next().value);
   kept.set(name, left);
+  characters += left.length;
 }
 export function take(name) {
   const left = kept.get(name);
-  kept.delete(name);
+  if (kept.delete(name)) characters -= left.length;
   return left;
 }
 "#)]

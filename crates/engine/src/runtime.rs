@@ -264,14 +264,14 @@ export async function fetchText(url) {
   const signal = AbortSignal.timeout(5_000);
   const response = await fetch(url, { redirect: "manual", signal, headers: { accept: "application/json" } });
   if (response.status !== 200) throw new Error(`the answer is ${response.status}`);
-  const chunks = [];
-  let bytes = 0;
+  const decoder = new TextDecoder();
+  let [text, bytes] = ["", 0];
   for await (const chunk of response.body) {
     bytes += chunk.byteLength;
     if (bytes > 65_536) throw new Error("the answer is too large");
-    chunks.push(chunk);
+    text += decoder.decode(chunk, { stream: true });
   }
-  return new Blob(chunks).text();
+  return text + decoder.decode();
 }
 "#)]
 extern "C" {
@@ -315,26 +315,32 @@ extern "C" {
     pub fn push_job(url: &str, names: Vec<String>, values: Vec<String>, body: &JsValue, ms: f64) -> Promise;
 }
 
-// Chunk by chunk, so that a body without an announced length takes no more memory than what is kept of it. In
-// JavaScript, because each chunk would be two crossings.
+// Chunk by chunk, so that a body takes no more memory than what is kept of it, and to its end, whatever length was announced:
+// a Worker with a service binding may announce any. Bytes are copied, because a chunk of one byte may be a view of 4,096.
+// In JavaScript, because each chunk would be two crossings.
 #[wasm_bindgen(inline_js = r#"
 export async function readBody(request, keptMax, readMax) {
-  let [chunks, bytes] = [[], 0];
-  for await (const chunk of request.body ?? []) {
-    bytes += chunk.byteLength;
-    if (bytes <= keptMax) chunks.push(chunk);
-    else chunks = [];
-    // Whatever else comes is cancelled.
-    if (bytes > readMax) break;
+  let [kept, bytes] = [new Uint8Array(0), 0];
+  const reader = request.body?.getReader();
+  while (reader) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    const end = bytes + value.byteLength;
+    if (end > keptMax) {
+      kept = new Uint8Array(0);
+    } else if (end > kept.byteLength) {
+      const larger = new Uint8Array(Math.min(keptMax, Math.max(end, 2 * kept.byteLength)));
+      larger.set(kept.subarray(0, bytes));
+      kept = larger;
+    }
+    if (end <= keptMax) kept.set(value, bytes);
+    bytes = end;
+    if (bytes > readMax) {
+      await reader.cancel();
+      break;
+    }
   }
-  if (bytes > keptMax) return bytes;
-  const whole = new Uint8Array(bytes);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.byteLength;
-  }
-  return whole;
+  return bytes > keptMax ? bytes : kept.subarray(0, bytes);
 }
 "#)]
 extern "C" {

@@ -1,11 +1,9 @@
 //! Failed runs, in groups of those that failed alike. They outlive the runs.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Code, RunId, Timestamp};
+use crate::{Code, RunId, Timestamp, text::hex};
 
 /// Runs of a workflow that failed in the same way.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -57,10 +55,7 @@ impl FailureGroup {
             hasher.update((text.len() as u64).to_be_bytes());
             hasher.update(text.as_bytes());
         }
-        hasher.finalize().iter().take(8).fold(String::new(), |mut id, byte| {
-            let _ = write!(id, "{byte:02x}");
-            id
-        })
+        hex(&hasher.finalize()[..8])
     }
 
     /// Adds what another cell has of the same group.

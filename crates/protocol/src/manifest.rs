@@ -4,8 +4,6 @@
 //! it. Each kind of thing that an app can declare is a list of its own: a later kind is one more list with a default.
 //! Does not own: which of two manifests counts. That is the catalog's decision.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -17,6 +15,7 @@ use crate::{
     program::{Dispatch, WorkflowDescription},
     queue::Push,
     schedule::ScheduleSpec,
+    text::hex,
     topic::{TriggerSpec, topic_of},
 };
 
@@ -163,11 +162,7 @@ impl Manifest {
         digest_list(&mut digest, "triggers", triggers);
         digest_list(&mut digest, "jobs", jobs);
         digest.update("}");
-        let mut hash = String::with_capacity(64);
-        for byte in digest.finalize() {
-            let _ = write!(hash, "{byte:02x}");
-        }
-        hash
+        hex(&digest.finalize())
     }
 
     /// Every item that is declared.

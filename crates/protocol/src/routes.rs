@@ -460,8 +460,16 @@ impl Route {
     }
 }
 
-/// Whether a path has a pattern's form.
+/// Whether a path has a pattern's form. Most patterns begin otherwise, which is seen at once.
 fn fits(pattern: &str, path: &str) -> bool {
+    if !pattern
+        .bytes()
+        .zip(path.bytes())
+        .take_while(|(wanted, _)| *wanted != b'{')
+        .all(|(wanted, given)| wanted == given)
+    {
+        return false;
+    }
     let (mut wanted, mut given) = (pattern.split('/'), path.split('/'));
     loop {
         match (wanted.next(), given.next()) {

@@ -10,7 +10,8 @@
 use subtle::ConstantTimeEq as _;
 
 use crate::{
-    signature::{Key, digest, hex},
+    signature::{Key, digest},
+    text::hex,
     webhook::schemes::unhex,
 };
 

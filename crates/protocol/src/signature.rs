@@ -7,7 +7,7 @@
 //! was signed for one purpose is refused for any other. Whatever is signed names its key's id, so that two keys can be
 //! live while a secret is rotated.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
-use crate::{Code, Payload, Problem, Timestamp, program::Activation, queue::JobCall};
+use crate::{Code, Payload, Problem, Timestamp, program::Activation, queue::JobCall, text::hex};
 
 /// The secret that may do everything.
 pub const KEY: &str = "STEPWELL_KEY";
@@ -329,13 +329,6 @@ pub(crate) fn digest(mut mac: Hmac<Sha256>, parts: &[&[u8]]) -> [u8; 32] {
         mac.update(part);
     }
     mac.finalize().into_bytes().into()
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
 }
 
 #[cfg(test)]

@@ -14,6 +14,12 @@ pub fn beginning(text: &str, most: usize) -> &str {
     &text[..length]
 }
 
+/// Bytes as hexadecimal digits, two for each.
+pub fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+}
+
 /// Whether a character is invisible and can change how the text around it looks.
 ///
 /// These are control characters, line and paragraph separators, bidirectional overrides, zero-width and blank

@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest, Sha256};
 
-use crate::{Op, RunId, Seq, Timestamp, signature::hex};
+use crate::{Op, RunId, Seq, Timestamp, text::hex};
 
 /// The id of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

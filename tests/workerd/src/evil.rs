@@ -63,15 +63,20 @@ export default class extends WorkerEntrypoint {
     }
     const session = new Session(most);
     if (activation.upload) {
-      let left = activation.upload.megabytes;
-      const piece = new Uint8Array(1 << 20);
+      const { url, key, announced = "10", megabytes = 0, pieces } = activation.upload;
+      const texts = pieces?.map((piece) => new TextEncoder().encode(piece));
+      let left = megabytes;
+      const next = () => (texts ? texts.shift() : left-- > 0 ? new Uint8Array(1 << 20) : undefined);
       const body = new ReadableStream({
         type: "bytes",
-        pull(controller) { left-- > 0 ? controller.enqueue(piece.slice()) : controller.close(); },
+        pull(controller) {
+          const piece = next();
+          piece ? controller.enqueue(piece) : controller.close();
+        },
       });
-      const headers = { authorization: `Bearer ${activation.upload.key}`, "content-length": "10" };
-      const answer = await this.env[service].fetch(activation.upload.url, { method, body, headers });
-      return Response.json({ answer: answer.status, calls: 0 });
+      const headers = { authorization: `Bearer ${key}`, "content-length": announced };
+      const answer = await this.env[service].fetch(url, { method, body, headers });
+      return Response.json({ answer: answer.status, said: await answer.text(), calls: 0 });
     }
     const text = activation.plain ?? JSON.stringify(activation.tapped ? { ...tapped, ...activation.tapped } : activation);
     try {

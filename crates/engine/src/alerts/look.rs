@@ -6,13 +6,14 @@ use std::{pin::pin, rc::Rc, time::Duration};
 
 use futures::{
     StreamExt as _,
-    future::{Either, select},
+    future::{Either, join, select},
     stream,
 };
 use serde::de::DeserializeOwned;
 use stepwell_core::{
     alert::{Figures, Span, Wanted},
     object::Address,
+    ordered::OrdMap,
 };
 use stepwell_protocol::{
     Place, json,
@@ -37,19 +38,22 @@ use crate::{
 /// How long a look takes at the most: what was found by then counts.
 const LOOK_MS: u64 = 20_000;
 
-/// How many questions are under way at once.
-const AT_ONCE: usize = 6;
+/// How many questions of a kind are under way at once.
+const AT_ONCE: usize = 3;
 
 impl Host {
     /// Gathers figures. The machine hears them.
     pub(super) fn look(self: &Rc<Self>, flight: u64, wanted: Wanted) {
         let host = self.clone();
         self.go_on_with(async move {
-            let mut figures = Figures::default();
+            let (mut figures, mut queues) = (Figures::default(), OrdMap::new());
             let time = Delay::from(Duration::from_millis(LOOK_MS));
-            if let Either::Right(_) = select(pin!(host.gather(&wanted, &mut figures)), time).await {
+            // Beside each other: slow queues say nothing about cells.
+            let gathered = join(host.gather(&wanted, &mut figures), host.gather_queues(&wanted, &mut queues));
+            if let Either::Right(_) = select(pin!(gathered), time).await {
                 log::warn!("not all figures for alerts were found in time");
             }
+            figures.queues = queues;
             let namespace = &host.address.namespace;
             let heard =
                 host.turn(|machine, store, now| Ok(machine.looked(store, now, namespace, flight, &figures)?));
@@ -59,16 +63,19 @@ impl Host {
         });
     }
 
-    async fn gather(&self, wanted: &Wanted, figures: &mut Figures) {
-        let Ok(deployment) = Deployment::known(&self.env) else { return };
+    async fn gather_queues(&self, wanted: &Wanted, queues: &mut OrdMap<String, (u64, u64)>) {
         let counted =
             stream::iter(&wanted.queues).map(|queue| async move { (queue, self.count(queue).await) });
         let mut counted = pin!(counted.buffer_unordered(AT_ONCE));
         while let Some((queue, counts)) = counted.next().await {
             if let Some(counts) = counts {
-                figures.queues.insert(queue.clone(), (counts.depth, counts.dead));
+                queues.insert(queue.clone(), (counts.depth, counts.dead));
             }
         }
+    }
+
+    async fn gather(&self, wanted: &Wanted, figures: &mut Figures) {
+        let Ok(deployment) = Deployment::known(&self.env) else { return };
         if !wanted.cells && wanted.spans.is_empty() {
             return;
         }
@@ -112,15 +119,17 @@ impl Host {
             _ => return None,
         }
         let settings: QueueSettings = json::from_str(&body).ok()?;
+        let settings = &settings;
+        let asked = stream::iter(0..settings.partitions).map(|partition| async move {
+            self.ask_partition(queue, partition, Some(settings.clone()), queues::Request::Counts).await
+        });
+        let mut asked = pin!(asked.buffer_unordered(AT_ONCE));
         let mut counts = QueueCounts::default();
-        for partition in 0..settings.partitions {
-            let settings = Some(settings.clone());
-            let (status, body) =
-                self.ask_partition(queue, partition, settings, queues::Request::Counts).await?;
-            if status != 200 {
-                return None;
+        while let Some(answer) = asked.next().await {
+            match answer? {
+                (200, body) => counts = counts.plus(json::from_str(&body).ok()?),
+                _ => return None,
             }
-            counts = counts.plus(json::from_str(&body).ok()?);
         }
         Some(counts)
     }

@@ -1,7 +1,5 @@
 //! What a Worker asks of a cell: the body of the one internal request.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stepwell_core::{
@@ -18,6 +16,7 @@ use stepwell_protocol::{
     outbox::MessageHead,
     program::Dispatch,
     rest::{BulkAction, RunView},
+    text::hex,
     topic::{EventView, Waiter},
     trace::TraceParent,
     wait_token::{NewToken, WaitToken},
@@ -607,8 +606,5 @@ pub fn fingerprint(workflow: &str, input: &Payload) -> String {
     hash.update((workflow.len() as u64).to_be_bytes());
     hash.update(workflow.as_bytes());
     hash.update(input.text().as_bytes());
-    hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&hash.finalize())
 }

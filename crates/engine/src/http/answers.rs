@@ -112,11 +112,10 @@ pub async fn tell_now(front: &Front) {
 
 async fn tell(front: &Front, answers: Answers) {
     let Some(first) = front.cells().next() else { return };
-    let told = Operation::CountAnswers { answers: answers.clone() };
-    if let Err(refusal) = front.itself().ask_text(&first, told).await
-        && refusal.0.status >= 500
-    {
-        with_all(|all| all.add(runtime::clock(), front.namespace(), &answers));
+    // Not told again if nobody answers: they may be counted already, and a chart may lack some, but shows none twice.
+    let told = front.itself();
+    if let Err(refusal) = told.ask_text_in_time(&first, Operation::CountAnswers { answers }).await {
+        log::warn!("requests are not counted: {}", refusal.0.detail);
     }
 }
 

@@ -38,7 +38,7 @@ pub async fn list(front: &Front, query: &str) -> Result<Response, Refusal> {
     let Asked { workflow, since, limit, after } = read(query)?;
     let asked = front.cells().map(|place| {
         let operation = Operation::ListFailures { workflow: workflow.clone() };
-        async move { front.ask_json::<ListedFailures>(&place, operation).await }
+        async move { front.ask_in_time::<ListedFailures>(&place, operation).await }
     });
     let (mut groups, mut complete) = (OrdMap::<String, FailureGroup>::new(), true);
     // In the order of the cells: which runs a group names must not depend on who answers first.

@@ -65,12 +65,12 @@ pub async fn count(front: &Front, query: &str) -> Result<Response, Refusal> {
 
 /// All that a cell has, if it does not take too long.
 async fn count_cell(front: &Front, place: Place) -> Result<CountedRuns, Refusal> {
-    let mut counted: CountedRuns = front.ask_json(&place, Operation::Count).await?;
+    let mut counted: CountedRuns = front.ask_in_time(&place, Operation::Count).await?;
     for _ in 1..ROUNDS_MAX {
         if counted.is_all {
             break;
         }
-        counted = front.ask_json(&place, Operation::Count).await?;
+        counted = front.ask_in_time(&place, Operation::Count).await?;
     }
     Ok(counted)
 }
@@ -97,7 +97,7 @@ pub async fn minutes(front: &Front, query: &str) -> Result<Response, Refusal> {
     let since = Timestamp::from_millis(runtime::clock().as_millis().saturating_sub(count * 60_000));
     let asked = front.cells().map(|place| {
         let operation = Operation::ListMinutes { since, workflow: workflow.clone() };
-        async move { front.ask_json::<ListedMinutes>(&place, operation).await }
+        async move { front.ask_in_time::<ListedMinutes>(&place, operation).await }
     });
     let (mut all, mut complete) = (OrdMap::<Timestamp, Totals>::new(), true);
     for listed in join_all(asked).await {
@@ -132,12 +132,12 @@ pub async fn scrape(front: &Front) -> Result<Response, Refusal> {
 }
 
 pub(super) async fn measure_cell(front: &Front, place: Place) -> (Place, Result<Measured, Refusal>) {
-    let mut measured = front.ask_json::<Measured>(&place, Operation::Measure).await;
+    let mut measured = front.ask_in_time::<Measured>(&place, Operation::Measure).await;
     for _ in 1..ROUNDS_MAX {
         if measured.as_ref().is_ok_and(|measured| measured.counted.is_all) || measured.is_err() {
             break;
         }
-        measured = front.ask_json(&place, Operation::Measure).await;
+        measured = front.ask_in_time(&place, Operation::Measure).await;
     }
     (place, measured)
 }

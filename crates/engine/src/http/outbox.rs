@@ -1,9 +1,7 @@
 //! The routes of messages that have not arrived, over all cells: the oldest letter first, with a cursor for each cell.
 
-use std::{pin::pin, time::Duration};
-
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use futures::future::{Either, join_all, select};
+use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 use stepwell_core::{
     catalog::{LetterDeed, LetterNote},
@@ -14,7 +12,6 @@ use stepwell_protocol::{
     Code, Place, Timestamp, json,
     outbox::{OutboxList, OutboxMessage},
 };
-use worker::Delay;
 
 use super::{body::shown, error::Refusal, front::Front, request::pairs, response::Response};
 use crate::calls::{
@@ -27,9 +24,6 @@ const LIMIT_DEFAULT: u32 = 50;
 
 /// How many letters a page has at the most.
 const LIMIT_MAX: u32 = 200;
-
-/// How long a cell has for its answer: one that hangs may be why there is something to be seen.
-const ANSWER_MS: u64 = 10_000;
 
 /// What a request asks for.
 struct Asked {
@@ -68,13 +62,12 @@ pub async fn list(front: &Front, query: &str) -> Result<Response, Refusal> {
     Ok(Response::of(200, &merged.page(limit as usize)))
 }
 
-/// What a cell has; nothing, if it does not answer.
+/// What a cell has; nothing, if it does not answer: one that hangs may be why there is something to be seen.
 async fn ask(front: &Front, place: &Place, operation: Operation) -> Result<Option<ListedLetters>, Refusal> {
-    let asked = pin!(front.ask_json::<ListedLetters>(place, operation));
-    match select(asked, Delay::from(Duration::from_millis(ANSWER_MS))).await {
-        Either::Left((Ok(listed), _)) => Ok(Some(listed)),
-        Either::Left((Err(refusal), _)) if refusal.0.code != Code::Internal => Err(refusal),
-        Either::Left((Err(_), _)) | Either::Right(_) => Ok(None),
+    match front.ask_in_time(place, operation).await {
+        Ok(listed) => Ok(Some(listed)),
+        Err(refusal) if refusal.0.code != Code::Internal => Err(refusal),
+        Err(_) => Ok(None),
     }
 }
 

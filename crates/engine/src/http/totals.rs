@@ -26,7 +26,7 @@ pub async fn list(front: &Front, query: &str) -> Result<Response, Refusal> {
     let (workflow, since) = read(query, runtime::clock())?;
     let asked = front.cells().map(|place| {
         let operation = Operation::Total { since, workflow: workflow.clone() };
-        async move { front.ask_json::<Totalled>(&place, operation).await }
+        async move { front.ask_in_time::<Totalled>(&place, operation).await }
     });
     let mut answers = stream::iter(asked).buffered(AT_ONCE);
     let (mut all, mut complete) = (Happened::new(), true);

@@ -10,7 +10,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest as _, Sha256, Sha512};
 
 use super::{Algorithm, Encoding, TOLERANCE_S_DEFAULT, WebhookKind, WebhookSpec};
-use crate::{Timestamp, signature::hex};
+use crate::{Timestamp, text::hex};
 
 /// How many signatures of a delivery are looked at: senders that rotate a secret send two.
 pub const SIGNATURES_MAX: usize = 16;

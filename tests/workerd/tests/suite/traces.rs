@@ -10,6 +10,7 @@ use opentelemetry_proto::tonic::{
 };
 use reqwest::Method;
 use serde_json::{Value, json};
+use stepwell_protocol::text::hex;
 use stepwell_workerd_tests::{
     TestResult,
     endpoint::{Endpoint, Reply},
@@ -19,10 +20,6 @@ use tokio::time::{Duration, sleep};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
 
 fn attribute(span: &Span, key: &str) -> String {
     let found = span.attributes.iter().find(|attribute| attribute.key == key);

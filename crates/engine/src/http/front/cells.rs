@@ -12,7 +12,8 @@ use crate::{
         error::Refusal,
         response::{ROWS_READ, ROWS_WRITTEN, Response},
     },
-    log, object,
+    log,
+    object::{self, in_time},
     runtime::{self, ObjectStub},
 };
 
@@ -26,8 +27,22 @@ impl Front {
         place: &Place,
         operation: Operation,
     ) -> Result<T, Refusal> {
-        let text = self.ask_text(place, operation).await?;
-        json::from_str(&text).map_err(|_| unreadable())
+        read(&self.ask_text(place, operation).await?)
+    }
+
+    /// Asks a cell that the answers of the others are worth something without: nobody waits for one that hangs.
+    pub async fn ask_in_time<T: DeserializeOwned>(
+        &self,
+        place: &Place,
+        operation: Operation,
+    ) -> Result<T, Refusal> {
+        read(&self.ask_text_in_time(place, operation).await?)
+    }
+
+    /// Asks a cell for a text, unless it takes too long.
+    pub async fn ask_text_in_time(&self, place: &Place, operation: Operation) -> Result<String, Refusal> {
+        let answer = in_time(async { Ok(self.ask_text(place, operation).await) });
+        answer.await.unwrap_or_else(|_| Err(no_answer(place, "it takes too long")))
     }
 
     /// Asks a cell for a text; what it refuses is a refusal here too.
@@ -47,13 +62,7 @@ impl Front {
                 self.hear(response.status);
                 Ok(response)
             }
-            Err(thrown) => {
-                let why = runtime::message(&thrown);
-                log::error!("cell {place} did not answer: {why}");
-                let detail = "The cell that holds the run did not answer. Try again; with the same \
-                              Idempotency-Key that is always safe.";
-                Err(Refusal::new(Code::Internal, detail))
-            }
+            Err(thrown) => Err(no_answer(place, &runtime::message(&thrown))),
         }
     }
 
@@ -77,6 +86,16 @@ impl Front {
         let answer: Array = runtime::settle(stub.ask(call)?).await?.unchecked_into();
         Ok(passed_on(&answer))
     }
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
+    json::from_str(text).map_err(|_| unreadable())
+}
+
+fn no_answer(place: &Place, why: &str) -> Refusal {
+    log::error!("cell {place} did not answer: {why}");
+    let detail = "The cell that holds the run did not answer. Try again; with the same Idempotency-Key that is always safe.";
+    Refusal::new(Code::Internal, detail)
 }
 
 /// An object's answer, as it is passed on.

@@ -35,7 +35,7 @@ pub fn compile(build: &Build) -> Result<PathBuf> {
     }
     module.ok_or_else(|| {
         Failure::local("cargo has made no module of WebAssembly")
-            .next("Is `crate-type = [\"cdylib\", \"rlib\"]` in Cargo.toml?")
+            .next("Is this the folder of the Worker's own crate, and does it have a src/lib.rs?")
     })
 }
 
@@ -47,10 +47,17 @@ fn command(build: &Build) -> Result<Command> {
         let flags = env::var("RUSTFLAGS").unwrap_or_default();
         command.arg("+nightly").env("RUSTFLAGS", format!("{flags} -Cpanic=unwind"));
     }
-    command.args(["build", "--lib", "--target", tools::WASM, "--message-format=json-render-diagnostics"]);
+    // Only the Worker: of a crate that is an `rlib` as well, cargo leaves out LTO without a warning.
+    command.args(["rustc", "--lib", "--crate-type", "cdylib", "--target", tools::WASM]);
+    command.arg("--message-format=json-render-diagnostics");
     match &build.profile {
         Profile::Dev => {}
         Profile::Release => drop(command.arg("--release")),
+        // `cargo rustc` takes them for its own words, and would build tests.
+        Profile::Named(name) if ["test", "bench", "check"].contains(&name.as_str()) => {
+            return Err(Failure::usage(format!("'{name}' is a profile of cargo's own"))
+                .next("Name one of Cargo.toml, or leave it out for release."));
+        }
         Profile::Named(name) => drop(command.args(["--profile", name])),
     }
     if build.unwinds {
@@ -75,6 +82,34 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn of_profile(profile: Profile) -> Build {
+        Build {
+            folder: PathBuf::from("."),
+            out: PathBuf::from("build"),
+            optimizes: false,
+            profile,
+            unwinds: false,
+            arguments: vec!["--locked".to_owned()],
+        }
+    }
+
+    #[test]
+    fn profiles_that_cargo_takes_for_tests_are_refused() {
+        for (name, is_good) in [("test", false), ("bench", false), ("check", false), ("quick", true)] {
+            let profile = Profile::Named(name.to_owned());
+            assert_eq!(command(&of_profile(profile)).is_ok(), is_good, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_crate_that_is_a_library_of_rust_as_well_is_still_linked_as_a_whole() {
+        let command = command(&of_profile(Profile::Release)).expect("cargo is there");
+        let arguments: Vec<_> = command.get_args().filter_map(|it| it.to_str()).collect();
+        assert_eq!(arguments.first(), Some(&"rustc"), "{arguments:?}");
+        assert!(arguments.windows(2).any(|it| it == ["--crate-type", "cdylib"]), "{arguments:?}");
+        assert!(arguments.ends_with(&["--release", "--locked"]), "{arguments:?}");
+    }
 
     #[test]
     fn the_module_is_that_of_the_crate_and_not_of_a_dependency() {

@@ -125,7 +125,7 @@ impl Serving {
                     let next = if worker.is_prebuilt() {
                         tools::INSTALL
                     } else {
-                        "Is `crate-type = [\"cdylib\", \"rlib\"]` in Cargo.toml?"
+                        "See what the build wrote above: `stepwell build` makes it."
                     };
                     Failure::local(format!("there is no {}: {error}", built.display())).next(next)
                 })?;

@@ -242,7 +242,13 @@ export const pageTests = {
 
   async "pages: failures, cells and costs are what the API says, and filters find runs by them"({ server, browser }) {
     await furnish(server);
+    const long = `say connection refused by https://payments.example.com/${"path".repeat(60)} at the first attempt`;
+    await server.start("fail", long, { prefer: "wait=10" });
     const page = await open(browser, server, { path: "/dash/failures" });
+    await page.locator("td.long").first().waitFor();
+    // Nothing is printed over the next column.
+    const over = await page.evaluate(() => [...document.querySelectorAll("td, tbody th")].filter((cell) => [...cell.querySelectorAll("*")].some((one) => one.getBoundingClientRect().right > cell.getBoundingClientRect().right + 1)).length);
+    assert.equal(over, 0);
     const [group] = (await server.get("/api/failures?limit=1")).failures;
     const row = page.locator("tbody tr", { hasText: group.message }).first();
     await row.locator(`a[href="/dash/runs/${group.runs[0]}"]`).waitFor();

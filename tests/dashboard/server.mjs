@@ -19,8 +19,8 @@ const freePort = () =>
     });
   });
 
-/** Debian's faketime, which sets the clock of a process; nothing where it is not installed. */
-export const FAKETIME = ["/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1", "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1"].find(existsSync);
+/** Debian's datefudge, which moves the clock of a process; nothing where it is not installed. */
+export const DATEFUDGE = ["x86_64", "aarch64"].map((machine) => `/usr/lib/${machine}-linux-gnu/datefudge/datefudge.so`).find(existsSync);
 
 export class Server {
   static async start({ clock, bundle = join(ROOT, "target/bundles/test-all-in-one"), assets = join(ROOT, "target/dashboard"), variables = {} } = {}) {
@@ -73,7 +73,8 @@ const main :Workerd.Worker = (
   /** Starts workerd; with its clock at another time, if one is given. */
   async serve(clock) {
     const workerd = process.env.WORKERD_BIN ?? join(ROOT, "node_modules/.bin/workerd");
-    const moved = clock && { LD_PRELOAD: FAKETIME, FAKETIME: `@${clock}`, FAKETIME_DONT_FAKE_MONOTONIC: "1", TZ: "UTC" };
+    const behind = clock && Math.round((Date.now() - Date.parse(`${clock}Z`)) / 1_000);
+    const moved = clock && { LD_PRELOAD: DATEFUDGE, DATEFUDGE: String(behind) };
     this.child = spawn(workerd, ["serve", "config.capnp"], { cwd: this.folder, env: { ...process.env, ...moved }, stdio: ["ignore", "ignore", process.env.VERBOSE ? "inherit" : "ignore"], detached: true });
     for (let n = 0; n < 300; n++) {
       try {

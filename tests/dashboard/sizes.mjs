@@ -1,7 +1,8 @@
 // What must hold at a size. Takes minutes: `just dashboard-test --full` runs it after the others.
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
 import { open } from "./browser.mjs";
-import { FAKETIME, KEY, Server } from "./server.mjs";
+import { DATEFUDGE, KEY, Server } from "./server.mjs";
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const percentile = (numbers, part) => numbers.sort((a, b) => a - b)[Math.ceil(numbers.length * part) - 1];
@@ -112,11 +113,15 @@ export const sizes = {
   },
 
   async "a sleep of three days is collapsed, and times follow the clocks when they change"({ browser }) {
-    assert(FAKETIME, "Debian's faketime is missing: apt-get install faketime");
+    assert(DATEFUDGE, "Debian's datefudge is missing: apt-get install datefudge");
     // The clocks of New York go back on the first of November.
     const server = await Server.start({ clock: "2026-10-31 12:00:00" });
+    // Work before the sleep and after it.
+    const mails = createServer((_, response) => setTimeout(() => response.end("ok"), 300));
+    await new Promise((resolve) => mails.listen(0, "127.0.0.1", resolve));
     try {
-      const { id } = await server.start("nap", 3 * 86_400_000);
+      const to = `http://127.0.0.1:${mails.address().port}/`;
+      const { id } = await server.start("approve", { to, expires_ms: 86_400_000, pause_ms: 3 * 86_400_000 });
       for (let n = 0; n < 100 && (await server.get(`/api/executions/${id}`)).status !== "sleeping"; n++) await pause(50);
       server.kill();
       await server.serve("2026-11-03 12:00:30");
@@ -143,6 +148,7 @@ export const sizes = {
       return Object.entries(shown).map(([zone, times]) => `${zone} ${times}`).join("; ");
     } finally {
       server.stop();
+      mails.close();
     }
   },
 

@@ -102,6 +102,13 @@ export const tests = {
     await fill(server);
     const page = await open(browser, server);
     await page.locator(".row").first().waitFor();
+    const all = page.locator(".chip").first().locator(".num");
+    await page.waitForFunction(() => document.querySelector(".chip .num").textContent !== "");
+    const counted = Number(await all.textContent());
+    // The last change is counted too, at the latest ten seconds after the count before it.
+    await server.start("ten", null);
+    await server.start("ten", null);
+    await page.waitForFunction((least) => Number(document.querySelector(".chip .num").textContent) >= least, counted + 2, { timeout: 15_000 });
     await page.locator(".chip[data-status=failed]").click();
     await page.waitForFunction(() => [...document.querySelectorAll(".row .status")].length > 0 && [...document.querySelectorAll(".row .status")].every((one) => one.textContent === "failed"));
     assert.equal(new URL(page.url()).searchParams.get("q"), "status:failed");
@@ -112,15 +119,39 @@ export const tests = {
     await page.waitForFunction(() => document.querySelectorAll(".row").length === 1);
     assert.match(await page.locator(".row .labels").textContent(), /customer=acme/);
     assert.equal(await page.locator("#workflow").inputValue(), "found");
+    // Nobody counts the runs that have an attribute.
+    assert.equal(await all.textContent(), "");
     await page.locator("#filter").fill("colour:red");
     await page.keyboard.press("Enter");
     await page.getByText("There is no field 'colour'").waitFor();
     await page.goBack();
     await page.goBack();
     await page.waitForFunction(() => document.querySelector("#filter").value === "status:failed");
-    await page.goto(`${server.address}/dash/?q=tag:nowhere`);
-    await page.getByText("No run matches this filter").waitFor();
-    return "text, chip, back";
+    for (const none of ["tag:nowhere", "order/o-20"]) {
+      await page.goto(`${server.address}/dash/?q=${none}`);
+      await page.getByText("No run matches this filter").waitFor();
+    }
+    // A status that changes is counted, too. A filter that was wrong in the middle of a burst leaves nothing behind.
+    await page.goto(`${server.address}/dash/`);
+    await page.locator(".row").first().waitFor();
+    await page.waitForFunction(() => document.querySelector(".chip .num").textContent !== "");
+    const count = (status) => page.locator(`.chip[data-status=${status}] .num`).textContent().then(Number);
+    const completed = await count("completed");
+    const { id } = await server.start("wait", 600_000);
+    await row(page, id).locator("[data-status=waiting]").waitFor();
+    const burst = Array.from({ length: 40 }, (_, n) => pause(n * 50).then(() => server.start("paced", [3, 200])));
+    for (const text of ["colour:red", "workflow:wait", "colour:blue", ""]) {
+      await pause(300);
+      await page.locator("#filter").fill(text);
+      await page.keyboard.press("Enter");
+    }
+    const latest = (await Promise.all(burst)).at(-1);
+    await row(page, latest.id).locator("[data-status=completed]").waitFor();
+    // Its row is far down by now.
+    await server.call("POST", `/api/executions/${id}/signals/go`, '"x"');
+    for (let n = 0; n < 150 && (await count("completed")) < completed + 41; n++) await pause(100);
+    assert((await count("completed")) >= completed + 41, "the last one is not counted");
+    return "text, chip, back, a burst";
   },
 
   async "a long list draws few rows and gets its pages as one scrolls"({ server, browser }) {
@@ -369,6 +400,7 @@ export const tests = {
     await own.locator(".link[data-link=live]").waitFor();
     await own.goto(server.address + runPath(other));
     await own.getByText("There is no such run").waitFor();
+    await own.locator(".link[data-link=ended]").waitFor({ state: "attached" });
     await own.goto(server.address + runPath(waiting));
     await own.locator(".actions").getByRole("button", { name: "Cancel" }).waitFor();
     const revoked = performance.now();

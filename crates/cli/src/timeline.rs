@@ -304,7 +304,7 @@ mod tests {
     fn what_is_under_way_says_when_it_goes_on() {
         let run = json!({"id": "default-1-3-1-bvyaw3bemryy", "workflow": "approval", "status": "waiting",
             "created_at": 1_000, "head": 0, "activations": 1});
-        let why = json!({"status": "waiting", "because": "It waits for a signal.",
+        let why = json!({"status": "waiting", "because": "It waits for signal 'decision'.",
             "waits_for": [{"kind": "wait", "name": "decision", "until": 64_000}]});
         let lines = drawn(run, json!([]), why, 4_000);
         assert_eq!(lines.len(), 1);

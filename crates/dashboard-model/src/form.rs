@@ -16,6 +16,8 @@ use crate::{
 pub struct Action {
     /// What its button says.
     pub label: String,
+    /// What the button of its dialog says, if it is something else.
+    pub confirm: Option<&'static str>,
     /// What its dialog is about.
     pub title: String,
     /// What happens then.
@@ -234,10 +236,13 @@ impl Field {
             Kind::Free => Ok(Some(json_text(text))),
             Kind::Switch => Ok(Some((trimmed == "true").to_string())),
             Kind::Choice(_) => Ok(Some(trimmed.to_owned())),
-            Kind::Number => match serde_json::from_str::<serde_json::Number>(trimmed) {
-                Ok(_) => Ok(Some(trimmed.to_owned())),
-                Err(_) => wrong("a number"),
-            },
+            // JSON that begins as a number does is one.
+            Kind::Number if !trimmed.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
+                wrong("a number")
+            }
+            Kind::Number => Payload::from_text(trimmed.to_owned())
+                .map(|it| Some(it.into_text()))
+                .or_else(|_| wrong("a number")),
             Kind::Json => match Payload::from_text(trimmed.to_owned()) {
                 Ok(payload) => Ok(Some(payload.into_text())),
                 Err(error) => Err(format!("{}: this is not JSON: {error}.", self.label)),
@@ -267,6 +272,7 @@ impl Action {
     pub fn new(method: &'static str, path: String, label: &str, explained: &str) -> Self {
         Self {
             label: label.to_owned(),
+            confirm: None,
             title: label.to_owned(),
             explained: explained.to_owned(),
             method,
@@ -283,6 +289,14 @@ impl Action {
     #[inline(never)]
     pub fn titled(self, title: impl Into<String>) -> Self {
         Self { title: title.into(), ..self }
+    }
+
+    /// The same with another word on the button of its dialog.
+    #[must_use]
+    #[inline(never)]
+    pub fn confirmed(mut self, word: &'static str) -> Self {
+        self.confirm = Some(word);
+        self
     }
 
     /// The same with a field.

@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_a_run_waits_for_is_a_row_until_now() {
-        let why = json!({"status": "waiting", "because": "It waits for a signal.",
+        let why = json!({"status": "waiting", "because": "It waits for signal 'decision'.",
             "waits_for": [{"kind": "wait", "name": "decision", "until": 70_000}]});
         let why: Why = serde_json::from_value(why).expect("why");
         let timeline = of(&run("waiting", None), [].iter(), Some(&why), at(10_000));

@@ -49,8 +49,8 @@ pub fn open(app: App, action: Action, key: Option<String>, after: Box<dyn Fn()>)
         asked = asked.with_all(drawn(index, field));
     }
     let explained = (!action.explained.is_empty()).then(|| el("p", "").text(&word(&action.explained)));
-    let confirm =
-        el("button", if action.is_grave { "main grave" } else { "main" }).text(&word(&action.label));
+    let confirm = el("button", if action.is_grave { "main grave" } else { "main" })
+        .text(&word(action.confirm.unwrap_or(&action.label)));
     let form = el("form", "")
         .with_any(explained)
         .with(asked)

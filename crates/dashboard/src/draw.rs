@@ -220,7 +220,8 @@ fn row(app: App, index: usize, number: usize, table: &Table) -> Made {
             el("th", "").attr("scope", "row")
         } else {
             // On a narrow screen, sentences would otherwise become columns of words.
-            let is_long = matches!(value, Cell::Text(text) if text.len() > LONG);
+            let first = if let Cell::Many(cells) = value { cells.first() } else { Some(value) };
+            let is_long = matches!(first, Some(Cell::Text(text)) if text.len() > LONG);
             el(
                 "td",
                 if is_right {

@@ -61,6 +61,7 @@ pub struct List {
     pub listing: RwSignal<Listing>,
     pub trouble: RwSignal<Option<String>>,
     pub metrics: RwSignal<Option<Metrics>>,
+    /// When the runs were counted, or will be.
     counted_at: RwSignal<u64>,
     /// The id of the run that is selected: rows move.
     pub selected: RwSignal<Option<String>>,
@@ -101,9 +102,10 @@ impl List {
         }
     }
 
-    /// Begins anew, with another filter.
-    pub fn begin(self, filter: &Filter) {
+    /// Shows and follows nothing any more.
+    pub fn clear(self) {
         self.stop();
+        self.app.link.set(Link::Over);
         self.turn.update(|turn| *turn += 1);
         self.listing.set(Listing::default());
         self.selected.set(None);
@@ -112,6 +114,11 @@ impl List {
         self.trouble.set(None);
         self.is_loading.set(false);
         self.scroll.top.set(0.0);
+    }
+
+    /// Begins anew, with another filter.
+    pub fn begin(self, filter: &Filter) {
+        self.clear();
         self.more();
         self.count();
         let only = self.app.only_workflows();
@@ -188,6 +195,7 @@ impl List {
         else {
             return;
         };
+        self.count();
         // Whatever happened since the page was asked for is in the list by then.
         if pending.iter().any(|event| event.kind == Kind::Ready) {
             self.is_head_due.set(true);
@@ -222,6 +230,7 @@ impl List {
     async fn ask(self) {
         let (Some(turn), Some(Ok(filter))) = (self.turn.try_get_untracked(), self.filter.try_get_untracked())
         else {
+            self.is_refreshing.try_set(false);
             return;
         };
         let began = now().as_millis();
@@ -245,7 +254,6 @@ impl List {
                     }
                     self.merge(page, is_head);
                     self.listing.update_untracked(|listing| listing.asked(ids, &filter));
-                    self.count();
                 }
                 Err(trouble) => {
                     self.app.explain(&trouble);
@@ -290,18 +298,27 @@ impl List {
         }
     }
 
+    /// Counts all runs, soon: the last change of a burst is counted too.
     fn count(self) {
-        let now = now().as_millis();
-        if now < self.counted_at.get_untracked() + COUNT_MS {
+        let (now, due) = (now().as_millis(), self.counted_at.get_untracked() + COUNT_MS);
+        // One is on its way.
+        if now + COUNT_MS < due {
             return;
         }
-        self.counted_at.set(now);
-        leptos::task::spawn_local(async move {
-            // A key for some workflows may not count all of them.
-            if let Ok(metrics) = api::get::<Metrics>("/api/metrics").await {
-                self.metrics.try_set(Some(metrics));
+        let ask = move || {
+            // The view may be gone.
+            if self.counted_at.try_get_untracked().is_none() {
+                return;
             }
-        });
+            leptos::task::spawn_local(async move {
+                // A key for some workflows may not count all of them.
+                if let Ok(metrics) = api::get::<Metrics>("/api/metrics").await {
+                    self.metrics.try_set(Some(metrics));
+                }
+            });
+        };
+        self.counted_at.set(now.max(due));
+        set_timeout(ask, Duration::from_millis(due.saturating_sub(now)));
     }
 
     pub fn go(self, filter: &Filter) {

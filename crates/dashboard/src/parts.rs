@@ -2,7 +2,11 @@
 
 use leptos::{ev, html, prelude::*};
 use stepwell_dashboard_model::{json, number::fixed, place::Place, shown, when, window as rows};
-use stepwell_protocol::{Timestamp, rest::Status};
+use stepwell_protocol::{
+    Timestamp,
+    progress::Progress,
+    rest::{RunView, Status},
+};
 use wasm_bindgen::JsCast as _;
 
 use crate::app::App;
@@ -24,6 +28,20 @@ pub fn instant(at: Timestamp) -> impl IntoView {
     view! {
         <time class="num" title=move || when::relative(at, app.now.get())>{move || app.absolute(at)}</time>
     }
+}
+
+/// What a run is found by.
+#[inline(never)]
+pub fn labels(run: &RunView) -> AnyView {
+    let attributes = run.attributes.iter().map(|(name, value)| format!("{name}={value}"));
+    let labels = run.tags.iter().cloned().chain(attributes);
+    labels.map(|label| view! { <span class="label">{word(&label)}</span> }).collect_view().into_any()
+}
+
+/// How far a run is, in its own words.
+#[inline(never)]
+pub fn progress(progress: &Progress) -> String {
+    format!("{} % {}", fixed(progress.percent, 0), word(&progress.message))
 }
 
 /// A link to a run, whose id can be shortened to its end: runs of one cell begin alike.

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use leptos::{leptos_dom::helpers::set_timeout, prelude::*};
 use serde::Deserialize;
 use stepwell_dashboard_model::{
+    following::Link,
     map::Map,
     number::fixed,
     pacing::Pace,
@@ -224,7 +225,11 @@ impl Page {
 
     fn fail(self, trouble: &Trouble) {
         let words = self.app.explain(trouble);
-        self.trouble.try_set(Some((trouble.status(), words)));
+        // The view may be gone. Nothing more comes of a run that is not there.
+        if self.trouble.try_set(Some((trouble.status(), words))).is_none() && trouble.status() == 404 {
+            self.stop();
+            self.app.link.set(Link::Over);
+        }
     }
 
     /// Asks for input and history; further pages only where something no longer counts.
@@ -424,6 +429,23 @@ fn missing(page: Page) -> impl IntoView {
     view! { {told} }
 }
 
+/// What is wrong with a run: a heading, and what there is to say. Nothing, if nothing is.
+fn wrong(run: Option<&RunView>) -> (String, String) {
+    let Some(run) = run else { return Default::default() };
+    let last = run.last_error.as_ref().filter(|_| !run.status.is_terminal());
+    let (title, message, code) = if let Some(error) = &run.error {
+        ("Error", error.message.clone(), error.code)
+    } else if let Some(problem) = &run.problem {
+        ("Problem", format!("{}: {}", problem.title, problem.detail), Some(problem.code))
+    } else if let Some(last) = last {
+        ("Latest error", format!("{} (attempt {}): {}", last.step, last.attempt, last.message), last.code)
+    } else {
+        return Default::default();
+    };
+    let code = code.map(|code| format!(" · {}", code.as_str())).unwrap_or_default();
+    (format!("{title}{code}"), shown::block(&message))
+}
+
 /// What the run is, how it stands, and what can be done.
 fn top(page: Page) -> impl IntoView {
     let of =
@@ -439,35 +461,21 @@ fn top(page: Page) -> impl IntoView {
             })
         })
     };
-    let wrong = move || {
-        page.run.with(|run| {
-            let run = run.as_ref()?;
-            let error = run.error.as_ref().map(|error| ("Error", error.message.clone(), error.code));
-            let problem = run.problem.as_ref();
-            let problem =
-                problem.map(|it| ("Problem", format!("{}: {}", it.title, it.detail), Some(it.code)));
-            let last = run.last_error.as_ref().filter(|_| !run.status.is_terminal());
-            let last = last.map(|it| {
-                ("Latest error", format!("{} (attempt {}): {}", it.step, it.attempt, it.message), it.code)
-            });
-            error.or(problem).or(last)
-        })
-    };
-    let wrong = Memo::new(move |_| wrong());
-    let shown_error = move || {
-        wrong.get().map(|(title, message, code)| {
-            view! {
-                <div class="wrong" role="group" aria-label=title>
-                    <b>{title}{code.map(|code| format!(" · {}", code.as_str()))}</b>
-                    <pre tabindex="0">{shown::block(&message)}</pre>
-                </div>
-            }
-        })
+    // Two texts, so that what somebody reads stays in place while the run goes on.
+    let heading = Memo::new(move |_| page.run.with(|run| wrong(run.as_ref()).0));
+    let message = Memo::new(move |_| page.run.with(|run| wrong(run.as_ref()).1));
+    let shown_error = view! {
+        <Show when=move || heading.with(|heading| !heading.is_empty())>
+            <div class="wrong" role="group" aria-label=move || heading.get()>
+                <b>{move || heading.get()}</b>
+                <pre tabindex="0">{move || message.get()}</pre>
+            </div>
+        </Show>
     };
     let progress = move || {
         page.run.with(|run| {
             let progress = run.as_ref()?.progress.clone()?;
-            let label = format!("{} % {}", fixed(progress.percent, 0), parts::word(&progress.message));
+            let label = parts::progress(&progress);
             Some(view! {
                 <div class="progress">
                     <progress max="100" prop:value=progress.percent aria-label="Progress"></progress>
@@ -515,6 +523,9 @@ fn facts(page: Page) -> impl IntoView {
                     facts.push((name, parts::instant(at).into_any()));
                 }
             }
+            if !run.waits_for.is_empty() {
+                facts.push(("Waits for", parts::word(&run.waits_for.join(", ")).into_any()));
+            }
             if let Some(by) = &run.started_by {
                 facts.push(("Started by", parts::word(by).into_any()));
             }
@@ -526,24 +537,19 @@ fn facts(page: Page) -> impl IntoView {
                 facts.push(("Open children", run.children.to_string().into_any()));
             }
             if !run.tags.is_empty() || !run.attributes.is_empty() {
-                let tags = run.tags.iter().map(|tag| parts::word(tag));
-                let attributes =
-                    run.attributes.iter().map(|(name, value)| parts::word(&format!("{name}={value}")));
-                let labels = tags.chain(attributes).map(|label| view! { <span class="label">{label}</span> });
-                facts.push(("Labels", labels.collect_view().into_any()));
+                facts.push(("Labels", parts::labels(run)));
             }
             facts.push(("Activations", run.activations.to_string().into_any()));
             let meter = run.meter;
             let cost = format!(
-                "{} rows, {} requests; ${} for a million runs",
+                "${} for a million runs; rows: {}, requests: {}",
+                fixed(meter.dollars_per_million, 2),
                 meter.rows_written,
-                meter.requests,
-                fixed(meter.dollars_per_million, 2)
+                meter.requests
             );
             facts.push(("Cost", cost.into_any()));
             for act in run.acts.iter().rev().take(5) {
-                let what = serde_json::to_value(act.what).ok();
-                let what = what.as_ref().and_then(|what| what.as_str()).unwrap_or_default().to_owned();
+                let what = act.what.as_str();
                 let by = parts::word(&act.by);
                 facts.push(("Done by hand", view! { {what}" by "{by}", "{parts::ago(act.at)} }.into_any()));
             }

@@ -4,7 +4,6 @@ use leptos::{ev, html, prelude::*};
 use stepwell_dashboard_model::{
     filter::Filter,
     listing::{Listing, RUNS_MAX},
-    number::fixed,
     place::Place,
     when,
 };
@@ -28,8 +27,10 @@ pub fn view() -> impl IntoView {
     });
     let list = List::new(app, text);
     Effect::new(move |_| {
-        if let Ok(filter) = list.filter.get() {
-            list.begin(&filter);
+        // What cannot be read finds nothing.
+        match list.filter.get() {
+            Ok(filter) => list.begin(&filter),
+            Err(_) => list.clear(),
         }
     });
     on_cleanup(move || list.stop());
@@ -117,16 +118,22 @@ fn bar(list: List, text: Memo<String>) -> impl IntoView {
 fn chips(list: List) -> impl IntoView {
     let chip = move |status: Option<Status>| {
         let is_on = move || {
-            list.filter.get().is_ok_and(|filter| match status {
-                Some(status) => filter.status.contains(&status),
-                None => filter.status.is_empty(),
+            list.filter.with(|filter| {
+                filter.as_ref().is_ok_and(|filter| match status {
+                    Some(status) => filter.status.contains(&status),
+                    None => filter.status.is_empty(),
+                })
             })
         };
         let count = move || {
             list.metrics.with(|metrics| {
                 let metrics = metrics.as_ref()?;
-                let workflow = list.filter.get().ok().and_then(|filter| filter.workflow);
-                let counts = match &workflow {
+                let filter = list.filter.get().ok()?;
+                // Nobody counts those that match anything else.
+                if (Filter { workflow: None, ..filter.with_status(None) }) != Filter::default() {
+                    return None;
+                }
+                let counts = match &filter.workflow {
                     Some(workflow) => metrics.workflows.get(workflow).copied().unwrap_or_default(),
                     None => metrics.statuses,
                 };
@@ -156,7 +163,8 @@ fn chips(list: List) -> impl IntoView {
 fn table(list: List) -> impl IntoView {
     let count = Signal::derive(move || list.listing.with(|listing| listing.runs().len()));
     let item = move |index: usize| list.listing.with(|listing| listing.runs().get(index).cloned());
-    let is_empty = move || list.listing.with(|listing| listing.is_loaded() && listing.runs().is_empty());
+    let is_loading = move || !list.listing.with(Listing::is_loaded) && list.filter.with(Result::is_ok);
+    let is_empty = move || !is_loading() && count.get() == 0;
     let ending = move || {
         let (is_loaded, has_more, has_older) = list
             .listing
@@ -183,7 +191,7 @@ fn table(list: List) -> impl IntoView {
             })}
         </Show>
         <Show when=is_empty>{empty(list)}</Show>
-        <Show when=move || !list.listing.with(Listing::is_loaded) && list.trouble.with(Option::is_none)>
+        <Show when=move || is_loading() && list.trouble.with(Option::is_none)>
             <p class="loading" role="status">"Loading…"</p>
         </Show>
         <div class="table" role="table" aria-label="Runs" prop:hidden=move || count.get() == 0 aria-rowcount=move || count.get().to_string()>
@@ -208,7 +216,7 @@ fn table(list: List) -> impl IntoView {
 fn line(list: List, row: Memo<(usize, RunView)>) -> impl IntoView {
     let app = list.app;
     let index = Memo::new(move |_| row.with(|(index, _)| *index));
-    let state = Memo::new(move |_| row.with(|(_, run)| run.status));
+    let state = Memo::new(move |_| row.with(|(_, run)| Some(run.status)));
     let (id, workflow, created_at) =
         row.with_untracked(|(_, run)| (run.id.to_string(), run.workflow.clone(), run.created_at));
     let took = move || {
@@ -219,21 +227,17 @@ fn line(list: List, row: Memo<(usize, RunView)>) -> impl IntoView {
     };
     let labels = move || {
         row.with(|(_, run)| {
-            let tags = run.tags.iter().map(|tag| parts::word(tag));
-            let attributes =
-                run.attributes.iter().map(|(name, value)| parts::word(&format!("{name}={value}")));
-            let labels = tags.chain(attributes).map(|label| view! { <span class="label">{label}</span> });
             let error = run.error.as_ref().map(|error| &error.message);
             let error = error.or(run.problem.as_ref().map(|problem| &problem.detail));
             let error = error.map(|message| parts::word(message));
             let progress = run.progress.as_ref().filter(|_| !run.status.is_terminal());
-            let note = progress.map(|it| format!("{} % {}", fixed(it.percent, 0), parts::word(&it.message)));
+            let note = progress.map(parts::progress);
             let note = note.or_else(|| {
                 let names: Vec<_> = run.waits_for.iter().map(|name| parts::word(name)).collect();
                 (!names.is_empty()).then(|| format!("waits for {}", names.join(", ")))
             });
             view! {
-                {labels.collect_view()}
+                {parts::labels(run)}
                 {error.map(|text| view! { <span class="error" title=text.clone()>{text.clone()}</span> })}
                 {note.map(|text| view! { <span class="dim">{text}</span> })}
             }
@@ -255,7 +259,7 @@ fn line(list: List, row: Memo<(usize, RunView)>) -> impl IntoView {
                         view! { <input type="checkbox" aria-label=label prop:checked=is_checked on:change=check /> }
                     }
                 </Show>
-                {move || parts::status(state.get())}
+                {move || state.get().map(parts::status)}
             </span>
             <span role="cell" class="name" title=parts::word(&workflow)>{parts::word(&workflow)}</span>
             <span role="cell" class="mono">{parts::run_link(place, &id)}</span>
@@ -268,7 +272,8 @@ fn line(list: List, row: Memo<(usize, RunView)>) -> impl IntoView {
 }
 
 fn empty(list: List) -> impl IntoView {
-    let is_filtered = move || list.filter.get().is_ok_and(|filter| filter != Filter::default());
+    let is_filtered =
+        move || list.filter.with(|filter| !filter.as_ref().is_ok_and(|filter| *filter == Filter::default()));
     parts::notice(view! {
         <Show when=is_filtered fallback=|| view! {
             <p>"There are no runs yet. Start one:"</p>

@@ -259,6 +259,19 @@ pub enum Deed {
     Restart,
 }
 
+impl Deed {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Retry => "retry",
+            Self::Restart => "restart",
+        }
+    }
+}
+
 /// What a run has cost so far, in what Cloudflare bills.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

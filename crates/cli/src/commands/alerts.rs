@@ -236,8 +236,12 @@ fn watched(watched: &Watched) -> String {
         (of, format!("in {minutes} minutes"))
     });
     match watched {
-        Watched::Failures { above_percent, .. } => format!("failures{of} above {above_percent} % {within}"),
-        Watched::Retries { above_percent, .. } => format!("retries{of} above {above_percent} % {within}"),
+        Watched::Failures { above_percent, at_least, .. } => {
+            format!("failures{of} above {above_percent} % and at least {at_least} {within}")
+        }
+        Watched::Retries { above_percent, at_least, .. } => {
+            format!("retries{of} above {above_percent} % and at least {at_least} {within}")
+        }
         Watched::Pauses { above, .. } => format!("pauses{of} above {above} {within}"),
         Watched::BrokenCalls { above, .. } => format!("broken calls{of} above {above} {within}"),
         Watched::Late { above_seconds, .. } => format!("timers{of} late by {above_seconds} s {within}"),

@@ -74,8 +74,9 @@ impl Json {
         };
         match serde_json::from_str::<IgnoredAny>(&text) {
             Ok(_) => Ok(Some(text)),
-            Err(error) => Err(Failure::usage(format!("{from} is not JSON: {error}"))
-                .next("Text needs quotes that the shell preserves, '\"Ada\"', or --text Ada.")),
+            Err(error) => Err(Failure::usage(format!("{from} is not JSON: {error}")).next(
+                "JSON is true, 42 or '\"Ada\"', with quotes that the shell preserves. For text, --text Ada does.",
+            )),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A run in words: what it is, and why it is where it is.
 
+use std::collections::BTreeSet;
+
 use stepwell_protocol::{
     Code, OpKind, Problem, Timestamp,
     export::{CutView, ReplayFacts},
@@ -199,11 +201,19 @@ impl Run {
                 let of = |kind| self.open.iter().filter(|open| open.op.kind == kind).count();
                 let tokens = self.open.iter().filter(|open| open.asked.is_some());
                 let tokens: Vec<_> = tokens.map(|open| format!("for token '{}'", open.op.name)).collect();
-                let events: Vec<_> = self.open.iter().filter_map(|open| open.event.as_deref()).collect();
-                let signals = of(OpKind::Wait).saturating_sub(tokens.len() + events.len());
-                let events = events.into_iter().filter(|event| !event.cancels);
-                let tokens =
-                    tokens.into_iter().chain(events.map(|event| format!("for event '{}'", event.on)));
+                let events = self.open.iter().filter_map(|open| open.event.as_deref());
+                let events = events.filter(|event| !event.cancels);
+                let signals = self.open.iter().filter(|open| open.event.is_none() && open.asked.is_none());
+                let signals: BTreeSet<_> = signals.filter_map(|open| open.signal.as_deref()).collect();
+                let kept = if signals.is_empty() { 0 } else { self.inbox.unread };
+                let signals = signals.first().map(|name| match signals.len() {
+                    1 => format!("for signal '{name}'"),
+                    more => format!("for {more} signals, '{name}' among them"),
+                });
+                let tokens = signals
+                    .into_iter()
+                    .chain(tokens)
+                    .chain(events.map(|event| format!("for event '{}'", event.on)));
                 let visits = self.open.iter().filter_map(|open| {
                     let visit = open.visit.as_deref()?;
                     let limits: Vec<_> =
@@ -222,15 +232,16 @@ impl Run {
                         Some(format!("for {} children, '{}' among them", children.len(), one.op.name))
                     }
                 };
-                let parts = [
-                    (signals, "for a signal"),
-                    (sleeps, "for a time"),
-                    (retries, "for the next attempt of a step"),
-                ];
+                let parts = [(sleeps, "for a time"), (retries, "for the next attempt of a step")];
                 let parts = parts.iter().filter(|(n, _)| *n > 0).map(|(_, what)| (*what).to_owned());
                 let shown = tokens.chain(visits).take(WARNING_NAMES_MAX);
                 let parts: Vec<_> = shown.chain(parts).chain(children).collect();
                 let waits = format!("It waits {}.", parts.join(" or "));
+                let waits = match kept {
+                    0 => waits,
+                    1 => format!("{waits} It has received one signal that it has not taken."),
+                    more => format!("{waits} It has received {more} signals that it has not taken."),
+                };
                 match self.last_error.as_ref().filter(|_| retries > 0) {
                     Some(last) => format!("{waits} Step '{}' failed: {}", last.step, last.message),
                     None => waits,

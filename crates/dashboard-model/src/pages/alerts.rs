@@ -196,6 +196,7 @@ fn put(known: Option<&Alert>, watched: &Watched, viewer: &Viewer) -> Option<Acti
     action = match known {
         Some(alert) => action.titled(format!("Edit {}", alert.id)),
         None => action
+            .confirmed("Create")
             .titled(format!("Create an alert: {}", label.to_ascii_lowercase()))
             .field(Field::of_path("Id").hint("A name of your choice. An alert with this id is replaced.")),
     };

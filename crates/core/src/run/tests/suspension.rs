@@ -264,6 +264,30 @@ fn a_sender_is_warned_of_a_name_that_nobody_waits_for() {
 }
 
 #[test]
+fn a_signal_with_a_slip_in_its_name_is_seen_beside_what_the_run_waits_for() {
+    let mut bench = Bench::suspended(vec![wait_for(Shape::Any)]);
+    assert_eq!(bench.run.why(bench.now).because, "It waits for signal 's'.");
+    let slip = Signal::new("ss", Payload::null());
+    bench.give(Input::Signal { signal: slip, slot: None }).expect("it is kept");
+    let because = bench.run.why(bench.now).because;
+    assert_eq!(because, "It waits for signal 's'. It has received one signal that it has not taken.");
+}
+
+#[test]
+fn many_waits_are_few_words() {
+    let waits = |names: &[&str]| {
+        let open = names.iter().enumerate().map(|(n, name)| wait(name, u32::try_from(n).expect("few"), None));
+        Bench::suspended(open.collect()).run.why(Timestamp::from_millis(0)).because
+    };
+    assert_eq!(waits(&["s", "s"]), "It waits for signal 's'.");
+    assert_eq!(waits(&["t", "s", "s", "u"]), "It waits for 3 signals, 's' among them.");
+    let mut bench = Bench::suspended(vec![wait_for(Shape::Any), sleep(0, 100)]);
+    assert_eq!(bench.run.why(bench.now).because, "It waits for signal 's' or for a time.");
+    bench.crash();
+    assert_eq!(bench.run.why(bench.now).because, "It waits for signal 's' or for a time.");
+}
+
+#[test]
 fn a_shape_that_is_too_large_to_be_kept_takes_anything() {
     let names = vec!["x".repeat(100); 100];
     let mut bench = Bench::suspended(vec![wait_for(Shape::OneOf { names })]);

@@ -18,7 +18,7 @@ use ureq::{
 use crate::{
     config::{Target, is_loopback},
     failure::{Exit, Failure, Result},
-    lock,
+    lock::{self, Holder},
     project::Project,
 };
 
@@ -471,23 +471,42 @@ impl Client {
     }
 
     fn start_it(&self) -> String {
-        let source = &self.target.source;
         let data = Project::find().ok().map(|project| project.data()).filter(|data| lock::is_held(data));
-        if let Some(holder) = data.and_then(|data| lock::holder(&data))
-            && is_loopback(&self.target.address)
-            && holder.address == self.target.address
-        {
-            let process = holder.process;
-            format!(
-                "`stepwell dev` (process {process}) is building the project, or starting. Try again when it prints `ready`."
-            )
-        } else if is_loopback(&self.target.address) {
+        how_to_start(&self.target, data.and_then(|data| lock::holder(&data)))
+    }
+}
+
+/// What to do about a server that does not answer, given who has the lock on this project's data.
+fn how_to_start(target: &Target, dev: Option<Holder>) -> String {
+    let source = &target.source;
+    match dev.filter(|dev| dev.address == target.address) {
+        Some(Holder { process, .. }) => format!(
+            "`stepwell dev` (process {process}) is running and does not answer: it may still be building. Try again when \
+             it prints `ready`."
+        ),
+        None if is_loopback(&target.address) => {
             format!("Start it with `stepwell dev`, or name another address: this one comes from {source}.")
-        } else {
-            format!("Look at the address, which comes from {source}; `stepwell doctor` says more.")
         }
+        None => format!("Look at the address, which comes from {source}; `stepwell doctor` says more."),
     }
 }
 
 /// The code of a request that got no answer, though it may have arrived.
 const BROKEN_OFF: &str = "no_answer";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_still_being_built_is_not_to_be_started_again() {
+        let target = Target::of_dev("http://127.0.0.1:8787", None);
+        let dev = |address: &str| Some(Holder { process: 7, address: address.to_owned() });
+        let building = how_to_start(&target, dev("http://127.0.0.1:8787"));
+        assert!(building.contains("(process 7)") && building.contains("`ready`"), "{building}");
+        for other in [None, dev("http://127.0.0.1:9000")] {
+            let text = how_to_start(&target, other);
+            assert!(text.starts_with("Start it with `stepwell dev`"), "{text}");
+        }
+    }
+}

@@ -66,6 +66,9 @@ const ENGINE_CRATE: Files = &[
 /// The module of the released engine, from the folder `engine`.
 const ENGINE_PACKAGE: &str = "main = \"../node_modules/@stepwell/engine/index.js\"\n";
 
+/// The files that the engine's Worker serves, from the project's folder.
+const DASHBOARD: &str = "node_modules/@stepwell/dashboard/dist";
+
 const HELLO: Files = &[
     ("src/lib.rs", include_str!("../templates/hello/lib.rs.in")),
     ("tests/workflows.rs", include_str!("../templates/hello/workflows.rs.in")),
@@ -202,6 +205,15 @@ impl Template {
             fill("main = \"build/index.js\"\n", ENGINE_PACKAGE);
             fill("[build]\ncommand = \"stepwell build\"\n\n", "");
         }
+        // A checkout builds the dashboard itself.
+        let up = if path == "engine/wrangler.toml" { "../" } else { "" };
+        let assets = match version {
+            Some(_) => format!(
+                "# The dashboard, under /dash/.\n[assets]\ndirectory = \"{up}{DASHBOARD}\"\nbinding = \"ASSETS\"\n\n"
+            ),
+            None => String::new(),
+        };
+        fill("#{{assets}}\n", &assets);
         fill("#{{bindings}}\n", bindings.top);
         fill("#{{bindings_of_environment}}\n", bindings.environment);
         fill("#{{workspace}}\n", &workspace);
@@ -218,12 +230,13 @@ impl Template {
                     Form::AllInOne => String::new(),
                     Form::TwoWorkers => format!("    \"@stepwell/engine\": \"{version}\",\n"),
                 };
-                fill(
-                    "    \"stepwell\": \"{{version}}\"",
-                    &format!("{engine}    \"stepwell\": \"{version}\""),
-                );
+                fill("    \"stepwell\"", &format!("{engine}    \"stepwell\""));
+                fill("{{version}}", version);
             }
-            None => fill("    \"stepwell\": \"{{version}}\",\n", ""),
+            None => {
+                fill("    \"@stepwell/dashboard\": \"{{version}}\",\n", "");
+                fill("    \"stepwell\": \"{{version}}\",\n", "");
+            }
         }
         fill("{{name}}", name);
         fill("{{crate}}", &own_crate);
@@ -286,12 +299,21 @@ mod tests {
             assert_eq!(dependency("stepwell"), Some("0.1"));
             assert_eq!(dependency("stepwell-engine"), (form == Form::AllInOne).then_some("0.1"));
             assert!(files["package.json"].contains("\"stepwell\": \"0.1.0\""));
+            assert!(files["package.json"].contains("\"@stepwell/dashboard\": \"0.1.0\""));
+            let (of_engine, served) = match form {
+                Form::AllInOne => ("wrangler.toml", "node_modules/@stepwell/dashboard/dist"),
+                Form::TwoWorkers => ("engine/wrangler.toml", "../node_modules/@stepwell/dashboard/dist"),
+            };
+            let engine: toml::Table = toml::from_str(&files[of_engine]).expect("it is TOML");
+            assert_eq!(engine["assets"]["directory"].as_str(), Some(served), "{template:?} {form:?}");
+            assert_eq!(engine["assets"]["binding"].as_str(), Some("ASSETS"));
             assert!(files["tests/workflows.rs"].contains("use my_shop::"), "{template:?}");
             let lib = &files["src/lib.rs"];
             assert_eq!(lib.contains("use stepwell_engine as _;"), form == Form::AllInOne, "{lib}");
         }
         let of_checkout = Template::Hello.project(Form::AllInOne, &Filling { version: None, ..FILLING });
-        assert!(!of_checkout["package.json"].contains("stepwell\":"), "{}", of_checkout["package.json"]);
+        assert!(!of_checkout["package.json"].contains("stepwell"), "{}", of_checkout["package.json"]);
+        assert!(!of_checkout["wrangler.toml"].contains("[assets]"), "{}", of_checkout["wrangler.toml"]);
     }
 
     #[test]

@@ -30,6 +30,10 @@ pub const GET_NPM: &str = "npm install --save-dev workerd wrangler";
 pub const GET_NODE: &str =
     "Install Node 22 or later from https://nodejs.org, or for one project: npm install --save-dev node@22";
 
+/// How to get the files that a Worker serves.
+const GET_ASSETS: &str = "Run `npm install`, or let [assets] name the folder `dist` of @stepwell/dashboard, wherever npm \
+                          has put it.";
+
 /// How to get what the project's `package.json` names.
 pub const INSTALL: &str = "Run `npm install` in the project.";
 
@@ -68,23 +72,43 @@ pub fn dashboard(worker: &Worker) -> Option<PathBuf> {
     }
 }
 
+/// Refuses a Worker whose configuration names a folder of assets that is not there.
+pub fn check_assets(worker: &Worker) -> Result {
+    let Some(directory) = &worker.wrangler.assets.directory else { return Ok(()) };
+    if worker.folder.join(directory).is_dir() {
+        return Ok(());
+    }
+    let what = format!("{directory} is missing, which [assets] in wrangler.toml names");
+    Err(Failure::local(what).next(GET_ASSETS))
+}
+
 /// The files of the dashboard's npm package, installed in a folder or in one above it. They act with somebody's key: those
 /// of other people are not taken, who may write to a folder above, such as `/tmp`.
 pub fn dashboard_package(from: &Path) -> Option<PathBuf> {
     let found = with_dashboard(&in_node_modules(from, "@stepwell/dashboard/dist")?)?;
-    is_owned_alike(&found.join("dash").join(PAGE), from).then_some(found)
+    is_trusted_dashboard(&found, from).then_some(found)
 }
 
-/// Whether a file belongs to the owner of a folder, or to root.
+/// Whether nobody else can have put anything into a folder with the dashboard. It has no links in its own path.
+pub fn is_trusted_dashboard(folder: &Path, here: &Path) -> bool {
+    let (dash, assets) = (folder.join("dash"), folder.join("dash/assets"));
+    [folder, &dash, &dash.join(PAGE)].iter().all(|path| is_trusted(path, here))
+        && (is_trusted(&assets, here) || assets.symlink_metadata().is_err())
+}
+
+/// Whether a file or folder is no link, belongs to whoever runs this, or to root, and is not open to everybody. Root
+/// also trusts the owner of the folder that it works in.
 #[cfg(unix)]
-pub fn is_owned_alike(file: &Path, folder: &Path) -> bool {
+pub fn is_trusted(path: &Path, here: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    let owner = |path: &Path| path.metadata().map(|metadata| metadata.uid()).ok();
-    owner(file).is_some_and(|its| its == 0 || Some(its) == owner(folder))
+    let Ok(found) = path.symlink_metadata() else { return false };
+    let (me, owner) = (rustix::process::geteuid().as_raw(), found.uid());
+    let is_own = [0, me].contains(&owner) || (me == 0 && here.metadata().is_ok_and(|it| it.uid() == owner));
+    is_own && !found.is_symlink() && found.mode() & 0o002 == 0
 }
 
 #[cfg(not(unix))]
-pub fn is_owned_alike(_file: &Path, _folder: &Path) -> bool {
+pub fn is_trusted(_path: &Path, _here: &Path) -> bool {
     true
 }
 
@@ -301,8 +325,12 @@ mod tests {
             write("wrangler.toml", &assets);
             assert!(found().is_some_and(|folder| folder.ends_with(wanted)), "{binding}");
         }
+        assert!(check_assets(&Project::at(root.path()).expect("a project").front).is_ok());
         write("wrangler.toml", &format!("{worker}[assets]\ndirectory = \"none\"\nbinding = \"ASSETS\"\n"));
         assert_eq!(found(), None);
+        let failure =
+            check_assets(&Project::at(root.path()).expect("a project").front).expect_err("it is missing");
+        assert!(failure.what.starts_with("none is missing"), "{}", failure.what);
     }
 
     #[test]

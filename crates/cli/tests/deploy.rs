@@ -6,7 +6,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
     thread::{self, JoinHandle},
 };
@@ -39,7 +39,14 @@ impl Project {
         let made =
             project.run(project.folder.path(), &[&["new", "orders", "--no-install"], arguments].concat());
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        // As npm would install it.
+        fs::create_dir_all(project.dashboard()).expect("it can be made");
         project
+    }
+
+    /// Where the files are that `wrangler.toml` names.
+    fn dashboard(&self) -> PathBuf {
+        self.folder.path().join("orders/node_modules/@stepwell/dashboard/dist")
     }
 
     fn run(&self, folder: &Path, arguments: &[&str]) -> Output {
@@ -123,6 +130,18 @@ fn a_deploy_whose_manifest_is_refused_fails_in_ci() {
     asked.join().expect("it was asked");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("it is wrong"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_deploy_without_the_files_of_its_dashboard_says_how_to_get_them() {
+    let project = Project::new(&[]);
+    fs::remove_dir(project.dashboard()).expect("it is there");
+    // What npm would install is somewhere else.
+    fs::remove_file(project.folder.path().join("orders/package.json")).expect("it is there");
+    let output = project.deploy(&[]);
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("Run `npm install`"), "{}", text(&output.stderr));
+    assert_eq!(project.log("wrangler.log"), "", "nothing was asked of wrangler");
 }
 
 #[test]

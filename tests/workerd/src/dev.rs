@@ -1,6 +1,7 @@
 //! `stepwell dev` in a project of its own, whose build only copies a bundle that is there.
 
 use std::{
+    ffi::OsStr,
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -9,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
@@ -144,18 +146,27 @@ impl Project {
 
     /// Serves it, and waits until it is ready.
     pub async fn dev(&self) -> Result<Dev> {
-        let mut child = self.command(&["--json", "dev", "--port", &self.port.to_string()])?.spawn()?;
+        Ok(self.dev_with(&[]).await?.0)
+    }
+
+    /// The same with more arguments, and what it says when it is ready.
+    pub async fn dev_with(&self, more: &[&str]) -> Result<(Dev, Value)> {
+        let port = self.port.to_string();
+        let mut child = self.command(&["--json", "dev", "--port", &port])?.args(more).spawn()?;
         let stdout = child.stdout.take().context("it is piped")?;
         let mut dev = Dev { child, lines: BufReader::new(stdout).lines() };
-        dev.ready().await?;
-        Ok(dev)
+        let ready = dev.ready().await?;
+        Ok((dev, ready))
     }
 
     /// A command of the command line in the project's folder.
     pub fn command(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(stepwell_binary()?);
+        let own = self.path("bin").into_os_string();
+        let path = std::env::var_os("PATH").unwrap_or_default();
         command
             .args(arguments)
+            .env("PATH", [own, path].join(OsStr::new(":")))
             .current_dir(self.folder.path())
             .env("STEPWELL_CONFIG", "/dev/null")
             .env("NO_COLOR", "1")
@@ -200,17 +211,27 @@ impl Dev {
         self.child.id().context("it runs")
     }
 
-    /// Waits until it says that it is ready.
-    pub async fn ready(&mut self) -> Result<()> {
+    /// Waits until it says that it is ready, and gives what it says then.
+    pub async fn ready(&mut self) -> Result<Value> {
         let ready = async {
             while let Some(line) = self.lines.next_line().await? {
-                if serde_json::from_str::<Value>(&line).is_ok_and(|line| line["event"] == "ready") {
-                    return Ok(());
+                if let Ok(line) = serde_json::from_str::<Value>(&line)
+                    && line["event"] == "ready"
+                {
+                    return Ok(line);
                 }
             }
             bail!("it has ended")
         };
         timeout(START_TIMEOUT, ready).await.context("it is not ready")?
+    }
+
+    /// Ends it as Ctrl-C does, and waits until it is gone.
+    pub async fn end(mut self) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.pid()?)?).context("a process has a number")?;
+        kill_process(pid, Signal::INT)?;
+        timeout(START_TIMEOUT, self.child.wait()).await.context("it does not end")??;
+        Ok(())
     }
 
     /// Kills it with SIGKILL, and waits until it is gone.

@@ -7,7 +7,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::RecvTimeoutError,
+        mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel},
     },
     thread,
     time::Duration,
@@ -36,6 +36,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long the page has to hear that it is over.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
+/// How long a deployment has to hear that its session is over.
+const SIGN_OUT: Duration = Duration::from_secs(2);
+
 /// What it takes.
 #[derive(Debug, Args)]
 pub struct Dashboard {
@@ -62,28 +65,20 @@ impl Dashboard {
         }
         // What is in there acts with the key.
         anstream::eprintln!("the page is {}", words::plain(&folder.display().to_string()));
-        let session = Session::open(&target)?;
-        let page = Client::new(session.target.clone());
-        let server = Server::new(self.port, folder, page).map_err(|error| {
-            session.end();
-            Failure::local(format!("127.0.0.1:{} cannot be listened on: {error}", self.port))
-                .next("Another program may use this port. Take another one, or none for a free one.")
-        })?;
-        let link = server.link().to_owned();
-        let ended = server.serve();
-        session.tell(global, &target, &link);
+        let opened = Opened::new(self.port, folder, &target)?;
+        opened.session.tell(global, &target, &opened.link);
         if self.open {
-            browser::open(&link);
+            browser::open(&opened.link);
         }
         let end = loop {
-            match ended.recv_timeout(TICK) {
+            match opened.ended.recv_timeout(TICK) {
                 Ok(end) => break Some(end),
                 Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break None,
             }
         };
         match end {
-            None => session.end(),
+            None => opened.end(),
             Some(End::SignedOut) => {
                 thread::sleep(LAST_ANSWERS);
                 say(global, "signed out in the page");
@@ -97,6 +92,52 @@ impl Dashboard {
             }
         }
         Ok(())
+    }
+}
+
+/// The dashboard of a deployment, served on this machine for whoever has its link.
+pub struct Opened {
+    session: Session,
+    /// Signs a browser in, once.
+    pub link: String,
+    ended: Receiver<End>,
+    is_paused: Arc<AtomicBool>,
+}
+
+impl Opened {
+    /// Opens a session with the target's key, and serves the page in this folder.
+    pub fn new(port: u16, folder: PathBuf, target: &Target) -> Result<Self> {
+        let session = Session::open(target)?;
+        let page = Client::new(session.target.clone());
+        let server = Server::new(port, folder, page).map_err(|error| {
+            session.end();
+            Failure::local(format!("127.0.0.1:{port} cannot be listened on: {error}"))
+                .next("Another program may use this port. Take another one, or none for a free one.")
+        })?;
+        let link = server.link().to_owned();
+        let is_paused = server.pause();
+        Ok(Self { session, link, is_paused, ended: server.serve() })
+    }
+
+    /// Passes nothing on while the deployment's address is not its own; or goes on.
+    pub fn pause(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, Ordering::Release);
+    }
+
+    /// Whether somebody has signed out, or the session is over.
+    pub fn is_over(&self) -> bool {
+        self.ended.try_recv() != Err(TryRecvError::Empty)
+    }
+
+    /// Signs out. Where nobody answers soon, the session ends by itself later.
+    pub fn end(self) {
+        let (tell, told) = sync_channel(1);
+        thread::spawn(move || {
+            self.session.end();
+            // Nobody may wait any more.
+            let _ = tell.send(());
+        });
+        let _ = told.recv_timeout(SIGN_OUT);
     }
 }
 

@@ -58,7 +58,9 @@ impl Deploy {
         let project = Project::find()?;
         // wrangler would only say that a command has failed.
         tools::check_wasm_target()?;
-        tools::install(&project.root, tools::wrangler(&project.root).is_ok())?;
+        let is_there = tools::wrangler(&project.root).is_ok() && tools::check_assets(&project.front).is_ok();
+        tools::install(&project.root, is_there)?;
+        tools::check_assets(&project.front)?;
         let wrangler = Wrangler { tool: tools::wrangler(&project.root)?, env: self.environment() };
         for worker in project.workers() {
             check_variables(worker, self.env.as_deref())?;

@@ -18,10 +18,12 @@ use clap::Args;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::dashboard::Opened;
 use crate::{
     Global, browser, changes,
     client::Client,
     config::{Key, Target},
+    dashboard,
     failure::{Failure, Result},
     first,
     local::{self, KEY_VARIABLE},
@@ -76,8 +78,13 @@ impl Dev {
     pub fn run(self, global: &Global) -> Result {
         let project = Project::find()?;
         tools::check_wasm_target()?;
-        if tools::install(&project.root, tools::workerd(&project.root).is_ok())? {
+        let is_there = tools::workerd(&project.root).is_ok() && tools::check_assets(&project.front).is_ok();
+        if tools::install(&project.root, is_there)? {
             say(global, "npm has installed what package.json names");
+        }
+        // It is served all the same.
+        if let Err(failure) = tools::check_assets(&project.front) {
+            failure.report(global.json);
         }
         let data = project.data();
         private::create_folder(&data)
@@ -96,7 +103,7 @@ impl Dev {
             signal_hook::flag::register(signal, stop.clone())
                 .map_err(|error| Failure::local(format!("signals cannot be taken: {error}")))?;
         }
-        let mut session = Session { dev: &self, global, serving, stop, has_told: false };
+        let mut session = Session { dev: &self, global, serving, stop, has_told: false, opened: None };
         session.serve()
     }
 }
@@ -109,6 +116,8 @@ struct Session<'a> {
     stop: Arc<AtomicBool>,
     /// Whether it was said what to type first.
     has_told: bool,
+    /// The dashboard that was opened.
+    opened: Option<Opened>,
 }
 
 impl Session<'_> {
@@ -128,6 +137,7 @@ impl Session<'_> {
         while !self.stop.load(Ordering::Relaxed) {
             thread::sleep(TICK);
             if let Some(end) = server.as_mut().and_then(Server::has_ended) {
+                self.pause(true);
                 drop(server.take());
                 let runtime = self.serving.runtime();
                 deaths = if started.elapsed() < HEALTHY { deaths + 1 } else { 1 };
@@ -137,6 +147,14 @@ impl Session<'_> {
                 }
                 say(self.global, &format!("{runtime} has ended ({end}); it is started again"));
                 (server, started) = (Some(self.start()?), Instant::now());
+            }
+            if self.opened.as_ref().is_some_and(Opened::is_over) {
+                self.opened = None;
+                let page = self.serving.dashboard().unwrap_or_default();
+                say(
+                    self.global,
+                    &format!("the page is signed out; sign in at {page} with the key of this server"),
+                );
             }
             if self.dev.once || looked.elapsed() < LOOK {
                 continue;
@@ -167,6 +185,7 @@ impl Session<'_> {
             }
         }
         // The port has to be free before another can listen there.
+        self.pause(true);
         drop(server.take());
         match self.start() {
             Ok(started) => *server = Some(started),
@@ -174,36 +193,45 @@ impl Session<'_> {
         }
     }
 
+    /// The page that was opened asks nobody while the port is free for somebody else.
+    fn pause(&self, is_paused: bool) {
+        if let Some(opened) = &self.opened {
+            opened.pause(is_paused);
+        }
+    }
+
     fn start(&mut self) -> Result<Server> {
         let server = self.serving.start()?;
-        let client = Client::new(Target::of_dev(self.serving.address(), Some(self.serving.key.clone())));
+        self.pause(false);
+        let target = Target::of_dev(self.serving.address(), Some(self.serving.key.clone()));
+        let client = Client::new(target.clone());
         self.sync(&client);
         let address = self.serving.address();
         // Told once: whoever saves a file knows it by then.
         let is_first = !std::mem::replace(&mut self.has_told, true);
         let next = is_first.then(|| first::command(&client, &self.serving.project.root)).flatten();
         if is_first && self.dev.open {
-            match self.serving.dashboard() {
-                Some(dashboard) => browser::open(&dashboard),
-                None => {
-                    let missing = "the project has no dashboard: run `npm install @stepwell/dashboard`";
-                    say(self.global, missing);
-                }
-            }
+            self.open_dashboard(&target);
         }
+        let dashboard = self.serving.dashboard();
+        let link = self.opened.as_ref().map(|opened| &opened.link).filter(|_| is_first);
         if self.global.json {
-            let dashboard = self.serving.dashboard();
-            let ready = json!({ "event": "ready", "address": address, "dashboard": dashboard, "next": next });
+            let ready = json!({
+                "event": "ready", "address": address, "dashboard": dashboard, "link": link, "next": next,
+            });
             anstream::println!("{ready}");
             return Ok(server);
         }
         let (green, bold, dim) =
             (AnsiColor::Green.on_default().bold(), Style::new().bold(), Style::new().dimmed());
         anstream::println!("{green}ready:{green:#} {bold}{address}{bold:#}; data in .stepwell/");
-        if let Some(dashboard) = self.serving.dashboard() {
+        if let Some(dashboard) = dashboard {
             anstream::println!(
                 "       dashboard: {bold}{dashboard}{bold:#}; sign in with the key of this server"
             );
+        }
+        if let Some(link) = link {
+            anstream::println!("       signed in: {bold}{link}{bold:#}; this link works once");
         }
         if let Some(next) = next {
             anstream::println!("next:  in another terminal, in this folder: {bold}{next}{bold:#}");
@@ -217,6 +245,28 @@ impl Session<'_> {
         anstream::println!("       {dim}export STEPWELL_ADDRESS={address} {KEY_VARIABLE}={key}{dim:#}");
         anstream::println!("       Ctrl-C ends it; the data stays.");
         Ok(server)
+    }
+
+    /// Opens the dashboard in a browser that is signed in, or else its page.
+    fn open_dashboard(&mut self, target: &Target) {
+        let Some(page) = self.serving.dashboard() else {
+            return say(self.global, "the project has no dashboard: run `npm install @stepwell/dashboard`");
+        };
+        // The same port each time, if it is free: the browser keeps filters and colours for an address.
+        let port = self.dev.port.wrapping_add(1);
+        let opened = dashboard::find(None).and_then(|files| {
+            Opened::new(port, files.clone(), target).or_else(|_| Opened::new(0, files, target))
+        });
+        match opened {
+            Ok(opened) => {
+                browser::open(&opened.link);
+                self.opened = Some(opened);
+            }
+            Err(failure) => {
+                failure.report(self.global.json);
+                browser::open(&page);
+            }
+        }
     }
 
     /// Lets the engine read what the app declares, and says what has changed.
@@ -303,7 +353,10 @@ impl Session<'_> {
         say(self.global, "waiting for a change");
     }
 
-    fn goodbye(&self, server: Option<Server>) {
+    fn goodbye(&mut self, server: Option<Server>) {
+        if let Some(opened) = self.opened.take().filter(|_| server.is_some()) {
+            opened.end();
+        }
         drop(server);
         say(self.global, "ended; the data stays in .stepwell/");
     }

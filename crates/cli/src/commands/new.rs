@@ -58,8 +58,9 @@ impl New {
         let missing = tools::missing(&self.path);
         // What is installed has to run, too.
         if !self.no_install && missing.is_empty() {
-            let has_tools = tools::workerd(&self.path).is_ok();
-            if let Err(failure) = tools::install(&self.path, has_tools) {
+            // The files of the dashboard are the project's own, whatever is installed above it.
+            let is_there = tools::workerd(&self.path).is_ok() && source.filling(&name).version.is_none();
+            if let Err(failure) = tools::install(&self.path, is_there) {
                 anstream::eprintln!("{}; `{} dev` tries it again", failure.what, words::own_name());
             }
         }

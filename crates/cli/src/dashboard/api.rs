@@ -68,13 +68,13 @@ pub fn refuses(request: &Request) -> Option<Answer> {
         return Some(problem(Code::InvalidRequest, detail));
     }
     if path == "/api/session" && request.method == "POST" {
-        let detail = "This page is signed in by the command line. Run `stepwell dashboard` again, with the key \
-                      that you want to use.";
+        let detail = "This page is signed in by the command line. To sign in again, or with another key, run \
+                      `stepwell dashboard`.";
         return Some(problem(Code::Forbidden, detail));
     }
     if path == "/api/namespaces" || path.starts_with("/api/namespaces/") {
-        let detail = "The dashboard that `stepwell dashboard` serves does not manage namespaces: it would have to take \
-                      the deployment's own key from the page. Use `stepwell namespaces`.";
+        let detail = "The dashboard that the command line serves does not manage namespaces: it would have to take the \
+                      deployment's own key from the page. Use `stepwell namespaces`.";
         return Some(problem(Code::Forbidden, detail));
     }
     None

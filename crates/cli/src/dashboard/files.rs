@@ -34,13 +34,16 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
 
 fn around(here: &Path) -> Option<PathBuf> {
     // What other people have put into a folder above, such as `/tmp`, says nothing here.
-    let root = Project::root_of(here).filter(|root| tools::is_owned_alike(&root.join("wrangler.toml"), here));
+    let is_trusted = |root: &&Path| {
+        root.join("wrangler.toml").canonicalize().is_ok_and(|config| tools::is_trusted(&config, here))
+    };
+    let root = Project::root_of(here).filter(is_trusted);
     let found = match root.map(Project::at) {
         Some(Ok(project)) => tools::dashboard(&project.front),
         // Files can be served without a project, or beside one that cannot be built.
         Some(Err(_)) | None => tools::dashboard_package(here),
     };
-    found.filter(|folder| tools::is_owned_alike(&folder.join("dash").join(PAGE), here))
+    found.filter(|folder| tools::is_trusted_dashboard(folder, here))
 }
 
 /// A file of this folder.
@@ -67,6 +70,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn what_other_people_have_put_into_a_folder_above_is_not_served() {
+        use std::os::unix::fs::PermissionsExt as _;
         let root = tempfile::tempdir().expect("a folder");
         let (here, page) = (root.path().join("below"), root.path().join("public/dash/page.htm"));
         for folder in [&here, &root.path().join("public/dash")] {
@@ -79,12 +83,25 @@ mod tests {
         fs::write(&config, worker).expect("written");
         fs::write(&page, "<p>").expect("written");
         assert!(around(&here).is_some(), "its owner is the same");
-        for file in [&config, &page] {
+        let dash = root.path().join("public/dash");
+        for file in [&config, &page, &dash] {
             if std::os::unix::fs::chown(file, Some(4_711), None).is_ok() {
                 assert_eq!(around(&here), None, "{} is somebody else's", file.display());
                 std::os::unix::fs::chown(file, Some(0), None).expect("it was possible before");
             }
         }
+        // Whoever may write there can put scripts beside a page that is not theirs.
+        let assets = dash.join("assets");
+        fs::create_dir(&assets).expect("made");
+        assert!(around(&here).is_some());
+        let open_to_all = |mode| fs::set_permissions(&assets, fs::Permissions::from_mode(mode));
+        open_to_all(0o777).expect("it is ours");
+        assert_eq!(around(&here), None, "everybody may write there");
+        open_to_all(0o755).expect("it is ours");
+        let elsewhere = root.path().join("elsewhere.htm");
+        fs::rename(&page, &elsewhere).expect("moved");
+        std::os::unix::fs::symlink(&elsewhere, &page).expect("linked");
+        assert_eq!(around(&here), None, "what a link leads to may be another one by then");
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! Who may ask: pages of other sites, names that others have pointed at this machine, and strangers may not.
 
 use std::{
-    fmt::Write as _,
     io,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use stepwell_protocol::{Code, dashboard::ROOT};
+use stepwell_protocol::{Code, dashboard::ROOT, text::hex};
 
 use super::{
     http::{Answer, Request},
@@ -29,11 +28,10 @@ const WELCOME: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">
                        <meta http-equiv=\"refresh\" content=\"0; url=/dash/\"><title>Stepwell</title>\
                        <p><a href=\"/dash/\">Go to the dashboard</a></p></html>\n";
 
-const NOT_SIGNED_IN: &str =
-    "This browser is not signed in. Open the link that `stepwell dashboard` has printed.";
+const NOT_SIGNED_IN: &str = "This browser is not signed in. Open the link that the command line has printed.";
 
 const LINK_USED: &str = "This link works once, within ten minutes. If somebody else has used it, stop \
-     `stepwell dashboard`. For a new link, run it again.\n";
+     the command that has printed it. For a new link, run that again.\n";
 
 /// Lets browsers in.
 #[derive(Debug)]
@@ -152,10 +150,7 @@ fn is_same(wanted: &str, given: &str) -> bool {
 fn secret() -> io::Result<String> {
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Ok(hex(&bytes))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
@@ -63,6 +63,8 @@ struct Site {
     client: Arc<Client>,
     folder: Arc<PathBuf>,
     tell: SyncSender<End>,
+    /// Whether nobody is asked: whoever listens at the deployment's address may be somebody else.
+    is_paused: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -72,13 +74,19 @@ impl Server {
         let (gate, link) = Gate::new(listener.local_addr()?.port())?;
         // One is enough: whoever is told of the first end does not wait for another.
         let (tell, ended) = sync_channel(1);
-        let site = Site { gate: Arc::new(gate), client: Arc::new(client), folder: Arc::new(folder), tell };
+        let (gate, client, folder) = (Arc::new(gate), Arc::new(client), Arc::new(folder));
+        let site = Site { gate, client, folder, tell, is_paused: Arc::default() };
         Ok(Self { listener, link, site, ended })
     }
 
     /// The link that signs a browser in, once.
     pub fn link(&self) -> &str {
         &self.link
+    }
+
+    /// What decides whether the deployment is asked.
+    pub fn pause(&self) -> Arc<AtomicBool> {
+        self.site.is_paused.clone()
     }
 
     /// Serves from here on, until this process ends. Gives what tells when that makes no sense any more.
@@ -135,6 +143,7 @@ fn converse(mut stream: TcpStream, site: &Site) -> io::Result<()> {
         Entrance::Refused(answer) | Entrance::SignedIn(answer) => answer,
         Entrance::Open => match request.read_body(&mut stream)?.or_else(|| site.route(&request)) {
             Some(answer) => answer,
+            None if site.is_paused.load(Ordering::Acquire) => api::unreachable("it is not running"),
             None if socket::is_wanted(&request) => return socket::follow(stream, &request, site),
             None => return api::pass_on(stream, &request, site),
         },

@@ -1,14 +1,19 @@
 //! `stepwell dashboard` before the real engine: the page's requests and streams with a key that no browser gets.
 
-use std::time::Duration;
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
 use reqwest::Method;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use stepwell_workerd_tests::{
-    Answer, Http, TestResult,
+    Answer, Http, TestResult, bundle,
     cli::{Running, Terminal},
+    dev::{Project, children_of},
     engine::{Engine, Form, KEY},
 };
 use tokio::time::{sleep, timeout};
@@ -29,7 +34,10 @@ struct Page {
 impl Page {
     async fn open(running: &mut Running) -> Result<Self> {
         let ready: Value = serde_json::from_str(&running.line().await?.context("it is ready")?)?;
-        let link = ready["link"].as_str().context("a link")?;
+        Self::at(ready["link"].as_str().context("a link")?).await
+    }
+
+    async fn at(link: &str) -> Result<Self> {
         let at = link.find("/sign-in/").context("it signs in")?;
         let (origin, path) = link.split_at(at);
         let http = Http::new(origin);
@@ -131,5 +139,45 @@ async fn a_page_sees_what_the_key_allows_until_it_is_revoked() -> TestResult {
     let ran = running.end().await?;
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.contains("its key was revoked"), "{}", ran.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_browser_that_dev_opens_is_signed_in_until_dev_ends() -> TestResult {
+    let project = Project::of_bundle(&bundle("test-all-in-one")?)?;
+    project.configure("[assets]\ndirectory = \"files\"\nbinding = \"ASSETS\"\n")?;
+    std::fs::create_dir_all(project.path("files/dash"))?;
+    project.write("files/dash/page.htm", "<p>the page")?;
+    // What opens pages on a desktop; here, it writes them down.
+    let stub = project.path("bin/xdg-open");
+    std::fs::create_dir(project.path("bin"))?;
+    std::fs::write(&stub, "#!/bin/sh\necho \"$1\" >opened\n")?;
+    std::fs::set_permissions(&stub, std::fs::Permissions::from_mode(0o755))?;
+    let (dev, ready) = project.dev_with(&["--open"]).await?;
+    let link = ready["link"].as_str().context("a link")?;
+    let (opened, began) = (|| std::fs::read_to_string(project.path("opened")), Instant::now());
+    while !opened().is_ok_and(|text| text.trim() == link) {
+        assert!(began.elapsed() < WITHIN, "it has not opened {link}: {:?}", opened());
+        sleep(Duration::from_millis(20)).await;
+    }
+    let page = Page::at(link).await?;
+    assert_eq!(page.ask(Method::GET, "/api/session", "").await?.json()?["subject"], "root");
+    // It lives through a restart of what it shows.
+    for (pid, _) in children_of(dev.pid()?)? {
+        kill_process(Pid::from_raw(pid).context("a process has a number")?, Signal::KILL)?;
+    }
+    let began = Instant::now();
+    while page.ask(Method::GET, "/api/executions", "").await?.status != 200 {
+        assert!(began.elapsed() < WITHIN, "it does not come back");
+        sleep(Duration::from_millis(100)).await;
+    }
+    dev.end().await?;
+    let (again, ready) = project.dev_with(&[]).await?;
+    assert_eq!(ready["link"], Value::Null);
+    let http = project.http();
+    let request = http.client().get(http.url("/api/sessions")).bearer_auth(project.key()?);
+    let sessions = http.send(request, "/api/sessions").await?.json()?;
+    assert_eq!(sessions["sessions"], json!([]), "its session is over");
+    again.end().await?;
     Ok(())
 }

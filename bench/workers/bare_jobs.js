@@ -1,7 +1,7 @@
 // Durable Objects that keep the rows of plain jobs as Stepwell does, written by hand, with no engine: what the platform
-// itself takes. A job is one row, a claim is one row for all jobs that it takes, and the counts are one row that is written
-// with each request that changes them. There are no priorities, groups, delays, retries, dead letters or pushes, and no
-// lease ever ends.
+// itself takes. A job is one row, a claim is one row for all jobs that it takes, which is there for another claim when they
+// are done, and the counts are written with these rows. There are no priorities, groups, delays, retries, dead letters or
+// pushes, and no lease ever ends.
 
 import { DurableObject } from "cloudflare:workers";
 
@@ -10,25 +10,32 @@ export class Jobs extends DurableObject {
     super(ctx, env);
     this.sql = ctx.storage.sql;
     this.sql.exec(`CREATE TABLE IF NOT EXISTS jobs(number INTEGER PRIMARY KEY, sent_at INTEGER NOT NULL,
-      mark TEXT NOT NULL, first INTEGER NOT NULL, body TEXT NOT NULL)`);
-    this.sql.exec("CREATE TABLE IF NOT EXISTS leases(nonce TEXT PRIMARY KEY, holds TEXT NOT NULL) WITHOUT ROWID");
-    this.sql.exec("CREATE TABLE IF NOT EXISTS head(id INTEGER PRIMARY KEY, state TEXT NOT NULL)");
+      mark TEXT NOT NULL, first INTEGER NOT NULL, counts TEXT NOT NULL, body TEXT NOT NULL)`);
+    this.sql.exec(`CREATE TABLE IF NOT EXISTS leases(id INTEGER PRIMARY KEY, nonce TEXT NOT NULL, holds TEXT NOT NULL,
+      counts TEXT NOT NULL)`);
     this.last = this.sql.exec("SELECT coalesce(max(number), 0) AS last FROM jobs").one().last;
     this.cursor = 0;
     this.alive = 0;
+    this.stored = 0;
+    this.rows = 0;
+    this.free = [];
     this.held = new Map();
   }
 
-  head() {
-    const state = JSON.stringify({ last: this.last, alive: this.alive, dead: 0 });
-    this.sql.exec("INSERT OR REPLACE INTO head VALUES(1, ?)", state);
+  counts() {
+    return JSON.stringify({ stored: ++this.stored, last: this.last, alive: this.alive, dead: 0 });
+  }
+
+  lease(nonce, claim) {
+    const { id, holds } = claim;
+    this.sql.exec("INSERT OR REPLACE INTO leases VALUES(?, ?, ?, ?)", id, nonce, JSON.stringify([...holds]), this.counts());
   }
 
   send(body) {
     const number = ++this.last;
     this.alive += 1;
-    this.sql.exec("INSERT INTO jobs VALUES(?, ?, ?, ?, ?)", number, Date.now(), crypto.randomUUID(), number, body);
-    this.head();
+    const mark = crypto.randomUUID();
+    this.sql.exec("INSERT INTO jobs VALUES(?, ?, ?, ?, ?, ?)", number, Date.now(), mark, number, this.counts(), body);
     return JSON.stringify({ status: "accepted", id: String(number) });
   }
 
@@ -38,20 +45,28 @@ export class Jobs extends DurableObject {
     if (rows.length === 0) return JSON.stringify({ jobs: [] });
     const nonce = crypto.randomUUID();
     this.cursor = rows[rows.length - 1].number;
-    const holds = rows.map((row) => row.number);
-    this.held.set(nonce, holds);
-    this.sql.exec("INSERT INTO leases VALUES(?, ?)", nonce, JSON.stringify(holds));
+    const claim = { id: this.free.pop() ?? this.rows++, holds: new Set(rows.map((row) => row.number)) };
+    this.held.set(nonce, claim);
+    this.lease(nonce, claim);
     return JSON.stringify({ jobs: rows.map((row) => ({ lease: `${row.number}.${nonce}`, body: row.body })) });
   }
 
   ack(leases) {
+    const nonces = new Set();
     for (const lease of leases) {
       const [number, nonce] = lease.split(".");
       this.sql.exec("DELETE FROM jobs WHERE number = ?", Number(number));
-      this.sql.exec("DELETE FROM leases WHERE nonce = ?", nonce);
+      this.held.get(nonce).holds.delete(Number(number));
+      nonces.add(nonce);
       this.alive -= 1;
     }
-    this.head();
+    for (const nonce of nonces) {
+      const claim = this.held.get(nonce);
+      this.lease(nonce, claim);
+      if (claim.holds.size > 0) continue;
+      this.held.delete(nonce);
+      this.free.push(claim.id);
+    }
     return JSON.stringify({ results: leases.map((lease) => ({ id: lease, status: "done" })) });
   }
 }

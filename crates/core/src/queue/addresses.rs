@@ -92,13 +92,13 @@ impl Queue {
             return Ok(false);
         };
         // Whatever it says, the job has not stopped the instance.
-        known.head.failures = 0;
+        known.recovers();
         let mut changes = Vec::new();
         let before = known.addresses.get(&address).copied();
         let unwell = before.unwrap_or_default();
         let after = match failure {
             Some(failure) if failure.gone => {
-                Unwell { failures: 0, until: now, gone: Some(known.head.last), ..unwell }
+                Unwell { failures: 0, until: now, gone: Some(known.head.counts.last), ..unwell }
             }
             Some(failure) if failure.is_down => {
                 let failures = unwell.failures.saturating_add(1);

@@ -19,7 +19,7 @@ impl Queue {
         known.age(rows, now, &mut changes)?;
         let is_changed = !changes.is_empty();
         if is_changed {
-            changes.push(known.head());
+            changes.push(known.store_head());
         }
         // Nothing is due before what follows has looked at the rows.
         known.ages_at = None;
@@ -99,7 +99,7 @@ impl Known {
             if over > now || !self.may_forget(now, (died_at, number), over) {
                 break;
             }
-            self.head.dead = self.head.dead.saturating_sub(1);
+            self.head.counts.dead = self.head.counts.dead.saturating_sub(1);
             changes.push(Change::Remove { number, is_plain: false });
         }
         Ok(())

@@ -152,7 +152,7 @@ impl Queue {
             known.hold(&wanted.nonce, Hold { job: number, attempt, until, is_plain: false });
         }
         if known.leases.contains_key(&wanted.nonce) {
-            changes.push(known.lease(&wanted.nonce));
+            changes.push(known.store_lease(&wanted.nonce));
         }
         let claimed = known.claimed(rows, partition, &wanted.nonce, contents)?;
         self.commit(rows, now, &changes)?;
@@ -275,7 +275,7 @@ impl Known {
             }
         }
         if !gone.is_empty() || is_turned {
-            changes.push(self.head());
+            changes.push(self.store_head());
         }
         Ok(picks)
     }

@@ -72,7 +72,7 @@ impl Queue {
         let row = known.find_dead(rows, id)?;
         let mut changes = Vec::new();
         let revived = known.revive(rows, now, id.number, row, &mut OrdSet::new(), &mut changes);
-        changes.push(known.head());
+        changes.push(known.store_head());
         let ready = self.settle(revived)?;
         self.commit(rows, now, &changes)?;
         self.wake(rows, now, ready);
@@ -89,8 +89,8 @@ impl Queue {
     ) -> Result<(), Fault<R::Error>> {
         let (now, known) = self.hear(rows, clock, settings)?;
         known.find_dead(rows, id)?;
-        known.head.dead = known.head.dead.saturating_sub(1);
-        let changes = [Change::Remove { number: id.number, is_plain: false }, known.head()];
+        known.head.counts.dead = known.head.counts.dead.saturating_sub(1);
+        let changes = [Change::Remove { number: id.number, is_plain: false }, known.store_head()];
         self.commit(rows, now, &changes)
     }
 }

@@ -6,7 +6,7 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Change, Found, Head, Hold, Key, ROUND_MS, Row, Rows, SLICE, Unwell,
+    Change, Counts, Found, Head, Hold, Key, LeaseRow, ROUND_MS, Row, Rows, SLICE, Unwell,
     push::{Pushed, Pushing},
     send::Marks,
     settings::stale,
@@ -16,6 +16,9 @@ use crate::{
     object::{Fault, Hosted, LOOK_AGAIN_MS, Machine, Object},
     ordered::{OrdMap, OrdSet},
 };
+
+/// How many rows of claims are kept that hold nothing: a fresh instance reads them.
+const FREE_ROWS_MAX: u32 = 100;
 
 /// How often the first partition goes on with the deletion of its queue.
 const DELETE_AGAIN_MS: u64 = 5_000;
@@ -51,12 +54,19 @@ pub struct Queue {
     pub(super) known: Option<Known>,
 }
 
-/// What was read of the rows. All but the head and the leases may be forgotten at any time.
+/// What was read of the rows. All but the head, the leases and their rows may be forgotten at any time.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub head: Head,
     /// The jobs that each claim holds.
     pub leases: OrdMap<String, OrdMap<u64, Hold>>,
+    /// Whether the head has changed, and is not stored: it has to be, with the next commit.
+    pub is_head_due: bool,
+    /// The row of each claim. It keeps its row until that says that it holds nothing.
+    lease_rows: OrdMap<String, u32>,
+    /// The rows below `rows` that no claim has.
+    free_rows: OrdSet<u32>,
+    rows: u32,
     /// The claim that holds a job.
     pub by_job: OrdMap<u64, String>,
     /// When leases are over.
@@ -161,11 +171,23 @@ impl Queue {
         }
         let Some(head) = rows.head().map_err(Fault::Storage)? else { return Ok(false) };
         let mut known = Known::new(head);
-        for (nonce, holds) in rows.leases().map_err(Fault::Storage)? {
+        let latest = rows.latest().map_err(Fault::Storage)?;
+        let leases = rows.leases().map_err(Fault::Storage)?;
+        let stored = leases.iter().map(|row| row.counts).chain(latest.and_then(|(_, counts)| counts));
+        known.head.counts = stored.fold(known.head.counts, Counts::max);
+        // Should counts have been lost, no number is used twice.
+        known.head.counts.last = known.head.counts.last.max(latest.map_or(0, |(number, _)| number));
+        for LeaseRow { id, nonce, holds, .. } in leases {
+            known.rows = known.rows.max(id.saturating_add(1));
+            if !holds.is_empty() {
+                known.lease_rows.insert(nonce.clone(), id);
+            }
             for hold in holds {
                 known.hold(&nonce, hold);
             }
         }
+        let taken: OrdSet<_> = known.lease_rows.values().copied().collect();
+        known.free_rows.extend((0..known.rows).filter(|id| !taken.contains(id)));
         known.keys_at = rows.keys(1).map_err(Fault::Storage)?.first().map(|(_, key)| round(key.until));
         known.ages_at = known.next_age(rows)?.map(|at| at.max(round(now)));
         if known.head.settings.addressed {
@@ -179,7 +201,7 @@ impl Queue {
         }
         known.found_pushes();
         known.pushing.at = known.head.settings.push.is_some().then_some(now);
-        let has_told = known.head.settings.dead_to.is_some() && known.head.dead > 0;
+        let has_told = known.head.settings.dead_to.is_some() && known.head.counts.dead > 0;
         known.tells.at = has_told.then_some(now);
         self.known = Some(known);
         Ok(true)
@@ -270,6 +292,10 @@ impl Known {
         Self {
             head,
             leases: OrdMap::new(),
+            is_head_due: false,
+            lease_rows: OrdMap::new(),
+            free_rows: OrdSet::new(),
+            rows: 0,
             by_job: OrdMap::new(),
             ends: OrdSet::new(),
             cursor: 0,
@@ -299,8 +325,8 @@ impl Known {
 
     /// The next number.
     pub fn number(&mut self) -> u64 {
-        self.head.last += 1;
-        self.head.last
+        self.head.counts.last += 1;
+        self.head.counts.last
     }
 
     /// A claim holds a job.
@@ -324,19 +350,50 @@ impl Known {
         Some((nonce, hold))
     }
 
-    /// What the row of a claim says.
-    pub fn lease(&self, nonce: &str) -> Change {
+    /// Stores what a claim holds, with the counts. A row that says that nothing is held is there for the next claim.
+    pub fn store_lease(&mut self, nonce: &str) -> Change {
+        let row = self.lease_rows.remove(nonce).or_else(|| self.free_rows.pop_first());
+        let id = row.unwrap_or_else(|| {
+            self.rows += 1;
+            self.rows - 1
+        });
         let holds = self.leases.get(nonce).map(|holds| holds.values().copied().collect());
-        Change::Hold { nonce: nonce.to_owned(), holds: holds.unwrap_or_default() }
+        let holds: Vec<_> = holds.unwrap_or_default();
+        if holds.is_empty() {
+            self.free_rows.insert(id);
+            if id >= FREE_ROWS_MAX {
+                // Its counts go with the head.
+                self.is_head_due = true;
+                return Change::RemoveLease(id);
+            }
+        } else {
+            self.lease_rows.insert(nonce.to_owned(), id);
+        }
+        Change::Lease(LeaseRow { id, nonce: nonce.to_owned(), holds, counts: self.store_counts() })
     }
 
-    /// The rows of several claims, each once.
-    pub fn leases_of(&self, nonces: &OrdSet<String>, changes: &mut Vec<Change>) {
-        changes.extend(nonces.iter().map(|nonce| self.lease(nonce)));
+    /// The counts, to be stored: nothing is counted in the same commit after that.
+    pub fn store_counts(&mut self) -> Counts {
+        self.head.counts.version += 1;
+        self.head.counts
     }
 
-    pub fn head(&self) -> Change {
+    /// The head with the counts, to be stored.
+    pub fn store_head(&mut self) -> Change {
+        self.store_counts();
+        self.is_head_due = false;
         Change::Head(Box::new(self.head.clone()))
+    }
+
+    /// The same, if it has to be.
+    pub fn store_due_head(&mut self) -> Option<Change> {
+        self.is_head_due.then(|| self.store_head())
+    }
+
+    /// The consumer is well, which the next instance has to know if this one has stored something else.
+    pub fn recovers(&mut self) {
+        self.is_head_due |= self.head.failures > 0;
+        self.head.failures = 0;
     }
 
     /// A job is in line: its priority has to be looked at by then.

@@ -134,18 +134,14 @@ struct Ending {
     nonces: OrdSet<String>,
     /// How many bytes of bodies are moved.
     bytes: usize,
-    /// Whether counts have changed.
-    is_counted: bool,
     /// How many jobs can be claimed at once.
     ready: usize,
 }
 
 impl Ending {
-    fn finish(mut self, known: &Known) -> (Vec<Change>, usize) {
-        known.leases_of(&self.nonces, &mut self.changes);
-        if self.is_counted {
-            self.changes.push(known.head());
-        }
+    fn finish(mut self, known: &mut Known) -> (Vec<Change>, usize) {
+        self.changes.extend(self.nonces.iter().map(|nonce| known.store_lease(nonce)));
+        self.changes.extend(known.store_due_head());
         (self.changes, self.ready)
     }
 }
@@ -160,7 +156,7 @@ impl Known {
         ending: &mut Ending,
     ) -> Result<(LeaseStatus, Option<Timestamp>), Fault<R::Error>> {
         let number = lease.job.number;
-        if lease.job.made != self.head.settings.made_at || number > self.head.last {
+        if lease.job.made != self.head.settings.made_at || number > self.head.counts.last {
             return Ok(LOST);
         }
         let holds = self.leases.get(&lease.nonce);
@@ -192,8 +188,7 @@ impl Known {
             End::Ack => {
                 self.let_go(number);
                 ending.nonces.insert(lease.nonce.clone());
-                ending.is_counted = true;
-                self.head.alive = self.head.alive.saturating_sub(1);
+                self.head.counts.alive = self.head.counts.alive.saturating_sub(1);
                 ending.changes.push(Change::Remove { number, is_plain: hold.is_plain });
                 if !hold.is_plain
                     && let Some(Found::Row(row)) = rows.job(number).map_err(Fault::Storage)?
@@ -220,7 +215,6 @@ impl Known {
         ending: &mut Ending,
     ) -> Result<(LeaseStatus, Option<Timestamp>), Fault<R::Error>> {
         ending.nonces.insert(nonce.to_owned());
-        ending.is_counted = true;
         let number = hold.job;
         let mut row = match rows.job(number).map_err(Fault::Storage)? {
             Some(Found::Plain(plain)) => Row::of_plain(plain),
@@ -261,8 +255,8 @@ impl Known {
         (row.is_in_line, row.is_back) = (false, false);
         let at = self.dies_at(now);
         row.death = Some(Death { code, at, reason });
-        self.head.alive = self.head.alive.saturating_sub(1);
-        self.head.dead += 1;
+        self.head.counts.alive = self.head.counts.alive.saturating_sub(1);
+        self.head.counts.dead += 1;
         self.will_age(round(now.plus_millis(self.head.settings.dead_retention_ms)));
     }
 

@@ -13,7 +13,7 @@
 //! back or redriven is queued anew, with a number of its own.
 //!
 //! Invariants: a job has one lease at most; a job whose end was acknowledged is never handed out again; of a group, one job
-//! at most is held, and always the first; the counts are written with what they count.
+//! at most is held, and always the first; the counts are written in the commit that changes what they count.
 
 mod addresses;
 mod ageing;
@@ -37,7 +37,9 @@ pub use drive::{Order, Queue};
 pub use leases::{End, backoff_ms};
 pub use purge::{Purging, Redriving, check_redrive};
 pub use push::{Pushed, check_handler, push_backoff_ms};
-pub use rows::{Change, Content, Deleting, Form, Found, Head, Hold, Key, Mark, Plain, Row, Rows};
+pub use rows::{
+    Change, Content, Counts, Deleting, Form, Found, Head, Hold, Key, LeaseRow, Mark, Plain, Row, Rows,
+};
 pub use send::{Post, check_content, check_post, home, place_of};
 pub use settings::{Closed, check_patch, is_stale, no_job, no_queue};
 pub use tell::{Died, Telling};

@@ -96,7 +96,7 @@ impl Queue {
         dead: bool,
     ) -> Result<(), Fault<R::Error>> {
         let (now, known) = self.hear(rows, clock, settings)?;
-        let last = known.head.last;
+        let last = known.head.counts.last;
         let mut purging = known.head.purging.unwrap_or_default();
         if dead {
             purging.dead = last;
@@ -106,7 +106,7 @@ impl Queue {
         // A purge that is under way may have passed what is to go now.
         known.purged = (0, 0);
         known.head.purging = Some(purging);
-        let change = known.head();
+        let change = known.store_head();
         self.commit(rows, now, &[change])
     }
 
@@ -131,7 +131,7 @@ impl Queue {
         }
         for number in plain.into_iter().map(|plain| plain.number) {
             if !known.by_job.contains_key(&number) {
-                known.head.alive = known.head.alive.saturating_sub(1);
+                known.head.counts.alive = known.head.counts.alive.saturating_sub(1);
                 changes.push(Change::Remove { number, is_plain: true });
             }
         }
@@ -150,7 +150,7 @@ impl Queue {
             known.head.purging = None;
         }
         if is_over || !changes.is_empty() {
-            changes.push(known.head());
+            changes.push(known.store_head());
         }
         self.commit(rows, now, &changes)?;
         self.wake(rows, now, ready);
@@ -170,9 +170,9 @@ impl Queue {
         let partitions = u64::from(known.head.settings.partitions);
         let every_ms =
             redrive.per_second.map_or(0, |rate| (1_000 * partitions).div_ceil(u64::from(rate.max(1))));
-        known.head.redriving = Some(Redriving { redrive, up_to: known.head.last, every_ms, at: now });
+        known.head.redriving = Some(Redriving { redrive, up_to: known.head.counts.last, every_ms, at: now });
         known.redriven = (Timestamp::default(), 0);
-        let change = known.head();
+        let change = known.store_head();
         self.commit(rows, now, &[change])
     }
 
@@ -203,7 +203,7 @@ impl Queue {
         }
         if is_over || !changes.is_empty() {
             known.head.redriving = (!is_over).then_some(redriving);
-            changes.push(known.head());
+            changes.push(known.store_head());
         }
         self.commit(rows, now, &changes)?;
         self.wake(rows, now, ready);
@@ -230,10 +230,10 @@ impl Known {
     ) -> Result<usize, Fault<R::Error>> {
         changes.push(Change::Remove { number, is_plain: false });
         if row.death.is_some() {
-            self.head.dead = self.head.dead.saturating_sub(1);
+            self.head.counts.dead = self.head.counts.dead.saturating_sub(1);
             return Ok(0);
         }
-        self.head.alive = self.head.alive.saturating_sub(1);
+        self.head.counts.alive = self.head.counts.alive.saturating_sub(1);
         if row.is_in_line { self.follow(rows, now, row, gone, changes) } else { Ok(0) }
     }
 
@@ -258,8 +258,8 @@ impl Known {
             }
             None => true,
         };
-        self.head.dead = self.head.dead.saturating_sub(1);
-        self.head.alive += 1;
+        self.head.counts.dead = self.head.counts.dead.saturating_sub(1);
+        self.head.counts.alive += 1;
         self.lines_up(&row);
         self.will_age(super::drive::round(now.plus_millis(self.head.settings.retention_ms)));
         let ready = usize::from(row.is_in_line);

@@ -186,7 +186,7 @@ impl Queue {
             let mut changes = Vec::new();
             known.bring_back(rows, now, limit, &mut changes)?;
             if !changes.is_empty() {
-                changes.push(known.head());
+                changes.push(known.store_head());
             }
             self.commit(rows, now, &changes)?;
         }
@@ -280,7 +280,7 @@ impl Queue {
         let Some(known) = &mut self.known else { return Ok(()) };
         let end = match failure {
             None => {
-                known.head.failures = 0;
+                known.recovers();
                 End::Ack
             }
             Some(failure) => known.push_failed(now, lease.attempt, failure),
@@ -295,6 +295,7 @@ impl Known {
     /// one by one, until one is done.
     pub fn found_pushes(&mut self) {
         if self.pushing.held > 0 {
+            self.is_head_due |= self.head.failures < DOWN;
             self.head.failures = self.head.failures.max(DOWN);
         }
     }
@@ -339,12 +340,13 @@ impl Known {
     fn push_failed(&mut self, now: Timestamp, attempt: u32, failure: PushFailure) -> End {
         let PushFailure { reason, delay_ms, dead, is_down, gone: _ } = failure;
         if is_down {
+            self.is_head_due = true;
             self.head.failures = self.head.failures.saturating_add(1);
             if let Some(pause_ms) = pause_ms(self.head.failures) {
                 self.head.left_alone_until = now.plus_millis(pause_ms);
             }
         } else {
-            self.head.failures = 0;
+            self.recovers();
         }
         // Anybody may be at an address of a job's own.
         let most_ms = if self.head.settings.addressed { BACKOFF_MS_MAX } else { DELAY_MS_MAX };

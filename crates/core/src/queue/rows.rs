@@ -19,8 +19,11 @@ pub trait Rows {
     /// The bytes that are stored.
     fn bytes(&self) -> Result<u64, Self::Error>;
 
-    /// All leases by the nonces of their claims: no more jobs than [`super::IN_FLIGHT_MAX`].
-    fn leases(&self) -> Result<Vec<(String, Vec<Hold>)>, Self::Error>;
+    /// The latest plain job's number, and the counts that it came with.
+    fn latest(&self) -> Result<Option<(u64, Option<Counts>)>, Self::Error>;
+
+    /// The rows of claims, also those that hold nothing. What one cannot be read of is taken for nothing.
+    fn leases(&self) -> Result<Vec<LeaseRow>, Self::Error>;
 
     /// Plain jobs after a number, in order.
     fn plain(&self, after: u64, limit: usize) -> Result<Vec<Plain>, Self::Error>;
@@ -67,17 +70,13 @@ pub trait Rows {
     fn write(&self, changes: &[Change]) -> Result<(), Self::Error>;
 }
 
-/// Where a partition stands. One row, written with whatever changes it.
+/// Where a partition stands. One row, written with whatever changes it, but for the counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The queue's settings, as far as the partition has heard.
     pub settings: QueueSettings,
-    /// The latest number.
-    pub last: u64,
-    /// How many jobs are there that are not dead.
-    pub alive: u64,
-    /// How many dead letters there are.
-    pub dead: u64,
+    /// How many jobs there are. Other rows may have later counts.
+    pub counts: Counts,
     /// What is being purged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purging: Option<Purging>,
@@ -99,6 +98,20 @@ pub struct Head {
     /// Before when nothing is pushed, because it is not.
     #[serde(default)]
     pub left_alone_until: Timestamp,
+}
+
+/// How many jobs there are. Each commit that changes that writes it: with the head, or else with a row that it writes
+/// anyway, so that sending a plain job and acknowledging one take no row more. Those of the highest version hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Counts {
+    /// It grows each time they are stored.
+    pub version: u64,
+    /// The latest number.
+    pub last: u64,
+    /// How many jobs are there that are not dead.
+    pub alive: u64,
+    /// How many dead letters there are.
+    pub dead: u64,
 }
 
 /// How a queue is being deleted.
@@ -177,6 +190,20 @@ pub struct Hold {
     /// Whether it is a plain job.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_plain: bool,
+}
+
+/// The row of a claim. Once that holds nothing, the row is there for the next one: to write it costs no more than to delete
+/// it, and it has the counts. Only so many are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRow {
+    /// Which row it is: one of the first that no claim has.
+    pub id: u32,
+    /// The claim's nonce.
+    pub nonce: String,
+    /// What the claim holds, and nothing else.
+    pub holds: Vec<Hold>,
+    /// How many jobs there are.
+    pub counts: Counts,
 }
 
 /// What a dedupe id or an idempotency key stands for.
@@ -287,6 +314,8 @@ pub enum Change {
         mark: Mark,
         /// Its body.
         content: Content,
+        /// How many jobs there are, with the last job of a commit that does not write the head.
+        counts: Option<Counts>,
     },
     /// A job with a state is new.
     Add {
@@ -327,13 +356,10 @@ pub enum Change {
         /// Whether it was plain.
         is_plain: bool,
     },
-    /// A claim holds these jobs, and no others.
-    Hold {
-        /// Its nonce.
-        nonce: String,
-        /// Them; none of them deletes the row.
-        holds: Vec<Hold>,
-    },
+    /// What a claim holds, which may be nothing any more.
+    Lease(LeaseRow),
+    /// The row of a claim that holds nothing is deleted.
+    RemoveLease(u32),
     /// A key stands for something.
     PutKey {
         /// It.

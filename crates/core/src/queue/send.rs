@@ -218,7 +218,7 @@ impl Queue {
             return Err(Problem::new(Code::LimitReached, detail).into());
         }
         let first = known.number_of_mark(rows, mark)?;
-        let mut sending = Sending::new(mark, first, known.head.last + 1);
+        let mut sending = Sending::new(mark, first, known.head.counts.last + 1);
         let mut sent = Vec::new();
         for post in posts {
             let (status, number) = sending.add(rows, now, known, post)?;
@@ -239,7 +239,7 @@ impl Queue {
         if is_new {
             known.mark(sending_mark);
             known.will_age(round(now.plus_millis(known.head.settings.retention_ms)));
-            changes.push(known.head());
+            count(known, &mut changes);
         }
         let sent = sent.into_iter().map(|(status, number)| Sent {
             status,
@@ -255,6 +255,18 @@ impl Queue {
         self.wake(rows, now, ready);
         Ok(sent)
     }
+}
+
+/// Stores the counts: with the last job, if all are plain.
+fn count(known: &mut Known, changes: &mut Vec<Change>) {
+    let is_plain = !changes.iter().any(|change| matches!(change, Change::Add { .. }));
+    for change in changes.iter_mut().rev().filter(|_| is_plain) {
+        if let Change::AddPlain { counts, .. } = change {
+            *counts = Some(known.store_counts());
+            return;
+        }
+    }
+    changes.push(known.store_head());
 }
 
 /// How many requests an instance knows by their marks.
@@ -334,12 +346,13 @@ impl Sending {
             return Ok((SentStatus::Duplicate, if is_it { *next - 1 } else { 0 }));
         }
         let number = known.number();
-        known.head.alive += 1;
+        known.head.counts.alive += 1;
         self.know(now, keys, number);
         if post.is_plain() {
             self.ready += 1;
             let mark = self.mark.clone();
-            self.changes.push(Change::AddPlain { number, sent_at: now, mark, content: post.content });
+            let content = post.content;
+            self.changes.push(Change::AddPlain { number, sent_at: now, mark, content, counts: None });
             return Ok((SentStatus::Accepted, number));
         }
         let is_first = match &post.group {
@@ -389,7 +402,7 @@ impl Known {
     fn number_of_mark<R: Rows>(&mut self, rows: &R, mark: &str) -> Result<Option<u64>, Fault<R::Error>> {
         if self.marks.is_none() {
             let mut marks = Marks::default();
-            let after = self.head.last.saturating_sub(MARKED_JOBS);
+            let after = self.head.counts.last.saturating_sub(MARKED_JOBS);
             for (request, first) in rows.marks(after).map_err(Fault::Storage)? {
                 marks.insert(Mark { request, first });
             }

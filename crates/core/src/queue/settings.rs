@@ -13,7 +13,7 @@ use stepwell_protocol::{
 };
 
 use super::{
-    Change, Deleting, Head, Queue, Rows,
+    Counts, Deleting, Head, Queue, Rows,
     drive::{Known, round},
     push::check_push,
 };
@@ -52,17 +52,16 @@ impl Queue {
         let is_there = self.read(rows, now)?;
         // One that was left over when its queue was deleted begins anew.
         let is_left_over = self.known.as_ref().is_some_and(|Known { head, .. }| {
-            head.settings.made_at != settings.made_at && head.alive + head.dead == 0
+            head.settings.made_at != settings.made_at && head.counts.alive + head.counts.dead == 0
         });
         if is_there && !is_left_over {
             self.take_up(rows, now, &settings)?;
         } else {
-            let (last, alive, dead) = (0, 0, 0);
+            // Rows that are left over have older ones.
+            let version = self.known.as_ref().map_or(0, |known| known.head.counts.version);
             let head = Head {
                 settings,
-                last,
-                alive,
-                dead,
+                counts: Counts { version, ..Counts::default() },
                 purging: None,
                 redriving: None,
                 deleting: None,
@@ -71,8 +70,8 @@ impl Queue {
                 failures: 0,
                 left_alone_until: Timestamp::default(),
             };
-            let known = Known::new(head);
-            let change = known.head();
+            let mut known = Known::new(head);
+            let change = known.store_head();
             self.known = Some(known);
             self.commit(rows, now, &[change])?;
         }
@@ -105,7 +104,7 @@ impl Queue {
         known.head.settings = settings.clone();
         // A retention may be shorter.
         known.ages_at = Some(round(now));
-        let change = known.head();
+        let change = known.store_head();
         self.commit(rows, now, &[change])?;
         if is_open {
             // Claims that wait look again: the queue may have been paused.
@@ -166,9 +165,9 @@ impl Queue {
     ) -> Result<QueueSettings, Fault<R::Error>> {
         let after = self.patched(rows, clock, patch, state)?;
         let now = self.now(clock);
-        if let Some(known) = self.known.as_ref().filter(|known| known.head.settings == after) {
+        if let Some(known) = self.known.as_mut().filter(|known| known.head.settings == after) {
             // An instance that another one has replaced may only believe that this holds already. Its write fails.
-            let change = Change::Head(Box::new(known.head.clone()));
+            let change = known.store_head();
             self.commit(rows, now, &[change])?;
             return Ok(after);
         }
@@ -187,8 +186,8 @@ impl Queue {
     ) -> Result<QueueSettings, Fault<R::Error>> {
         let now = self.now(clock);
         self.read(rows, now)?;
-        let head = &mut self.known.as_mut().ok_or_else(no_queue)?.head;
-        let before = &head.settings;
+        let known = self.known.as_mut().ok_or_else(no_queue)?;
+        let before = &known.head.settings;
         // What an operator has set stays, unless the app has a handler, or had one.
         let (declared, push) = match handler {
             Some(handler) => (true, Some(Push { url: None, sink: None, ..handler })),
@@ -198,18 +197,18 @@ impl Queue {
         if before.state == QueueState::Deleting {
             return Err(closed(QueueState::Deleting).into());
         }
-        if head.heard >= revision {
+        if known.head.heard >= revision {
             return Ok(before.clone());
         }
         if (declared, &push) == (before.declared, &before.push) {
             let before = before.clone();
-            head.heard = revision;
-            let change = Change::Head(Box::new(head.clone()));
+            known.head.heard = revision;
+            let change = known.store_head();
             self.commit(rows, now, &[change])?;
             return Ok(before);
         }
         let after = QueueSettings { declared, push, revision: before.revision + 1, ..before.clone() };
-        head.heard = revision;
+        known.head.heard = revision;
         self.take_up(rows, now, &after)?;
         Ok(after)
     }
@@ -257,14 +256,15 @@ impl Queue {
         deleting: Option<Deleting>,
         state: QueueState,
     ) -> Result<QueueSettings, Fault<R::Error>> {
-        let head = &mut self.known.as_mut().ok_or_else(no_queue)?.head;
+        let known = self.known.as_mut().ok_or_else(no_queue)?;
+        let head = &mut known.head;
         if head.deleting == deleting {
             return Ok(head.settings.clone());
         }
         (head.deleting, head.settings.state) = (deleting, state);
         head.settings.revision += 1;
         let settings = head.settings.clone();
-        let change = Change::Head(Box::new(head.clone()));
+        let change = known.store_head();
         self.commit(rows, now, &[change])?;
         Ok(settings)
     }
@@ -282,7 +282,7 @@ impl Queue {
         settings: &QueueSettings,
     ) -> Result<Closed, Fault<R::Error>> {
         let (now, known) = self.hear(rows, clock, settings)?;
-        let jobs = known.head.alive + known.head.dead;
+        let jobs = known.head.counts.alive + known.head.counts.dead;
         // This instance may have been superseded: only a write says that it has not.
         self.object.arm_anew(now);
         Ok(Closed { jobs })
@@ -316,10 +316,10 @@ impl Queue {
         let in_flight = known.by_job.len() as u64;
         let oldest = known.ready_at(rows, now)?.filter(|at| *at <= now);
         Ok(QueueCounts {
-            depth: known.head.alive.saturating_sub(in_flight),
+            depth: known.head.counts.alive.saturating_sub(in_flight),
             delayed: rows.delayed(now, DELAYED_MAX).map_err(Fault::Storage)?,
             in_flight,
-            dead: known.head.dead,
+            dead: known.head.counts.dead,
             oldest,
             purging: known.head.purging.is_some(),
             redriving: known.head.redriving.is_some(),

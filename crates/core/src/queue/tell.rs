@@ -144,7 +144,7 @@ impl Queue {
             return Ok(());
         };
         known.head.told = through;
-        let change = known.head();
+        let change = known.store_head();
         self.commit(rows, now, &[change])
     }
 }

@@ -4,11 +4,15 @@ use std::cell::Cell as Slot;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use js_sys::Uint8Array;
-use stepwell_core::queue::{Change, Content, Form, Found, Head, Hold, Key, Mark, Plain, Row, Rows, Unwell};
+use serde::{Serialize, de::DeserializeOwned};
+use stepwell_core::queue::{
+    Change, Content, Counts, Form, Found, Head, Key, LeaseRow, Mark, Plain, Row, Rows, Unwell,
+};
 use stepwell_protocol::{Timestamp, json};
 use wasm_bindgen::JsValue;
 
 use crate::{
+    log,
     object::{Row as Columns, StoreError, Tables, number, time},
     runtime,
 };
@@ -18,12 +22,12 @@ use crate::{
 const SCHEMA: [&str; 12] = [
     "CREATE TABLE head(one INTEGER PRIMARY KEY, state TEXT NOT NULL)",
     "CREATE TABLE plain(number INTEGER PRIMARY KEY, sent_at INTEGER NOT NULL, size INTEGER NOT NULL, mark TEXT NOT NULL,
-       first INTEGER NOT NULL, type TEXT NOT NULL, form INTEGER NOT NULL, data NOT NULL)",
+       first INTEGER NOT NULL, type TEXT NOT NULL, form INTEGER NOT NULL, counts TEXT, data NOT NULL)",
     "CREATE TABLE jobs(number INTEGER PRIMARY KEY, priority INTEGER NOT NULL, due INTEGER NOT NULL, place INTEGER NOT NULL,
        line INTEGER NOT NULL, grp TEXT, died_at INTEGER, back TEXT, state TEXT NOT NULL)",
     "CREATE TABLE bodies(number INTEGER PRIMARY KEY, mark TEXT NOT NULL, first INTEGER NOT NULL, type TEXT NOT NULL,
        form INTEGER NOT NULL, data NOT NULL)",
-    "CREATE TABLE leases(nonce TEXT PRIMARY KEY, holds TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE leases(id INTEGER PRIMARY KEY, nonce TEXT NOT NULL, holds TEXT NOT NULL, counts TEXT NOT NULL)",
     "CREATE TABLE keys(key TEXT PRIMARY KEY, job INTEGER NOT NULL, until INTEGER NOT NULL, told TEXT) WITHOUT ROWID",
     "CREATE INDEX keys_by_end ON keys(until)",
     "CREATE INDEX jobs_in_line ON jobs(priority, due, place) WHERE line = 1",
@@ -59,7 +63,8 @@ const PUT_JOB: &str = "INSERT INTO jobs VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?) ON CON
    grp = excluded.grp, died_at = excluded.died_at, back = excluded.back, state = excluded.state";
 const PUT_ADDRESS: &str =
     "INSERT INTO addresses VALUES(?, ?) ON CONFLICT DO UPDATE SET state = excluded.state";
-const PUT_LEASE: &str = "INSERT INTO leases VALUES(?, ?) ON CONFLICT DO UPDATE SET holds = excluded.holds";
+const PUT_LEASE: &str = "INSERT INTO leases VALUES(?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+   nonce = excluded.nonce, holds = excluded.holds, counts = excluded.counts";
 const PUT_KEY: &str = "INSERT OR REPLACE INTO keys VALUES(?, ?, ?, ?)";
 const PUT_HEAD: &str = "INSERT INTO head VALUES(0, ?) ON CONFLICT DO UPDATE SET state = excluded.state";
 
@@ -110,7 +115,6 @@ impl Store {
     }
 
     fn put_job(&self, place: u64, row: &Row) -> Result<(), StoreError> {
-        let state = serde_json::to_string(row).expect("a job's state holds only what JSON can say");
         let bindings = [
             number(place),
             number(row.priority.into()),
@@ -120,7 +124,7 @@ impl Store {
             row.group.as_deref().map_or(JsValue::NULL, JsValue::from),
             time(row.death.as_ref().map(|death| death.at)),
             row.to.as_deref().filter(|_| row.is_back).map_or(JsValue::NULL, JsValue::from),
-            state.into(),
+            text(row).into(),
         ];
         self.tables.execute(PUT_JOB, &bindings)
     }
@@ -128,16 +132,14 @@ impl Store {
     fn apply(&self, change: &Change) -> Result<(), StoreError> {
         let execute = |query, bindings: &[JsValue]| self.tables.execute(query, bindings);
         match change {
-            Change::Head(head) => {
-                let state = serde_json::to_string(head).expect("a head holds only what JSON can say");
-                execute(PUT_HEAD, &[state.into()])
-            }
-            Change::AddPlain { number: job, sent_at, mark: Mark { request, first }, content } => {
+            Change::Head(head) => execute(PUT_HEAD, &[text(head).into()]),
+            Change::AddPlain { number: job, sent_at, mark: Mark { request, first }, content, counts } => {
                 let [kind, form, data] = stored(content)?;
                 let (size, mark) = (number(content.size() as u64), request.as_str().into());
-                let bindings =
-                    [number(*job), time(Some(*sent_at)), size, mark, number(*first), kind, form, data];
-                execute("INSERT INTO plain VALUES(?, ?, ?, ?, ?, ?, ?, ?)", &bindings)
+                let counts = counts.map_or(JsValue::NULL, |counts| text(&counts).into());
+                let (job, first) = (number(*job), number(*first));
+                let bindings = [job, time(Some(*sent_at)), size, mark, first, kind, form, counts, data];
+                execute("INSERT INTO plain VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)", &bindings)
             }
             Change::Add { number: job, mark: Mark { request, first }, row, content } => {
                 self.put_job(*job, row)?;
@@ -165,21 +167,19 @@ impl Store {
                 execute("DELETE FROM jobs WHERE number = ?", &[number(*job)])?;
                 execute("DELETE FROM bodies WHERE number = ?", &[number(*job)])
             }
-            Change::Hold { nonce, holds } if holds.is_empty() => {
-                execute("DELETE FROM leases WHERE nonce = ?", &[nonce.as_str().into()])
+            Change::Lease(LeaseRow { id, nonce, holds, counts }) => {
+                let bindings =
+                    [number((*id).into()), nonce.as_str().into(), text(holds).into(), text(counts).into()];
+                execute(PUT_LEASE, &bindings)
             }
-            Change::Hold { nonce, holds } => {
-                let holds = serde_json::to_string(holds).expect("leases hold only what JSON can say");
-                execute(PUT_LEASE, &[nonce.as_str().into(), holds.into()])
-            }
+            Change::RemoveLease(id) => execute("DELETE FROM leases WHERE id = ?", &[number((*id).into())]),
             Change::PutKey { key, value: Key { job, until, told } } => {
                 let told = told.as_deref().map_or(JsValue::NULL, JsValue::from);
                 execute(PUT_KEY, &[key.as_str().into(), number(*job), time(Some(*until)), told])
             }
             Change::RemoveKey(key) => execute("DELETE FROM keys WHERE key = ?", &[key.as_str().into()]),
             Change::Address { address, unwell: Some(unwell) } => {
-                let state = serde_json::to_string(unwell).expect("it holds only what JSON can say");
-                execute(PUT_ADDRESS, &[address.as_str().into(), state.into()])
+                execute(PUT_ADDRESS, &[address.as_str().into(), text(unwell).into()])
             }
             Change::Address { address, unwell: None } => {
                 execute("DELETE FROM addresses WHERE address = ?", &[address.as_str().into()])
@@ -204,11 +204,24 @@ impl Rows for Store {
         self.tables.bytes()
     }
 
-    fn leases(&self) -> Result<Vec<(String, Vec<Hold>)>, StoreError> {
-        let rows = self.tables.rows("SELECT nonce, holds FROM leases", &[])?;
+    fn latest(&self) -> Result<Option<(u64, Option<Counts>)>, StoreError> {
+        let rows = self.tables.rows("SELECT number, counts FROM plain ORDER BY number DESC LIMIT 1", &[])?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let counts = row.optional_text(1).and_then(|counts| read("counts", &counts));
+        Ok(Some((row.number(0, "number")?, counts)))
+    }
+
+    fn leases(&self) -> Result<Vec<LeaseRow>, StoreError> {
+        let rows = self.tables.rows("SELECT id, nonce, holds, counts FROM leases", &[])?;
+        // Of a claim that cannot be read, the jobs are for others, as if its time was over.
         let lease = |row: &Columns| {
-            let holds = json::from_str(&row.text(1, "lease")?);
-            Ok((row.text(0, "lease")?, holds.map_err(|_| StoreError::Unreadable("lease"))?))
+            let text = |column| row.optional_text(column).unwrap_or_default();
+            Ok(LeaseRow {
+                id: u32::try_from(row.number(0, "lease")?).map_err(|_| StoreError::Unreadable("lease"))?,
+                nonce: text(1),
+                holds: read("lease", &text(2)).unwrap_or_default(),
+                counts: read("counts", &text(3)).unwrap_or_default(),
+            })
         };
         rows.iter().map(lease).collect()
     }
@@ -318,6 +331,15 @@ fn state(row: &Columns, column: u32) -> Result<Row, StoreError> {
 fn key_of(row: &Columns, from: u32) -> Result<Key, StoreError> {
     let (job, until) = (row.number(from, "key")?, row.time(from + 1)?);
     Ok(Key { job, until, told: row.optional_text(from + 2) })
+}
+
+/// What the partition can do without.
+fn read<T: DeserializeOwned>(what: &str, text: &str) -> Option<T> {
+    json::from_str(text).inspect_err(|_| log::error!("the queue has {what} that cannot be read")).ok()
+}
+
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("what is stored holds only what JSON can say")
 }
 
 /// A body's type, form and data as values.

@@ -263,8 +263,7 @@ fn asks(
         Want::Redrive(per_second) => {
             let redrive = Redrive { per_second: *per_second, ..Redrive::default() };
             queue.redrive(rows, now, settings, redrive)?;
-            let last = rows.all().head.as_ref().map_or(0, |head| head.last);
-            Ok(Answer::Redriven(last))
+            Ok(Answer::Redriven(rows.all().counts_that_hold().last))
         }
         Want::One { of, discards } => {
             let dead = queue.dead(rows, now, settings, (Timestamp::default(), 0), 5)?;
@@ -333,8 +332,9 @@ impl World {
         let settings = if is_late { &self.around.settings } else { &self.around.known }.clone();
         self.model.wants(&want);
         let sees = self.common.station.instance(instance);
-        let holds =
-            |wanted: &Wanted| sees.is_some_and(|it| it.store.all().leases.contains_key(&wanted.nonce));
+        let holds = |wanted: &Wanted| {
+            sees.is_some_and(|it| it.store.all().holds().any(|(nonce, _)| nonce == wanted.nonce))
+        };
         let is_repeated = matches!(&want, Want::Claim(wanted) if holds(wanted));
         let clock = self.common.clock();
         let answer = self.turn(instance, Cause::Request, |queue, rows, now| {

@@ -138,7 +138,7 @@ impl Model {
     ) -> Checked {
         match (want, answer) {
             (Want::Purge { dead }, Answer::Done) => {
-                let last = sees.head.as_ref().map_or(0, |head| head.last);
+                let last = sees.counts_that_hold().last;
                 let purged = if *dead { &mut self.purged.1 } else { &mut self.purged.0 };
                 *purged = last.max(*purged);
             }
@@ -210,7 +210,7 @@ impl Model {
             }
             (_, Answer::Settings(settings)) => {
                 let is_paused = settings.state == QueueState::Paused && settings.revision >= self.revision;
-                self.paused = is_paused.then(|| disk.leases.keys().cloned().collect());
+                self.paused = is_paused.then(|| disk.holds().map(|(nonce, _)| nonce.to_owned()).collect());
             }
             (_, Answer::Redriven(last)) => self.redriven = self.redriven.max(*last),
             _ => {}
@@ -280,8 +280,9 @@ impl Model {
         self.purged = (self.purged.0.max(purging.queued), self.purged.1.max(purging.dead));
         let jobs = disk.jobs();
         let dead = jobs.values().filter(|row| row.death.is_some()).count() as u64;
-        if (head.alive, head.dead) != (jobs.len() as u64 - dead, dead) {
-            let detail = format!("{} and {}, not {} and {dead}", head.alive, head.dead, jobs.len());
+        let counts = disk.counts_that_hold();
+        if (counts.alive, counts.dead) != (jobs.len() as u64 - dead, dead) {
+            let detail = format!("{counts:?}, not {} and {dead}", jobs.len());
             return Err(("24 the counts are those of the rows", detail));
         }
         let holds = Self::holders(disk, &jobs)?;
@@ -296,7 +297,7 @@ impl Model {
                 self.is_new(*number, row, disk, &jobs, latest, posts)?;
             }
         }
-        self.last = head.last;
+        self.last = counts.last;
         self.seen =
             jobs.into_iter().map(|(number, row)| (number, (row, holds.get(&number).copied()))).collect();
         Ok(())

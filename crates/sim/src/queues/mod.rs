@@ -41,6 +41,8 @@ pub enum Planted {
     LeaseNotStored,
     /// A fresh instance does not know who holds what.
     LeasesNotRead,
+    /// A fresh instance takes the row of a claim for another one.
+    LeaseRowsMistaken,
     /// That somebody holds fewer jobs is not stored.
     LeaseNotShrunk,
     /// That a lease is longer is not stored.
@@ -63,6 +65,8 @@ pub enum Planted {
     AttemptsNotCounted,
     /// The counts stay as they were.
     CountsNotStored,
+    /// A fresh instance takes the counts of the head for the latest.
+    CountsNotRead,
     /// Jobs can be claimed at once.
     DelayIgnored,
     /// All jobs have the same priority.
@@ -89,10 +93,11 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::AckNotStored,
         Self::LeaseNotStored,
         Self::LeasesNotRead,
+        Self::LeaseRowsMistaken,
         Self::LeaseNotShrunk,
         Self::ExtensionLost,
         Self::AnyoneOfGroupInLine,
@@ -104,6 +109,7 @@ impl Planted {
         Self::GiveBackForgotten,
         Self::AttemptsNotCounted,
         Self::CountsNotStored,
+        Self::CountsNotRead,
         Self::DelayIgnored,
         Self::PriorityIgnored,
         Self::PurgeTooFar,

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, ops::Deref, rc::Rc};
 
-use stepwell_core::queue::{Change, Content, Found, Head, Hold, Key, Mark, Plain, Queue, Row, Rows, Unwell};
+use stepwell_core::queue::{
+    Change, Content, Counts, Found, Head, Hold, Key, LeaseRow, Mark, Plain, Queue, Row, Rows, Unwell,
+};
 use stepwell_protocol::{Timestamp, queue::QueueState};
 
 use super::Planted;
@@ -27,7 +29,8 @@ pub struct Tables {
     pub rows: BTreeMap<u64, Row>,
     pub contents: BTreeMap<u64, Content>,
     pub marks: BTreeMap<u64, Mark>,
-    pub leases: BTreeMap<String, Vec<Hold>>,
+    pub counts: BTreeMap<u64, Counts>,
+    pub leases: BTreeMap<u32, LeaseRow>,
     pub keys: BTreeMap<String, Key>,
 }
 
@@ -43,8 +46,9 @@ impl Tables {
     fn take(&mut self, change: &Change) -> Result<(), String> {
         match change {
             Change::Head(head) => self.head = Some((**head).clone()),
-            Change::AddPlain { number, sent_at, mark, content } => {
+            Change::AddPlain { number, sent_at, mark, content, counts } => {
                 self.add(*number, mark, content)?;
+                self.counts.extend(counts.map(|counts| (*number, counts)));
                 let plain = Plain { number: *number, sent_at: *sent_at, size: content.size() };
                 self.plain.insert(*number, plain);
             }
@@ -54,6 +58,7 @@ impl Tables {
             }
             Change::Demote { number, row } => {
                 self.plain.remove(number).ok_or_else(|| format!("{number} was not plain"))?;
+                self.counts.remove(number);
                 self.rows.insert(*number, (**row).clone());
             }
             Change::Update { number, row } => {
@@ -70,9 +75,10 @@ impl Tables {
                 }
                 self.contents.remove(number);
                 self.marks.remove(number);
+                self.counts.remove(number);
             }
-            Change::Hold { nonce, holds } if holds.is_empty() => drop(self.leases.remove(nonce)),
-            Change::Hold { nonce, holds } => drop(self.leases.insert(nonce.clone(), holds.clone())),
+            Change::Lease(row) => drop(self.leases.insert(row.id, row.clone())),
+            Change::RemoveLease(id) => drop(self.leases.remove(id)),
             Change::PutKey { key, value } => drop(self.keys.insert(key.clone(), value.clone())),
             Change::RemoveKey(key) => drop(self.keys.remove(key)),
             // Callbacks are tested in core.
@@ -97,7 +103,20 @@ impl Tables {
 
     /// Who holds jobs.
     pub fn holds(&self) -> impl Iterator<Item = (&str, &Hold)> {
-        self.leases.iter().flat_map(|(nonce, holds)| holds.iter().map(move |hold| (nonce.as_str(), hold)))
+        self.leases.values().flat_map(|row| row.holds.iter().map(move |hold| (row.nonce.as_str(), hold)))
+    }
+
+    /// The latest plain job's number, and the counts that it came with.
+    fn latest(&self) -> Option<(u64, Option<Counts>)> {
+        let (number, _) = self.plain.last_key_value()?;
+        Some((*number, self.counts.get(number).copied()))
+    }
+
+    /// The counts that hold.
+    pub fn counts_that_hold(&self) -> Counts {
+        let latest = self.latest().and_then(|(_, counts)| counts);
+        let stored = self.head.iter().map(|head| head.counts).chain(latest);
+        stored.chain(self.leases.values().map(|row| row.counts)).max().unwrap_or_default()
     }
 
     /// What a job's body says.
@@ -152,17 +171,29 @@ impl Entries {
         Some(Box::new(row))
     }
 
+    /// What a planted bug makes of counts that are stored.
+    fn counts(&self, counts: Counts) -> Counts {
+        if !self.is(Planted::CountsNotStored) {
+            return counts;
+        }
+        let Counts { alive, dead, .. } = self.view.all().counts_that_hold();
+        Counts { alive, dead, ..counts }
+    }
+
     /// What a planted bug makes of something that is written.
     fn written(&self, change: &Change) -> Option<Change> {
         let removed = |number: u64, is_plain: bool| Some(Change::Remove { number, is_plain });
         Some(match change {
-            Change::Head(head) if self.is(Planted::CountsNotStored) => {
-                let mut head = head.clone();
-                if let Some(before) = &self.view.all().head {
-                    (head.alive, head.dead) = (before.alive, before.dead);
-                }
-                Change::Head(head)
+            Change::Head(head) => {
+                Change::Head(Box::new(Head { counts: self.counts(head.counts), ..(**head).clone() }))
             }
+            Change::AddPlain { number, sent_at, mark, content, counts } => Change::AddPlain {
+                number: *number,
+                sent_at: *sent_at,
+                mark: mark.clone(),
+                content: content.clone(),
+                counts: counts.map(|counts| self.counts(counts)),
+            },
             Change::Add { number, mark, row, content } => {
                 let (mark, content) = (mark.clone(), content.clone());
                 Change::Add { number: *number, mark, row: self.stored(row)?, content }
@@ -179,20 +210,22 @@ impl Entries {
                 None => return removed(*number, false),
             },
             Change::Remove { .. } if self.is(Planted::AckNotStored) => return None,
-            Change::Hold { .. } if self.is(Planted::LeaseNotStored) => return None,
-            Change::Hold { nonce, holds } => {
-                let before = self.view.all().leases.get(nonce).cloned().unwrap_or_default();
-                if self.is(Planted::LeaseNotShrunk) && before.len() > holds.len() {
-                    return None;
+            Change::Lease(row) => {
+                let tables = self.view.all();
+                let before = tables.leases.get(&row.id).filter(|before| before.nonce == row.nonce);
+                let before = before.map(|before| before.holds.clone()).unwrap_or_default();
+                let mut holds = row.holds.clone();
+                let is_shrunk = before.len() > holds.len();
+                if self.is(Planted::LeaseNotStored) || (self.is(Planted::LeaseNotShrunk) && is_shrunk) {
+                    holds.clone_from(&before);
                 }
-                let mut holds = holds.clone();
                 if self.is(Planted::ExtensionLost) {
                     for hold in &mut holds {
                         let same = before.iter().find(|same| same.job == hold.job);
                         hold.until = same.map_or(hold.until, |same| same.until);
                     }
                 }
-                Change::Hold { nonce: nonce.clone(), holds }
+                Change::Lease(LeaseRow { holds, counts: self.counts(row.counts), ..row.clone() })
             }
             Change::PutKey { value, .. } if value.job == 0 && self.is(Planted::RequestForgotten) => {
                 return None;
@@ -200,9 +233,8 @@ impl Entries {
             Change::PutKey { value, .. } if value.job > 0 && self.is(Planted::DedupeForgotten) => {
                 return None;
             }
-            Change::Head(_)
-            | Change::AddPlain { .. }
-            | Change::Edit { .. }
+            Change::Edit { .. }
+            | Change::RemoveLease(_)
             | Change::Remove { .. }
             | Change::PutKey { .. }
             | Change::Address { .. }
@@ -227,7 +259,7 @@ impl Rows for Entries {
         if let Some(head) = &mut head {
             match self.planted {
                 Some(Planted::PurgeTooFar) => {
-                    let last = head.last;
+                    let last = self.view.all().counts_that_hold().last;
                     head.purging.iter_mut().for_each(|purging| purging.queued = last);
                 }
                 Some(Planted::PauseForgotten) if head.settings.state == QueueState::Paused => {
@@ -247,17 +279,22 @@ impl Rows for Entries {
         Ok(0)
     }
 
-    fn leases(&self) -> Result<Vec<(String, Vec<Hold>)>, Refused> {
+    fn latest(&self) -> Result<Option<(u64, Option<Counts>)>, Refused> {
+        let latest = self.view.read()?.latest();
+        Ok(latest.map(|(number, counts)| (number, counts.filter(|_| !self.is(Planted::CountsNotRead)))))
+    }
+
+    fn leases(&self) -> Result<Vec<LeaseRow>, Refused> {
         let tables = self.view.read()?;
-        let leases = tables.leases.iter().map(|(nonce, holds)| (nonce.clone(), holds.clone()));
-        Ok(match self.planted {
-            Some(Planted::LeasesNotRead) => Vec::new(),
+        let seen = tables.leases.values().cloned().map(|row| match self.planted {
+            Some(Planted::LeaseRowsMistaken) => LeaseRow { id: row.id + 1, ..row },
+            Some(Planted::LeasesNotRead) => LeaseRow { holds: Vec::new(), ..row },
+            Some(Planted::CountsNotRead) => LeaseRow { counts: Counts::default(), ..row },
             // Whoever reads them takes them for a consumer's.
-            Some(Planted::PushesNotCounted) => {
-                leases.map(|(nonce, holds)| (nonce.replace(' ', "_"), holds)).collect()
-            }
-            Some(_) | None => leases.collect(),
-        })
+            Some(Planted::PushesNotCounted) => LeaseRow { nonce: row.nonce.replace(' ', "_"), ..row },
+            Some(_) | None => row,
+        });
+        Ok(seen.collect())
     }
 
     fn plain(&self, after: u64, limit: usize) -> Result<Vec<Plain>, Refused> {

@@ -77,6 +77,47 @@ async fn drain(client: &Client, queue: &str) -> Result<Vec<u64>> {
     anyhow::bail!("it has no end")
 }
 
+/// The table of docs/jobs.md.
+#[tokio::test]
+async fn a_job_writes_the_rows_that_the_docs_say() -> TestResult {
+    let engine =
+        Engine::start_with(Form::AllInOne, &[("STEPWELL_CELLS", "1"), ("STEPWELL_METER", "1")]).await?;
+    let client = engine.client();
+    let rows = async || -> Result<u64> {
+        let answer = client.get("/api/queues/metered").await?;
+        Ok(answer.headers.get("stepwell-rows-written").context("it is metered")?.to_str()?.parse()?)
+    };
+    // All alarms are set with the first: an extension writes its claim's row, and no alarm.
+    send(&client, "metered", &json!({ "body": 0 })).await?;
+    let held = claim(&client, "metered", &json!({ "limit": 1, "visibility_ms": 20_000 })).await?;
+    let mut before = rows().await?;
+    let mut written = async || -> Result<u64> {
+        let after = rows().await?;
+        Ok(after - std::mem::replace(&mut before, after))
+    };
+    let once = async |jobs: &Value, count: u64| -> Result<()> {
+        send(&client, "metered", jobs).await?;
+        let claimed = claim(&client, "metered", &json!({ "limit": count })).await?;
+        anyhow::ensure!(claimed.len() as u64 == count, "{claimed:?}");
+        ack(&client, "metered", &claimed).await?;
+        Ok(())
+    };
+    once(&json!({ "body": 1 }), 1).await?;
+    assert_eq!(written().await?, 4);
+    let hundred: Vec<_> = (0..100).map(|body| json!({ "body": body })).collect();
+    once(&json!({ "jobs": hundred }), 100).await?;
+    assert_eq!(written().await?, 100 + 1 + 101);
+    once(&json!({ "body": 1, "dedupe_id": "d" }), 1).await?;
+    let deduped = written().await?;
+    // Its key, which has an index; the other two when the key is deleted, after its time.
+    assert_eq!(deduped, 4 + 2);
+    once(&json!({ "body": 1, "priority": 5 }), 1).await?;
+    assert!((4 + 3..=4 + 5).contains(&written().await?));
+    assert_eq!(ack(&client, "metered", &held).await?, ["done"]);
+    assert_eq!(written().await?, 2);
+    Ok(())
+}
+
 #[tokio::test]
 async fn bodies_of_all_kinds_come_back_as_they_were_sent() -> TestResult {
     let engine = Engine::start(Form::AllInOne, 1).await?;

@@ -390,7 +390,7 @@ impl Chaos {
         let Some(&number) = dead.get(index) else { return };
         let id = JobId { made: at(0), partition: 0, number };
         self.ask(|queue, rows, now, settings| queue.redrive_one(rows, now, settings, &id));
-        let order = self.world.rows.head.borrow().as_ref().map_or(0, |head| head.last);
+        let order = self.world.rows.counts_that_hold().last;
         if let Some(job) = self.jobs.get_mut(&number) {
             (job.attempts, job.order, job.state) = (0, order, State::Queued { due: 0 });
         }

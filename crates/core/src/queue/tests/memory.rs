@@ -7,7 +7,7 @@ use std::{
 
 use stepwell_protocol::Timestamp;
 
-use crate::queue::{Change, Content, Found, Head, Hold, Key, Plain, Row, Rows, Unwell};
+use crate::queue::{Change, Content, Counts, Found, Head, Key, LeaseRow, Plain, Row, Rows, Unwell};
 
 /// What is planted, to see that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +25,14 @@ pub enum Bug {
     PurgeTooFar,
     PurgeTakesHeld,
     CountsNotStored,
+    CountsNotRead,
     DelayIgnored,
     GiveBackForgotten,
     MarksNotRead,
 }
 
 impl Bug {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::AckNotStored,
         Self::LeaseNotStored,
         Self::LeasesNotRead,
@@ -45,6 +46,7 @@ impl Bug {
         Self::PurgeTooFar,
         Self::PurgeTakesHeld,
         Self::CountsNotStored,
+        Self::CountsNotRead,
         Self::DelayIgnored,
         Self::GiveBackForgotten,
         Self::MarksNotRead,
@@ -58,7 +60,9 @@ pub struct Memory {
     pub rows: RefCell<BTreeMap<u64, Row>>,
     pub contents: RefCell<BTreeMap<u64, Content>>,
     pub marks: RefCell<BTreeMap<u64, (String, u64)>>,
-    pub leases: RefCell<BTreeMap<String, Vec<Hold>>>,
+    /// The counts that plain jobs came with.
+    pub counts: RefCell<BTreeMap<u64, Counts>>,
+    pub leases: RefCell<BTreeMap<u32, LeaseRow>>,
     pub keys: RefCell<BTreeMap<String, Key>>,
     pub addresses: RefCell<BTreeMap<String, Unwell>>,
     /// How many rows were written and read.
@@ -78,9 +82,34 @@ impl Memory {
         self.bug.get() == Some(bug)
     }
 
-    fn counted<T>(&self, found: Vec<T>) -> Vec<T> {
+    fn seen<T>(&self, found: Vec<T>) -> Vec<T> {
         self.read.set(self.read.get() + found.len());
         found
+    }
+
+    /// The counts that hold.
+    pub fn counts_that_hold(&self) -> Counts {
+        let head = self.head.borrow().as_ref().map(|head| head.counts);
+        let leases = self.leases.borrow();
+        let latest = self.latest().ok().flatten().and_then(|(_, counts)| counts);
+        let stored = leases.values().map(|row| row.counts).chain(head).chain(latest);
+        stored.max().unwrap_or_default()
+    }
+
+    /// What a planted bug makes of counts.
+    fn written(&self, counts: Counts) -> Counts {
+        if !self.has(Bug::CountsNotStored) {
+            return counts;
+        }
+        let Counts { alive, dead, .. } = self.counts_that_hold();
+        Counts { alive, dead, ..counts }
+    }
+
+    /// The jobs that claims hold, by their nonces.
+    pub fn held(&self) -> BTreeMap<String, usize> {
+        let leases = self.leases.borrow();
+        let held = leases.values().filter(|row| !row.holds.is_empty());
+        held.map(|row| (row.nonce.clone(), row.holds.len())).collect()
     }
 
     fn select(
@@ -97,7 +126,7 @@ impl Memory {
             .collect();
         found.sort_by_key(|(number, row)| order(*number, row));
         found.truncate(limit);
-        self.counted(found)
+        self.seen(found)
     }
 
     fn put(&self, number: u64, row: &Row) {
@@ -122,14 +151,14 @@ impl Memory {
         match change {
             Change::Head(head) => {
                 let mut head = (**head).clone();
-                if self.has(Bug::CountsNotStored)
-                    && let Some(before) = &*self.head.borrow()
-                {
-                    (head.alive, head.dead) = (before.alive, before.dead);
-                }
+                head.counts = self.written(head.counts);
                 *self.head.borrow_mut() = Some(head);
             }
-            Change::AddPlain { number, sent_at, mark, content } => {
+            Change::AddPlain { number, sent_at, mark, content, counts } => {
+                if let Some(counts) = counts {
+                    let counts = self.written(*counts);
+                    self.counts.borrow_mut().insert(*number, counts);
+                }
                 self.marks.borrow_mut().insert(*number, (mark.request.clone(), mark.first));
                 let plain = Plain { number: *number, sent_at: *sent_at, size: content.size() };
                 assert!(self.plain.borrow_mut().insert(*number, plain).is_none(), "a number is used twice");
@@ -163,16 +192,20 @@ impl Memory {
                 self.contents.borrow_mut().remove(number);
                 self.marks.borrow_mut().remove(number);
             }
-            Change::Hold { nonce, holds } => {
-                let is_shrunk = self.leases.borrow().get(nonce).is_some_and(|had| had.len() > holds.len());
+            Change::Lease(row) => {
+                let counts = self.written(row.counts);
+                let mut leases = self.leases.borrow_mut();
+                let had =
+                    leases.get(&row.id).filter(|had| had.nonce == row.nonce).map(|had| had.holds.clone());
+                let is_shrunk = had.as_ref().is_some_and(|had| had.len() > row.holds.len());
+                let mut holds = row.holds.clone();
                 if self.has(Bug::LeaseNotStored) || (self.has(Bug::LeaseNotShrunk) && is_shrunk) {
-                    return;
+                    holds = had.unwrap_or_default();
                 }
-                if holds.is_empty() {
-                    self.leases.borrow_mut().remove(nonce);
-                } else {
-                    self.leases.borrow_mut().insert(nonce.clone(), holds.clone());
-                }
+                leases.insert(row.id, LeaseRow { holds, counts, ..row.clone() });
+            }
+            Change::RemoveLease(id) => {
+                self.leases.borrow_mut().remove(id);
             }
             Change::PutKey { key, value } => {
                 let bug = if value.job == 0 { Bug::RequestForgotten } else { Bug::DedupeForgotten };
@@ -198,10 +231,10 @@ impl Rows for Memory {
 
     fn head(&self) -> Result<Option<Head>, ()> {
         let mut head = self.head.borrow().clone();
-        if let Some(Head { purging: Some(purging), last, .. }) = &mut head
+        if let Some(Head { purging: Some(purging), .. }) = &mut head
             && self.has(Bug::PurgeTooFar)
         {
-            purging.queued = *last;
+            purging.queued = self.counts_that_hold().last;
         }
         Ok(head)
     }
@@ -210,18 +243,30 @@ impl Rows for Memory {
         Ok(0)
     }
 
-    fn leases(&self) -> Result<Vec<(String, Vec<Hold>)>, ()> {
+    fn latest(&self) -> Result<Option<(u64, Option<Counts>)>, ()> {
+        let plain = self.plain.borrow();
+        let Some(number) = plain.keys().next_back() else { return Ok(None) };
+        let counts = self.counts.borrow().get(number).copied();
+        Ok(Some((*number, counts.filter(|_| !self.has(Bug::CountsNotRead)))))
+    }
+
+    fn leases(&self) -> Result<Vec<LeaseRow>, ()> {
+        let mut leases: Vec<_> = self.leases.borrow().values().cloned().collect();
         if self.has(Bug::LeasesNotRead) {
-            return Ok(Vec::new());
+            for row in &mut leases {
+                row.holds.clear();
+            }
         }
-        let leases = self.leases.borrow();
-        let leases = leases.iter().map(|(nonce, holds)| (nonce.clone(), holds.clone()));
-        Ok(self.counted(leases.collect()))
+        if self.has(Bug::CountsNotRead) {
+            for row in &mut leases {
+                row.counts = Counts::default();
+            }
+        }
+        Ok(self.seen(leases))
     }
 
     fn plain(&self, after: u64, limit: usize) -> Result<Vec<Plain>, ()> {
-        Ok(self
-            .counted(self.plain.borrow().range(after + 1..).map(|(_, plain)| *plain).take(limit).collect()))
+        Ok(self.seen(self.plain.borrow().range(after + 1..).map(|(_, plain)| *plain).take(limit).collect()))
     }
 
     fn line(&self, priority: u8, by: Option<Timestamp>, limit: usize) -> Result<Vec<(u64, Row)>, ()> {
@@ -241,7 +286,7 @@ impl Rows for Memory {
             let since = if self.has(Bug::PurgeTakesHeld) { 0 } else { row.since };
             (*number, Row { since, ..row.clone() })
         });
-        Ok(self.counted(found.collect()))
+        Ok(self.seen(found.collect()))
     }
 
     fn dead(&self, after: (Timestamp, u64), limit: usize) -> Result<Vec<(u64, Row)>, ()> {
@@ -254,7 +299,7 @@ impl Rows for Memory {
             .collect();
         found.sort_by_key(|(number, row)| (at(row), *number));
         found.truncate(limit);
-        Ok(self.counted(found))
+        Ok(self.seen(found))
     }
 
     fn group(&self, group: &str, after: u64, limit: usize) -> Result<Vec<(u64, Row)>, ()> {
@@ -289,7 +334,7 @@ impl Rows for Memory {
         if self.has(Bug::MarksNotRead) {
             return Ok(Vec::new());
         }
-        Ok(self.counted(self.marks.borrow().range(after + 1..).map(|(_, mark)| mark.clone()).collect()))
+        Ok(self.seen(self.marks.borrow().range(after + 1..).map(|(_, mark)| mark.clone()).collect()))
     }
 
     fn content(&self, number: u64) -> Result<Option<Content>, ()> {
@@ -306,7 +351,7 @@ impl Rows for Memory {
         let mut found: Vec<_> = keys.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         found.sort_by_key(|(key, value)| (value.until, key.clone()));
         found.truncate(limit);
-        Ok(self.counted(found))
+        Ok(self.seen(found))
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), ()> {

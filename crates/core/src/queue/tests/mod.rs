@@ -164,14 +164,110 @@ fn the_first_job_sent_is_the_first_claimed_and_gone_once_it_is_done() {
 }
 
 #[test]
-fn a_plain_job_costs_one_row_to_store_and_one_to_end_besides_one_for_each_request() {
+fn a_plain_job_costs_one_row_to_store_and_one_to_end_besides_two_for_its_claim() {
     let mut world = World::new();
     world.rows.written.set(0);
     world.send((0..100).map(|number| post(&number.to_string())).collect());
     let claimed = world.claim("n", 100);
     world.ack(&claimed);
-    // 100 jobs and the head; one lease; 100 ends, the lease and the head.
-    assert_eq!(world.rows.written.get(), 101 + 1 + 102);
+    // The counts go with the last job, and with the row of the claim.
+    assert_eq!(world.rows.written.get(), 100 + 1 + 101);
+}
+
+#[test]
+fn counts_are_those_of_the_latest_row_that_has_some() {
+    let mut world = World::new();
+    world.send(posts(&["a", "b", "c"]));
+    world.crash();
+    assert_eq!(world.counts(), (3, 0, 0));
+    let first = world.claim("n1", 2);
+    let last = world.claim("n2", 1);
+    // With it, the row goes that had the latest counts.
+    world.ack(&last);
+    world.crash();
+    assert_eq!(world.counts(), (0, 2, 0));
+    world.ack(&first[..1]);
+    world.crash();
+    assert_eq!(world.counts(), (0, 1, 0));
+    world.ack(&first[1..]);
+    world.crash();
+    assert_eq!(world.counts(), (0, 0, 0));
+    // A number is never used twice, although no job is left that had one.
+    world.send(posts(&["d"]));
+    assert!(world.claim("n3", 1)[0].lease.job.number > last[0].lease.job.number);
+}
+
+#[test]
+fn rows_of_claims_are_used_again_and_never_while_a_claim_has_them() {
+    let mut world = World::new();
+    let held: Vec<_> = (0..50_u32)
+        .filter_map(|round| {
+            world.send(posts(&["a", "b", "c"]));
+            let claimed = [0, 1, 2].map(|claim| world.claim(&format!("n{round}-{claim}"), 1));
+            // One of each 16 stays held, with free rows around its own.
+            let [first, second, third] = claimed;
+            world.ack(&first);
+            world.ack(&third);
+            let is_held = round % 16 == 0;
+            if !is_held {
+                world.ack(&second);
+            }
+            if round % 7 == 0 {
+                world.crash();
+            }
+            is_held.then_some(second)
+        })
+        .collect();
+    assert_eq!(world.counts(), (0, 4, 0));
+    assert_eq!(world.rows.leases.borrow().len(), 4 + 3);
+    world.crash();
+    for one in held {
+        assert_eq!(world.ack(&one), [LeaseStatus::Done]);
+    }
+    assert_eq!(world.counts(), (0, 0, 0));
+}
+
+#[test]
+fn rows_of_many_claims_go_with_them() {
+    let mut world = World::new();
+    world.send((0..500).map(|number| post(&number.to_string())).collect());
+    let claimed: Vec<_> = (0..500).map(|claim| world.claim(&format!("n{claim}"), 1)).collect();
+    for (n, one) in claimed.iter().enumerate() {
+        world.ack(one);
+        if n == 250 {
+            world.crash();
+        }
+    }
+    assert_eq!(world.rows.leases.borrow().len(), 100);
+    world.crash();
+    assert_eq!(world.counts(), (0, 0, 0));
+}
+
+#[test]
+fn counts_that_are_lost_cost_no_job_its_number() {
+    let mut world = World::new();
+    world.send(posts(&["a", "b"]));
+    world.rows.counts.borrow_mut().clear();
+    world.crash();
+    world.send(posts(&["c"]));
+    assert_eq!(world.texts("n", 9), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_partition_that_begins_anew_does_not_count_what_was_left_over() {
+    let mut world = World::new();
+    world.send(posts(&["a", "b"]));
+    let claimed = world.claim("n", 2);
+    world.ack(&claimed);
+    world.settings = QueueSettings { max_attempts: 3, ..QueueSettings::new(at(9)) };
+    world.now = 9;
+    world.queue.make(&world.rows, at(9), world.settings.clone()).expect("it is made anew");
+    world.send(posts(&["c"]));
+    world.crash();
+    assert_eq!(world.counts(), (1, 0, 0));
+    world.queue.make(&world.rows, at(9), world.settings.clone()).expect("it is there");
+    world.crash();
+    assert_eq!(world.texts("n", 9), ["c"]);
 }
 
 #[test]

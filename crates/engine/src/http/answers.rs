@@ -103,20 +103,21 @@ pub fn count(front: &Front, route: Route, status: u16, took_ms: u64) {
     }
 }
 
-/// Passes on what was gathered here, before somebody reads what was kept.
-pub async fn tell_now(front: &Front) {
-    if let Some(answers) = with_all(|all| all.take(front.namespace())) {
-        tell(front, answers).await;
+/// Passes on what was gathered here, before somebody reads what was kept. Says whether the first cell answers.
+pub async fn tell_now(front: &Front) -> bool {
+    match with_all(|all| all.take(front.namespace())) {
+        Some(answers) => tell(front, answers).await,
+        None => true,
     }
 }
 
-async fn tell(front: &Front, answers: Answers) {
-    let Some(first) = front.cells().next() else { return };
+async fn tell(front: &Front, answers: Answers) -> bool {
+    let Some(first) = front.cells().next() else { return true };
     // Not told again if nobody answers: they may be counted already, and a chart may lack some, but shows none twice.
-    let told = front.itself();
-    if let Err(refusal) = told.ask_text_in_time(&first, Operation::CountAnswers { answers }).await {
-        log::warn!("requests are not counted: {}", refusal.0.detail);
-    }
+    let told = front.itself().ask_text_in_time(&first, Operation::CountAnswers { answers }).await;
+    let Err(refusal) = told else { return true };
+    log::warn!("requests are not counted: {}", refusal.0.detail);
+    refusal.0.status < 500
 }
 
 /// One answer.

@@ -26,6 +26,9 @@ use crate::{
 /// How often a cell is asked for one answer. Each time it counts a slice of its runs.
 const ROUNDS_MAX: usize = 20;
 
+/// For how long it is asked again at the most. What it has counted by then is shown.
+const ROUNDS_MS_MAX: u64 = 2_000;
+
 /// How many minutes are listed, unless the request says it.
 const MINUTES_LISTED: u64 = 60;
 
@@ -65,9 +68,10 @@ pub async fn count(front: &Front, query: &str) -> Result<Response, Refusal> {
 
 /// All that a cell has, if it does not take too long.
 async fn count_cell(front: &Front, place: Place) -> Result<CountedRuns, Refusal> {
+    let until = runtime::clock().plus_millis(ROUNDS_MS_MAX);
     let mut counted: CountedRuns = front.ask_in_time(&place, Operation::Count).await?;
     for _ in 1..ROUNDS_MAX {
-        if counted.is_all {
+        if counted.is_all || runtime::clock() >= until {
             break;
         }
         counted = front.ask_in_time(&place, Operation::Count).await?;
@@ -117,9 +121,10 @@ pub async fn minutes(front: &Front, query: &str) -> Result<Response, Refusal> {
 
 /// `GET /api/metrics/prometheus`
 pub async fn scrape(front: &Front) -> Result<Response, Refusal> {
-    answers::tell_now(front).await;
-    let (mut cells, mut unreached) = (Vec::new(), 0);
-    let asked = front.cells().map(|place| measure_cell(front, place));
+    // Prometheus waits for ten seconds: a first cell that hangs is not waited for twice.
+    let is_hung = !answers::tell_now(front).await;
+    let (mut cells, mut unreached) = (Vec::new(), u64::from(is_hung));
+    let asked = front.cells().skip(usize::from(is_hung)).map(|place| measure_cell(front, place));
     for (place, measured) in join_all(asked).await {
         match measured {
             Ok(measured) => cells.push((place.to_string(), measured)),
@@ -132,9 +137,11 @@ pub async fn scrape(front: &Front) -> Result<Response, Refusal> {
 }
 
 pub(super) async fn measure_cell(front: &Front, place: Place) -> (Place, Result<Measured, Refusal>) {
+    let until = runtime::clock().plus_millis(ROUNDS_MS_MAX);
     let mut measured = front.ask_in_time::<Measured>(&place, Operation::Measure).await;
     for _ in 1..ROUNDS_MAX {
-        if measured.as_ref().is_ok_and(|measured| measured.counted.is_all) || measured.is_err() {
+        let is_over = measured.as_ref().is_ok_and(|measured| measured.counted.is_all) || measured.is_err();
+        if is_over || runtime::clock() >= until {
             break;
         }
         measured = front.ask_in_time(&place, Operation::Measure).await;

@@ -1,18 +1,18 @@
 // The dashboard in a real Chromium on the real workerd, with its objects on a disk:
-//   node tests/dashboard/run.mjs [--full] [WORD...]
-// Runs all tests, or those whose name has one of these words; with `--full` also those at a size, which take minutes. Prints what each has measured; ends with 1 if one fails.
+//   node tests/dashboard/run.mjs [--quick] [WORD...]
+// Runs all tests, or those whose name has one of these words; with `--quick` none at a size, which take minutes. Prints what each has measured; ends with 1 if one fails.
 import { launch, complaints } from "./browser.mjs";
 import { Server } from "./server.mjs";
 import { pageTests } from "./pages.mjs";
 import { sizes } from "./sizes.mjs";
 import { tests } from "./tests.mjs";
 
-const wanted = process.argv.slice(2).filter((word) => word !== "--full");
-const quick = { ...tests, ...pageTests };
-const isFull = process.argv.includes("--full");
+const wanted = process.argv.slice(2).filter((word) => word !== "--quick");
+const small = { ...tests, ...pageTests };
+const isQuick = process.argv.includes("--quick");
 // As deployed by default.
-const server = await Server.start(isFull ? { variables: { STEPWELL_CELLS: "16" } } : {});
-const all = isFull ? { ...quick, ...sizes, ...(await import("./lighthouse/audit.mjs")).audits } : quick;
+const server = await Server.start(isQuick ? {} : { variables: { STEPWELL_CELLS: "16" } });
+const all = isQuick ? small : { ...small, ...sizes, ...(await import("./lighthouse/audit.mjs")).audits };
 let browser;
 let failed = 0;
 try {

@@ -1,4 +1,4 @@
-// What must hold at a size. Takes minutes: `just dashboard-test --full` runs it after the others.
+// What must hold at a size. Takes minutes: `just dashboard-test --quick` leaves it out.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { open } from "./browser.mjs";

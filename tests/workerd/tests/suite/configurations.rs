@@ -74,6 +74,9 @@ async fn a_new_project_can_be_deployed_in_each_form_and_environment() -> TestRes
                 .output()
                 .await?;
             assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            // As npm would install it.
+            let dashboard = folder.path().join(arguments[1]).join("node_modules/@stepwell/dashboard/dist");
+            fs::create_dir_all(dashboard)?;
         }
         check(&folder.path().join(template), "wrangler.toml", true).await?;
         check(&folder.path().join(&two), "wrangler.toml", false).await?;

@@ -33,6 +33,7 @@ mod table;
 mod templates;
 mod timeline;
 mod tools;
+mod trust;
 mod variables;
 mod words;
 

@@ -11,7 +11,10 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::failure::{Failure, Result};
+use crate::{
+    failure::{Failure, Result},
+    trust,
+};
 
 /// What a Worker may be bound to that only Cloudflare has.
 const ONLY_ON_CLOUDFLARE: &[&str] =
@@ -247,7 +250,7 @@ impl Project {
     /// The folder of the project that a folder belongs to.
     pub fn root_of(folder: &Path) -> Option<&Path> {
         let is_project = |folder: &&Path| folder.join("wrangler.toml").is_file();
-        let root = folder.ancestors().find(is_project)?;
+        let root = trust::ancestors(folder).find(is_project)?;
         let above = root.parent().filter(is_project).filter(|_| root.ends_with(ENGINE));
         Some(above.unwrap_or(root))
     }

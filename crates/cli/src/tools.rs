@@ -13,6 +13,7 @@ use stepwell_protocol::dashboard::PAGE;
 use crate::{
     failure::{Failure, Result},
     project::{ASSETS, Assets, Worker},
+    trust::{self, is_trusted},
 };
 
 /// What Workers are compiled for.
@@ -58,7 +59,7 @@ fn is_program(file: &Path) -> bool {
 
 /// The first of these files in `node_modules` of a folder or of one above it.
 fn in_node_modules(from: &Path, file: &str) -> Option<PathBuf> {
-    from.ancestors().map(|folder| folder.join("node_modules").join(file)).find(|file| file.exists())
+    trust::ancestors(from).map(|folder| folder.join("node_modules").join(file)).find(|file| file.exists())
 }
 
 /// The folder with the dashboard: the one that a Worker's configuration binds for the engine, or the package beside it.
@@ -94,22 +95,6 @@ pub fn is_trusted_dashboard(folder: &Path, here: &Path) -> bool {
     let (dash, assets) = (folder.join("dash"), folder.join("dash/assets"));
     [folder, &dash, &dash.join(PAGE)].iter().all(|path| is_trusted(path, here))
         && (is_trusted(&assets, here) || assets.symlink_metadata().is_err())
-}
-
-/// Whether a file or folder is no link, belongs to whoever runs this, or to root, and is not open to everybody. Root
-/// also trusts the owner of the folder that it works in.
-#[cfg(unix)]
-pub fn is_trusted(path: &Path, here: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let Ok(found) = path.symlink_metadata() else { return false };
-    let (me, owner) = (rustix::process::geteuid().as_raw(), found.uid());
-    let is_own = [0, me].contains(&owner) || (me == 0 && here.metadata().is_ok_and(|it| it.uid() == owner));
-    is_own && !found.is_symlink() && found.mode() & 0o002 == 0
-}
-
-#[cfg(not(unix))]
-pub fn is_trusted(_path: &Path, _here: &Path) -> bool {
-    true
 }
 
 /// A folder that has the dashboard in it.
@@ -238,8 +223,7 @@ pub fn succeed(command: &mut Command, name: &str) -> Result {
 /// The PATH with this program and the project's tools in front: what a `[build]` command finds.
 pub fn path_for_builds(project: &Path) -> Option<OsString> {
     let own = env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
-    let tools =
-        project.ancestors().map(|folder| folder.join("node_modules/.bin")).find(|folder| folder.is_dir());
+    let tools = in_node_modules(project, ".bin");
     let path = env::var_os("PATH").unwrap_or_default();
     env::join_paths(own.into_iter().chain(tools).chain(env::split_paths(&path))).ok()
 }

@@ -68,7 +68,7 @@ impl Dashboard {
         let opened = Opened::new(self.port, folder, &target)?;
         opened.session.tell(global, &target, &opened.link);
         if self.open {
-            browser::open(&opened.link);
+            browser::open_secret(&opened.link, browser::folder());
         }
         let end = loop {
             match opened.ended.recv_timeout(TICK) {
@@ -97,7 +97,7 @@ impl Dashboard {
 
 /// The dashboard of a deployment, served on this machine for whoever has its link.
 pub struct Opened {
-    session: Session,
+    session: Arc<Session>,
     /// Signs a browser in, once.
     pub link: String,
     ended: Receiver<End>,
@@ -116,7 +116,7 @@ impl Opened {
         })?;
         let link = server.link().to_owned();
         let is_paused = server.pause();
-        Ok(Self { session, link, is_paused, ended: server.serve() })
+        Ok(Self { session: Arc::new(session), link, is_paused, ended: server.serve() })
     }
 
     /// Passes nothing on while the deployment's address is not its own; or goes on.
@@ -132,12 +132,20 @@ impl Opened {
     /// Signs out. Where nobody answers soon, the session ends by itself later.
     pub fn end(self) {
         let (tell, told) = sync_channel(1);
+        let session = self.session.clone();
         thread::spawn(move || {
-            self.session.end();
+            session.end();
             // Nobody may wait any more.
             let _ = tell.send(());
         });
         let _ = told.recv_timeout(SIGN_OUT);
+    }
+}
+
+/// Whoever listens at the deployment's address from here on is asked nothing by a page that is still open.
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.pause(true);
     }
 }
 

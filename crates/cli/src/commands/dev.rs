@@ -259,7 +259,7 @@ impl Session<'_> {
         });
         match opened {
             Ok(opened) => {
-                browser::open(&opened.link);
+                browser::open_secret(&opened.link, Some(self.serving.project.data()));
                 self.opened = Some(opened);
             }
             Err(failure) => {

@@ -11,7 +11,7 @@ use super::http::Answer;
 use crate::{
     failure::{Failure, Result},
     project::Project,
-    tools,
+    tools, trust,
 };
 
 /// What to do where they are missing.
@@ -35,7 +35,7 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
 fn around(here: &Path) -> Option<PathBuf> {
     // What other people have put into a folder above, such as `/tmp`, says nothing here.
     let is_trusted = |root: &&Path| {
-        root.join("wrangler.toml").canonicalize().is_ok_and(|config| tools::is_trusted(&config, here))
+        root.join("wrangler.toml").canonicalize().is_ok_and(|config| trust::is_trusted(&config, here))
     };
     let root = Project::root_of(here).filter(is_trusted);
     let found = match root.map(Project::at) {

@@ -41,6 +41,15 @@ impl World {
         self.queue.pushed(&self.rows, at(self.now), &job.lease, end).expect("the storage works");
     }
 
+    /// Its consumer answers nothing until it is left alone.
+    fn goes_down(&mut self) {
+        let mut open = self.pushed();
+        while let Some(job) = open.pop() {
+            self.push_ends(&job, PushEnd::Failed(PushFailure { is_down: true, ..failed("no answer") }));
+            open.extend(self.pushed());
+        }
+    }
+
     /// Time passes until something is pushed.
     fn fire(&mut self) -> Vec<Claimed> {
         let mut pushed = self.pushed();
@@ -170,11 +179,7 @@ fn one_invocation_pushes_so_many_and_the_alarm_goes_on() {
 fn a_consumer_that_is_down_is_left_alone_by_the_next_instance_too() {
     let mut world = pushing(3);
     world.send((0..10).map(|number| post(&number.to_string())).collect());
-    let mut open = world.pushed();
-    while let Some(job) = open.pop() {
-        world.push_ends(&job, PushEnd::Failed(PushFailure { is_down: true, ..failed("no answer") }));
-        open.extend(world.pushed());
-    }
+    world.goes_down();
     world.crash();
     assert_eq!(world.pushed(), []);
     assert_eq!(world.fire().len(), 1);
@@ -185,11 +190,7 @@ fn a_consumer_that_is_down_is_left_alone_by_the_next_instance_too() {
 fn a_consumer_that_is_well_again_is_well_for_the_next_instance_too() {
     let mut world = pushing(3);
     world.send((0..10).map(|number| post(&number.to_string())).collect());
-    let mut open = world.pushed();
-    while let Some(job) = open.pop() {
-        world.push_ends(&job, PushEnd::Failed(PushFailure { is_down: true, ..failed("no answer") }));
-        open.extend(world.pushed());
-    }
+    world.goes_down();
     let mut first = world.fire();
     let job = first.pop().expect("it is tried");
     world.push_ends(&job, PushEnd::Done);

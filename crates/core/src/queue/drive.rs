@@ -20,6 +20,9 @@ use crate::{
 /// How many rows of claims are kept that hold nothing: a fresh instance reads them.
 const FREE_ROWS_MAX: u32 = 100;
 
+/// How many rows claims can have at once: each holds a job, and some are written for the last time.
+const ROWS_MAX: u32 = 20_000;
+
 /// How often the first partition goes on with the deletion of its queue.
 const DELETE_AGAIN_MS: u64 = 5_000;
 
@@ -186,6 +189,8 @@ impl Queue {
                 known.hold(&nonce, hold);
             }
         }
+        // No more claims than that hold jobs: a number beyond is no reason to count up to it.
+        known.rows = known.rows.min(ROWS_MAX);
         let taken: OrdSet<_> = known.lease_rows.values().copied().collect();
         known.free_rows.extend((0..known.rows).filter(|id| !taken.contains(id)));
         known.keys_at = rows.keys(1).map_err(Fault::Storage)?.first().map(|(_, key)| round(key.until));

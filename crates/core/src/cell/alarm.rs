@@ -1,5 +1,7 @@
 //! What a cell does when its alarm fires: it takes up the runs that are due.
 
+use std::rc::Rc;
+
 use stepwell_protocol::Timestamp;
 
 use super::{ALARM_SLICE, Cell, Rows, queued::Nudges};
@@ -93,7 +95,7 @@ impl Cell {
         let run = match self.runs.get(&number) {
             Some(run) => run.clone(),
             None => match self.load_or_quarantine(rows, now, number)? {
-                Some(run) => run,
+                Some(run) => Rc::new(run),
                 None => return Ok(()),
             },
         };

@@ -59,7 +59,7 @@ impl Cell {
                 if !run.children.contains(parent.invoked) {
                     return Ok(Receipt::Gone);
                 }
-                self.drive_run(rows, now, run, None, |slot| Input::ChildFinished {
+                self.drive_run(rows, now, run.into(), None, |slot| Input::ChildFinished {
                     op: parent.op,
                     invoked: parent.invoked,
                     run: Some(child),
@@ -95,7 +95,7 @@ impl Cell {
                     return Ok(Receipt::Gone);
                 }
                 let act = Act { at: now, by: started_by(&parent), what: Deed::Cancel };
-                self.drive_run(rows, now, run, Some(act), |_| Input::Cancel)?;
+                self.drive_run(rows, now, run.into(), Some(act), |_| Input::Cancel)?;
                 self.dispatch(rows, now);
                 Ok(Receipt::Taken)
             }

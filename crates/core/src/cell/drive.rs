@@ -1,5 +1,7 @@
 //! The one loop: decide, commit, apply, arm, order.
 
+use std::rc::Rc;
+
 use stepwell_protocol::{
     Code, Problem, Timestamp,
     program::Dispatch,
@@ -46,7 +48,7 @@ impl Cell {
         &mut self,
         rows: &R,
         now: Timestamp,
-        run: Run,
+        run: Rc<Run>,
         act: Option<Act>,
         input: impl FnOnce(Option<Slot>) -> Input,
     ) -> Result<Decision, Fault<R::Error>> {
@@ -58,7 +60,7 @@ impl Cell {
         &mut self,
         rows: &R,
         now: Timestamp,
-        run: Run,
+        run: Rc<Run>,
         act: Option<Act>,
         done: Option<u64>,
         input: impl FnOnce(Option<Slot>) -> Input,
@@ -75,7 +77,7 @@ impl Cell {
         &mut self,
         rows: &R,
         now: Timestamp,
-        run: Run,
+        run: Rc<Run>,
         act: Option<Act>,
         done: Option<u64>,
         input: impl FnOnce(Option<Slot>) -> Input,
@@ -93,50 +95,52 @@ impl Cell {
         let mail = Mail { post: self.mail_of(rows, now, &run, &mut decision.entries, outgoing)?, done };
         let counted_as = counts_as(&run);
         let spans = self.spans_of(&run, &decision.entries);
-        let mut next = run;
+        let mut run = run;
         if !decision.entries.is_empty() {
-            let counted = Before::of(&next, &decision.entries);
+            // A copy, as memory has the run as it was: if this cannot be stored, it stays so.
+            let next = Rc::make_mut(&mut run);
+            let counted = Before::of(next, &decision.entries);
             let (before, status, head) = (next.wake_at(), next.status(), next.head);
             next.apply_all(&decision.entries);
             next.spend(before, &decision.entries);
             next.spend_mail(&mail);
-            self.watching.stamp(now, &mut next, status, &decision.entries);
-            if self.publishing.is_last_word_of(&next) {
-                self.tell_all(rows, now, head, &mut next)?;
+            self.watching.stamp(now, next, status, &decision.entries);
+            if self.publishing.is_last_word_of(next) {
+                self.tell_all(rows, now, head, next)?;
             }
             if decision.entries.iter().any(Entry::is_stored) {
-                rows.commit(&next, before, &decision.entries, &mail)
+                rows.commit(next, before, &decision.entries, &mail)
                     .map_err(|error| self.lose_count(error))?;
-                self.count_entries(&counted, &next, &decision.entries);
+                self.count_entries(&counted, next, &decision.entries);
                 self.keep_spans(now, spans);
-                self.tell_lines(&next, &decision.entries);
-                self.store_totals_beside(rows, now, &next);
-                count_failure(rows, now, &next, &decision.entries);
+                self.tell_lines(next, &decision.entries);
+                self.store_totals_beside(rows, now, next);
+                count_failure(rows, now, next, &decision.entries);
                 self.posted(&mail.post);
                 if self.refusals.clear(next.id.number) {
                     // Alarms have passed it over; whatever it waits for may be due since.
                     self.look_again(now);
                 }
-                self.tell_readers(&next, status);
-                self.look_after_remains(&next, &decision.entries);
+                self.tell_readers(next, status);
+                self.look_after_remains(next, &decision.entries);
             }
-            self.recount(&next, counted_as, counts_as(&next));
+            self.recount(next, counted_as, counts_as(next));
         }
         if let Some(letter) = mail.done.filter(|_| decision.entries.is_empty()) {
             rows.forget_letter(letter).map_err(Fault::Storage)?;
         }
-        self.settle(now, &next, &decision);
+        self.settle(now, &run, &decision);
         // Whoever has its call and was not heard of for too long is taken for dead.
-        let is_stopped = matches!(next.phase, Phase::Paused { .. } | Phase::Ended { .. });
+        let is_stopped = matches!(run.phase, Phase::Paused { .. } | Phase::Ended { .. });
         let is_by_program = is_by_program(&decision.entries);
         let is_consumed = was_leased && is_stopped && !is_by_program;
-        self.give_back(now, &next, ticket, is_consumed);
-        self.give_steps_back(now, &next, step_tickets, is_by_program, is_consumed);
+        self.give_back(now, &run, ticket, is_consumed);
+        self.give_steps_back(now, &run, step_tickets, is_by_program, is_consumed);
         Ok(decision)
     }
 
     /// After a commit: memory, alarm, orders.
-    pub(super) fn settle(&mut self, now: Timestamp, run: &Run, decision: &Decision) {
+    pub(super) fn settle(&mut self, now: Timestamp, run: &Rc<Run>, decision: &Decision) {
         if let Some(at) = next_look(now, run) {
             self.object.arm_by(now, at);
         }
@@ -162,7 +166,7 @@ impl Cell {
                 }
                 Effect::TellProgram => self.object.order(Order::TellProgram(number)),
                 Effect::TellEnd => {
-                    let view = with_result(RunView::from(run), &decision.entries);
+                    let view = with_result(RunView::from(&**run), &decision.entries);
                     self.object.order(Order::TellEnd(Box::new(view)));
                 }
             }
@@ -184,7 +188,7 @@ impl Cell {
     }
 
     /// After a commit: what memory keeps of the run.
-    fn remember(&mut self, now: Timestamp, run: &Run) {
+    fn remember(&mut self, now: Timestamp, run: &Rc<Run>) {
         self.keep(now, run);
         let waits = matches!(run.phase, Phase::Pending { .. }) && self.runs.contains_key(&run.id.number);
         if !waits {
@@ -298,11 +302,11 @@ impl Cell {
     }
 
     /// A run from memory or from its rows.
-    pub(super) fn run<R: Rows>(&self, rows: &R, number: u64) -> Result<Run, Fault<R::Error>> {
+    pub(super) fn run<R: Rows>(&self, rows: &R, number: u64) -> Result<Rc<Run>, Fault<R::Error>> {
         if let Some(run) = self.runs.get(&number) {
             return Ok(run.clone());
         }
-        Self::load(rows, number)?.ok_or_else(no_such_run)
+        Self::load(rows, number)?.map(Rc::new).ok_or_else(no_such_run)
     }
 
     /// The slot that a run of this workflow could have at once.

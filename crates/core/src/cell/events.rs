@@ -151,14 +151,14 @@ impl Cell {
         };
         if wait.cancels {
             let act = Act { at: now, by: event.tag.clone(), what: Deed::Cancel };
-            self.drive_run(rows, now, run, Some(act), |_| Input::Cancel)?;
+            self.drive_run(rows, now, run.into(), Some(act), |_| Input::Cancel)?;
             return Ok(Receipt::Taken);
         }
         if is_known {
             return Ok(Receipt::Passed);
         }
         let signal = Signal::of_event(event, op);
-        self.drive_run(rows, now, run, None, |slot| Input::Signal { signal, slot })?;
+        self.drive_run(rows, now, run.into(), None, |slot| Input::Signal { signal, slot })?;
         Ok(Receipt::Taken)
     }
 }

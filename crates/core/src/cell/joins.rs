@@ -5,6 +5,8 @@
 //! becomes of a start is decided and stored at once. A start of the engine's own that has become part of a run is known by
 //! its key for [`INVOCATION_KEPT_MS`], whatever becomes of the run; one of a client at most for as long as its run is kept.
 
+use std::rc::Rc;
+
 use serde::{Deserialize, Serialize};
 use stepwell_protocol::{
     Code, Place, Problem, RunId, Timestamp,
@@ -81,7 +83,7 @@ impl Cell {
                         self.check_room(rows, new.input.size(), "new runs")?;
                     }
                     let act = Act { at: now, by: "singleton".into(), what: Deed::Cancel };
-                    self.drive_run(rows, now, run, Some(act), |_| Input::Cancel)?;
+                    self.drive_run(rows, now, run.into(), Some(act), |_| Input::Cancel)?;
                     self.dispatch(rows, now);
                 }
                 Admitted::Skipped(joined) => {
@@ -168,8 +170,8 @@ impl Cell {
     ) -> Result<Run, Fault<R::Error>> {
         let Some(joined) = joined else { return Ok(run) };
         let number = run.id.number;
-        self.drive_run(rows, now, run, None, |slot| Input::Join { joined, slot })?;
-        let run = self.run(rows, number)?;
+        self.drive_run(rows, now, run.into(), None, |slot| Input::Join { joined, slot })?;
+        let run = Rc::unwrap_or_clone(self.run(rows, number)?);
         self.dispatch(rows, now);
         Ok(run)
     }

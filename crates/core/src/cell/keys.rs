@@ -197,7 +197,7 @@ impl Cell {
     /// A run, unless it is gone or being deleted.
     pub(super) fn kept<R: Rows>(&self, rows: &R, number: u64) -> Result<Option<Run>, Fault<R::Error>> {
         let run = match self.runs.get(&number) {
-            Some(run) => Some(run.clone()),
+            Some(run) => Some(Run::clone(run)),
             None => Self::load(rows, number)?,
         };
         Ok(run.filter(|run| !run.deleting))

@@ -3,6 +3,8 @@
 //! Owns: the questions to lanes. All of it is in memory only. A run that is due and was not let in is asked for again by
 //! whichever instance comes next, and its lane knows its ticket; a lane that does not hear that a ticket is over asks.
 
+use std::rc::Rc;
+
 use stepwell_protocol::{
     Epoch, Timestamp,
     lane::{Ask, Hold, PRIORITY_MAX, Standing, Ticket},
@@ -272,7 +274,7 @@ impl Cell {
                     continue;
                 }
                 // One that is not in memory is due by its row, and comes back.
-                let Some(ask) = self.runs.get(&number).and_then(ask_of) else { continue };
+                let Some(ask) = self.runs.get(&number).and_then(|run| ask_of(run)) else { continue };
                 about.push((number, ask.ticket.number));
                 asks.push(ask);
             }
@@ -402,7 +404,7 @@ impl Cell {
         &mut self,
         rows: &R,
         now: Timestamp,
-        run: Run,
+        run: Rc<Run>,
         ticket: u32,
     ) -> Result<(), Fault<R::Error>> {
         self.lanes.let_in.insert(run.id.number, ticket);

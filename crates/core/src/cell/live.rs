@@ -7,6 +7,8 @@
 //! Invariant: of a workflow without a cursor, every due row that the cell has looked at is in memory; with one, every
 //! such row up to the cursor is.
 
+use std::rc::Rc;
+
 use stepwell_protocol::Timestamp;
 
 use super::{ALARM_SLICE, Cell, Rows};
@@ -87,7 +89,7 @@ impl Cell {
 
     /// Keeps a run in memory while its program is at work, and while it is due and there is room; the rest is read again
     /// when somebody asks.
-    pub(super) fn keep(&mut self, now: Timestamp, run: &Run) {
+    pub(super) fn keep(&mut self, now: Timestamp, run: &Rc<Run>) {
         let number = run.id.number;
         let was_pending =
             self.runs.get(&number).is_some_and(|known| matches!(known.phase, Phase::Pending { .. }));

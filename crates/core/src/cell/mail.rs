@@ -403,7 +403,7 @@ impl Cell {
             && run.children.contains(invoked)
             && !has_started(rows, &run, parent)?
         {
-            self.drive_mail(rows, now, run, None, done, |slot| input((op, invoked), slot))?;
+            self.drive_mail(rows, now, run.into(), None, done, |slot| input((op, invoked), slot))?;
         } else if let Some(letter) = done {
             rows.forget_letter(letter).map_err(Fault::Storage)?;
         }

@@ -40,6 +40,8 @@ mod traces;
 mod triggered;
 mod unreadable;
 mod watching;
+use std::rc::Rc;
+
 use stepwell_protocol::{Epoch, Payload, Timestamp, program::Budget, rest::RunView};
 
 pub use access::{Admission, REMEMBERED_MAX, REMEMBERED_MS, Spans, settled};
@@ -89,7 +91,7 @@ pub const CALLS_MAX: u32 = 30;
 pub struct Cell {
     object: Object<Order>,
     /// The runs that are running, and those that are due as far as there is room for them; no others.
-    runs: OrdMap<u64, Run>,
+    runs: OrdMap<u64, Rc<Run>>,
     /// How many due runs are in memory, and where the others are.
     live: Live,
     /// What new runs were started with, until their first call.
@@ -275,7 +277,9 @@ impl Hosted for Cell {
     fn stood_still(&mut self, clock: Timestamp, ms: u64) {
         self.window.skip(ms);
         for run in self.runs.values_mut() {
-            if let Phase::Running { lease: Some(until), .. } = &mut run.phase {
+            if matches!(run.phase, Phase::Running { lease: Some(_), .. })
+                && let Phase::Running { lease: Some(until), .. } = &mut Rc::make_mut(run).phase
+            {
                 *until = clock.plus_millis(LEASE_MS).max(*until);
             }
         }

@@ -4,6 +4,8 @@
 //! Owns: the batches, and which items were taken: a program that got no answer sends them again. Nobody is shown
 //! what is not stored, so what dies with the instance was never seen.
 
+use std::rc::Rc;
+
 use stepwell_protocol::{
     Code, Epoch, Problem, Seq, Timestamp,
     program::Answer,
@@ -204,11 +206,11 @@ impl Cell {
         };
         let head = run.head;
         let is_over = !matches!(run.phase, Phase::Running { .. }) && !run.draining;
-        self.store_batch(rows, now, head, &mut run)?;
+        self.store_batch(rows, now, head, Rc::make_mut(&mut run))?;
         if is_over {
             self.publishing.batches.remove(&number);
         } else if let Some(known) = self.runs.get_mut(&number) {
-            known.spent = run.spent;
+            Rc::make_mut(known).spent = run.spent;
         }
         self.watching.tell(number, &mut self.object);
         Ok(())

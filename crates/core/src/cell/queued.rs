@@ -14,6 +14,8 @@
 //! queue, until a consumer has nothing else under way. Neither keeps the other way closed: what a consumer calls
 //! is not in the cell's hands.
 
+use std::rc::Rc;
+
 use stepwell_protocol::{
     Epoch, Seq, Timestamp,
     program::{Activation, Dispatch, RawPage},
@@ -136,7 +138,7 @@ impl Cell {
     pub(super) fn offer_left_out(&mut self, now: Timestamp) {
         let Some(queue) = self.queue.as_mut().filter(|queue| queue.has_room_again()) else { return };
         queue.overflowed = false;
-        let may_go = |run: &&Run| !run.needs_ticket() || self.lanes.has_let_in(run);
+        let may_go = |run: &&Rc<Run>| !run.needs_ticket() || self.lanes.has_let_in(run);
         let pending = self.runs.values().filter(|run| matches!(run.phase, Phase::Pending { .. }));
         for run in pending.filter(may_go) {
             if let Some(at) = offered_at(now, run) {

@@ -4,6 +4,8 @@
 //! events. Nothing is written for that but the deletions: if the instance dies, the next one finds by the run's row that
 //! something may be left, when it takes the run up. It is due then, or comes to be when it wakes.
 
+use std::rc::Rc;
+
 use stepwell_protocol::Seq;
 
 use super::{Cell, Rows, Slice};
@@ -52,7 +54,7 @@ impl Cell {
             after = last;
         };
         if let Some(known) = self.runs.get_mut(&number) {
-            known.trimmed(deleted, is_all);
+            Rc::make_mut(known).trimmed(deleted, is_all);
         }
         Ok(is_all)
     }

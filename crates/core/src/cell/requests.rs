@@ -1,5 +1,7 @@
 //! What clients ask of a cell.
 
+use std::rc::Rc;
+
 use stepwell_protocol::{
     Code, Parent, Payload, Place, RunId, Timestamp,
     lane::{Flow, StartRule},
@@ -155,18 +157,19 @@ impl Cell {
         self.tell_lines_of_start(&run, &decision.entries);
         self.store_totals_beside(rows, now, &run);
         self.tell_start(&run);
+        let run = Rc::new(run);
         self.settle(now, &run, &decision);
         if self.window.holds(number, run.epoch) {
             self.inputs.insert(number, input);
         }
         self.dispatch(rows, now);
-        Ok(Started { run, how: StartedAs::New })
+        Ok(Started { run: Rc::unwrap_or_clone(run), how: StartedAs::New })
     }
 
     /// A run, if this is its id.
     pub fn find<R: Rows>(&self, rows: &R, id: &RunId) -> Result<Run, Fault<R::Error>> {
         let run = self.run(rows, id.number)?;
-        if run.id == *id && !run.deleting { Ok(run) } else { Err(no_such_run()) }
+        if run.id == *id && !run.deleting { Ok(Rc::unwrap_or_clone(run)) } else { Err(no_such_run()) }
     }
 
     /// A run as people see it, without its result, which is in the row.
@@ -239,7 +242,7 @@ impl Cell {
             self.check_room(rows, signal.payload.size(), "signals that nobody waits for")?;
             run.check_inbox(self.signal_limits, signal.payload.size() as u64).map_err(Fault::Rejected)?;
         }
-        self.drive_run(rows, now, run, None, |slot| Input::Signal { signal, slot })?;
+        self.drive_run(rows, now, run.into(), None, |slot| Input::Signal { signal, slot })?;
         self.dispatch(rows, now);
         Ok((true, warning))
     }

@@ -12,6 +12,8 @@
 //!
 //! Invariant: nothing of a run that counts is deleted before it has ended and its time is over.
 
+use std::rc::Rc;
+
 use stepwell_protocol::Timestamp;
 
 use super::{Cell, Rows, Slice, counts::counts_as};
@@ -73,7 +75,8 @@ impl Cell {
         room: &mut Slice,
     ) -> Result<bool, Fault<R::Error>> {
         let known = self.runs.get(&number).cloned();
-        let run = if known.is_some() { known } else { self.load_or_quarantine(rows, now, number)? };
+        let run =
+            if known.is_some() { known } else { self.load_or_quarantine(rows, now, number)?.map(Rc::new) };
         match run {
             Some(run) if run.is_expired(now) => {
                 let is_gone = self.delete(rows, now, &run, room)?;

@@ -1,5 +1,7 @@
 //! What a program may ask for its run, and for no other.
 
+use std::rc::Rc;
+
 use stepwell_protocol::{
     Code, Epoch, Event, Outcome, PROTOCOL, Payload, Record, Seq, Timestamp,
     program::{Activation, Answer, Beat, Commit, News, RawPage, RawRecord},
@@ -46,6 +48,7 @@ impl Cell {
         journal.more |= run.has_losses();
         let let_in = run.told_of_places();
         let trace = self.traced(&run).map(Box::new);
+        let run = Rc::unwrap_or_clone(run);
         Ok(Activation {
             protocol: PROTOCOL,
             workflow: run.workflow,
@@ -105,7 +108,7 @@ impl Cell {
     pub fn heard_from(&mut self, clock: Timestamp, number: u64, epoch: Epoch) {
         let now = self.now(clock);
         self.window.hear(now, number, epoch);
-        let has_losses = self.runs.get(&number).is_some_and(Run::has_losses);
+        let has_losses = self.runs.get(&number).is_some_and(|run| run.has_losses());
         if has_losses && self.window.holds(number, epoch) {
             self.reached.insert((number, epoch));
         }
@@ -173,7 +176,8 @@ impl Cell {
             Reply::Go => {
                 let mut news = Vec::new();
                 if base < head {
-                    let (before, more) = news_after(rows, &self.run(rows, number)?, base)?;
+                    let run = self.run(rows, number)?;
+                    let (before, more) = news_after(rows, &run, base)?;
                     if more {
                         news.extend(before.into_iter().map(News::Record).chain([News::More]));
                         return Ok(self.go(number, now, news));

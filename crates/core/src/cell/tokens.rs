@@ -146,7 +146,7 @@ impl Cell {
             by: Some(TOKEN_ACTOR.to_owned()),
             to: Some(token.occurrence),
         };
-        self.drive_run(rows, now, run, None, |slot| Input::Signal { signal, slot })?;
+        self.drive_run(rows, now, run.into(), None, |slot| Input::Signal { signal, slot })?;
         self.dispatch(rows, now);
         Ok(true)
     }

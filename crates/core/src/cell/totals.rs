@@ -70,9 +70,15 @@ impl fmt::Debug for Unstored {
 }
 
 impl Unstored {
-    fn add(&mut self, workflow: &str, more: Totals) {
-        if more != Totals::default() {
-            add_happened(&mut self.happened, &[(workflow.to_owned(), more)].into_iter().collect());
+    /// Counts something of a workflow. Each commit does: where there are counts of it, on these themselves.
+    fn count(&mut self, workflow: &str, note: impl FnOnce(&mut Totals)) {
+        if let Some(totals) = self.happened.get_mut(workflow) {
+            return note(totals);
+        }
+        let mut totals = Totals::default();
+        note(&mut totals);
+        if totals != Totals::default() {
+            add_happened(&mut self.happened, &[(workflow.to_owned(), totals)].into_iter().collect());
         }
     }
 
@@ -84,58 +90,40 @@ impl Unstored {
 impl Cell {
     /// A run was started.
     pub(super) fn count_start(&mut self, run: &Run) {
-        let mut totals = Totals { started: 1, rows: u64::from(run.spent.rows), ..Totals::default() };
-        if let Some(TickId::At(due)) = run.ticked.as_ref().map(|ticked| &ticked.tick) {
-            totals.tick_late_ms.note(&LATE_BOUNDS_MS, late_ms(*due, run.created_at));
-        }
-        self.unstored_totals.add(&run.workflow, totals);
+        self.unstored_totals.count(&run.workflow, |totals| {
+            totals.started += 1;
+            totals.rows += u64::from(run.spent.rows);
+            if let Some(TickId::At(due)) = run.ticked.as_ref().map(|ticked| &ticked.tick) {
+                totals.tick_late_ms.note(&LATE_BOUNDS_MS, late_ms(*due, run.created_at));
+            }
+        });
     }
 
     /// Something was recorded of a run, which was like this before.
     pub(super) fn count_entries(&mut self, before: &Before, run: &Run, entries: &[Entry]) {
         // A deletion is no news: it would be stored as such, run after run.
-        let is_deletion = entries.iter().all(|entry| matches!(entry, Entry::Expired | Entry::Emptied));
-        let rows = if is_deletion { 0 } else { u64::from(run.spent.rows.saturating_sub(before.rows)) };
-        let mut totals = Totals { rows, timer_late_ms: before.timer_late_ms.clone(), ..Totals::default() };
-        for entry in entries {
-            let mut ended_at = None;
-            if let Entry::Recorded { record, .. } = entry {
-                count_event(&mut totals, &record.event);
-            } else if let Entry::Activated { .. } = entry {
-                totals.activations += 1;
-            } else if let Entry::Troubled(trouble) = entry {
-                count_trouble(&mut totals, &before.trouble, trouble);
-            } else if let Entry::Paused(why) = entry {
-                totals.paused += 1;
-                if let PauseWhy::Problem(problem) = why {
-                    let is_diverged = problem.code == Code::Diverged;
-                    *(if is_diverged { &mut totals.diverged } else { &mut totals.stopped }) += 1;
-                }
-            } else if let Entry::Completed { at, .. } = entry {
-                (totals.completed, ended_at) = (1, Some(at));
-            } else if let Entry::Failed { at, failure } = entry {
-                (totals.failed, ended_at) = (1, Some(at));
-                // The last death is not counted among its troubles any more.
-                totals.deaths += u64::from(failure.code == Some(Code::ProgramDied));
-            } else if let Entry::Cancelled { at } = entry {
-                (totals.cancelled, ended_at) = (1, Some(at));
-            }
-            if let Some(at) = ended_at {
-                let took_ms = at.as_millis().saturating_sub(run.life_began_at().as_millis());
-                totals.run_ms.note(&RUN_BOUNDS_MS, took_ms);
-            }
+        if entries.iter().all(|entry| matches!(entry, Entry::Expired | Entry::Emptied)) {
+            return;
         }
-        self.unstored_totals.add(&run.workflow, totals);
+        let rows = u64::from(run.spent.rows.saturating_sub(before.rows));
+        let ran_ms = |at: Timestamp| at.as_millis().saturating_sub(run.life_began_at().as_millis());
+        self.unstored_totals.count(&run.workflow, |totals| {
+            totals.rows += rows;
+            totals.timer_late_ms.add(&before.timer_late_ms);
+            for entry in entries {
+                count_entry(totals, before, entry, &ran_ms);
+            }
+        });
     }
 
     /// A request was refused by a limit. A flood of them writes nothing: they are stored with what happens to runs.
     pub(super) fn count_refusal(&mut self) {
-        self.unstored_totals.add(NO_WORKFLOW, Totals { refused: 1, ..Totals::default() });
+        self.unstored_totals.count(NO_WORKFLOW, |totals| totals.refused += 1);
     }
 
     /// So many spans were left out, or did not reach the collector.
     pub fn count_lost_spans(&mut self, spans: u64) {
-        self.unstored_totals.add(NO_WORKFLOW, Totals { spans_lost: spans, ..Totals::default() });
+        self.unstored_totals.count(NO_WORKFLOW, |totals| totals.spans_lost += spans);
     }
 
     /// What was counted and is not stored.
@@ -286,6 +274,37 @@ impl Before {
 
 fn late_ms(due: Timestamp, at: Timestamp) -> u64 {
     at.as_millis().saturating_sub(due.as_millis())
+}
+
+fn count_entry(totals: &mut Totals, before: &Before, entry: &Entry, ran_ms: &dyn Fn(Timestamp) -> u64) {
+    let mut ended_at = None;
+    if let Entry::Recorded { record, .. } = entry {
+        count_event(totals, &record.event);
+    } else if let Entry::Activated { .. } = entry {
+        totals.activations += 1;
+    } else if let Entry::Troubled(trouble) = entry {
+        count_trouble(totals, &before.trouble, trouble);
+    } else if let Entry::Paused(why) = entry {
+        totals.paused += 1;
+        if let PauseWhy::Problem(problem) = why {
+            let is_diverged = problem.code == Code::Diverged;
+            *(if is_diverged { &mut totals.diverged } else { &mut totals.stopped }) += 1;
+        }
+    } else if let Entry::Completed { at, .. } = entry {
+        totals.completed += 1;
+        ended_at = Some(*at);
+    } else if let Entry::Failed { at, failure } = entry {
+        totals.failed += 1;
+        // The last death is not counted among its troubles any more.
+        totals.deaths += u64::from(failure.code == Some(Code::ProgramDied));
+        ended_at = Some(*at);
+    } else if let Entry::Cancelled { at } = entry {
+        totals.cancelled += 1;
+        ended_at = Some(*at);
+    }
+    if let Some(at) = ended_at {
+        totals.run_ms.note(&RUN_BOUNDS_MS, ran_ms(at));
+    }
 }
 
 /// What is more in a run's troubles than there was.

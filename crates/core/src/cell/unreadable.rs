@@ -8,6 +8,8 @@
 //!
 //! Invariant: one unreadable run delays no other.
 
+use std::rc::Rc;
+
 use stepwell_protocol::{
     Code, Problem, Timestamp,
     rest::{Status, Why},
@@ -52,12 +54,12 @@ impl Cell {
         &mut self,
         rows: &R,
         now: Timestamp,
-        run: Run,
-    ) -> Result<Run, Fault<R::Error>> {
+        mut run: Rc<Run>,
+    ) -> Result<Rc<Run>, Fault<R::Error>> {
         if !run.quarantined {
             return Ok(run);
         }
-        let run = Run { quarantined: false, ..run };
+        Rc::make_mut(&mut run).quarantined = false;
         rows.release(&run).map_err(Fault::Storage)?;
         self.counted = None;
         self.look_again(now);

@@ -19,6 +19,7 @@ mod line;
 pub mod object;
 pub mod ordered;
 pub mod pools;
+pub mod pressing;
 pub mod queue;
 pub mod recent;
 pub mod run;

@@ -82,7 +82,7 @@ impl Cell {
         done: Option<u64>,
         input: impl FnOnce(Option<Slot>) -> Input,
     ) -> Result<Decision, Fault<R::Error>> {
-        let run = self.release(rows, now, run)?;
+        let mut run = self.release(rows, now, run)?;
         let slot = if self.may_go(&run) { self.slot(now, &run.workflow, run.dispatch) } else { None };
         let (ticket, was_leased) = (run.ticket(), run.is_leased());
         let step_tickets: Vec<_> =
@@ -95,7 +95,6 @@ impl Cell {
         let mail = Mail { post: self.mail_of(rows, now, &run, &mut decision.entries, outgoing)?, done };
         let counted_as = counts_as(&run);
         let spans = self.spans_of(&run, &decision.entries);
-        let mut run = run;
         if !decision.entries.is_empty() {
             // A copy, as memory has the run as it was: if this cannot be stored, it stays so.
             let next = Rc::make_mut(&mut run);

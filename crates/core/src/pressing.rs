@@ -34,7 +34,9 @@ struct Pace {
     second: u64,
     /// What was not refused in it.
     passed: u64,
-    /// The same in the second before, once that was seen from its beginning.
+    /// Whether that is seen from its beginning.
+    is_whole: bool,
+    /// About as much passed in the second before, once that was seen from its beginning.
     before: Option<u64>,
     bucket: Bucket,
 }
@@ -106,7 +108,11 @@ impl Pace {
         if second <= self.second {
             return;
         }
-        self.before = Some(if second == self.second + 1 { self.passed } else { 0 });
+        let is_next = second == self.second + 1;
+        // A pause after a refusal says little about the rate: what was known of it fades.
+        let faded = self.before.map_or(0, |before| before - before / 4);
+        self.before = (is_next && self.is_whole).then(|| self.passed.max(faded));
+        self.is_whole = is_next;
         (self.second, self.passed) = (second, 0);
     }
 }
@@ -166,6 +172,25 @@ mod tests {
     fn a_high_rate_is_not_slowed_down() {
         let (got_through, _) = press(&mut Pressing::new(), 2_000, 1_000, 10);
         assert!(got_through.len() >= 8_000, "{} of 10,000", got_through.len());
+    }
+
+    #[test]
+    fn a_high_rate_is_not_slowed_down_by_a_part_of_a_second_or_a_pause() {
+        let mut pressing = Pressing::new();
+        // Refused for the first time at the end of a second.
+        pressing.refused(at(990), "key");
+        pressing.passed(at(995), "key");
+        let got_through = (1_000..1_100).filter(|ms| pressing.check(at(*ms), "key").is_ok()).count();
+        assert_eq!(got_through, 100);
+        for ms in 2_000..4_000 {
+            pressing.passed(at(ms), "key");
+        }
+        pressing.refused(at(3_999), "key");
+        for ms in [4_400, 5_400] {
+            // It has heard of that, and waits for a while.
+            let got_through = (ms..ms + 100).filter(|ms| pressing.check(at(*ms), "key").is_ok()).count();
+            assert!(got_through >= 45, "{got_through} of 100 got through at {ms}");
+        }
     }
 
     #[test]
